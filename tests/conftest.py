@@ -21,7 +21,7 @@ import pytest
 
 from tests.deploy import tools
 from tests.deploy.cluster import programs
-from tests.harness import browser
+from tests.harness import browser, node
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -36,10 +36,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
-def pytest_configure() -> None:
-    """Where the run itself was started with SIGINT ignored (`make test &` in a script), the
-    children it starts must not be.
+def pytest_configure(config: pytest.Config) -> None:
+    """Let brokers start quickly, but for the fault suites, whose loads are long.
+
+    Where the run itself was started with SIGINT ignored (`make test &` in a script), the children
+    it starts must not be.
     """
+    if config.getoption("markexpr") != "faults":
+        node.java_options[:] = node.QUICK_START
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -78,6 +82,15 @@ def _answers_for_its_sockets() -> Iterator[None]:
     yield
     if _opened_sockets > before:
         gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_answers_for_its_fixtures() -> Iterator[None]:
+    """Collect what a module's fixtures leave behind: else the warning fails whichever test of
+    another module allocates enough for a collection.
+    """
+    yield
+    gc.collect()
 
 
 def pytest_collection_finish() -> None:
@@ -137,10 +150,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             f"The tests of the chart were left out for want of {what}: make deploy-tools",
         )
     if browser.program() is None:
-        why = "The tests of the live page were left out for want of Chromium (Debian: apt-get install chromium)."
+        why = (
+            "The tests of the live page were left out for want of Chromium "
+            "(Debian: apt-get install chromium)."
+        )
         _leave_out("chromium", config, items, why)
     if programs.missing():
-        why = "The tests on a control plane were left out: make deploy-cluster builds it first."
+        why = "Tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)
     concerned = [
         item
@@ -158,7 +174,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "",
         f"{len(concerned)} tests on a real Apache Kafka were {verdict}: {lacking}.",
         f"Install on Debian or Ubuntu (with sudo if you are not root): {INSTALL}",
-        "Elsewhere: Java 17 or newer and Maven, both on the PATH (SDKMAN has them). Then: make test",
+        "Elsewhere: Java 17 or newer and Maven, both on the PATH (SDKMAN has them). Then: make "
+        "test",
     ]
 
 

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.embedded import FaultyBroker
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import app as module
 from worker.kafka.topics import topic_specs
@@ -47,11 +47,10 @@ def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port
                 stderr=output,
             )
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while not _is_ready(unused_tcp_port):
-                assert worker.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
+            eventually(
+                lambda: worker.poll() is not None or _is_ready(unused_tcp_port), log.read_text
+            )
+            assert worker.poll() is None, log.read_text()
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE_SECONDS) == 0, log.read_text()
         finally:

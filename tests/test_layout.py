@@ -7,38 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.layers import FLOOR
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "worker").rglob("*.py"))}
 
-# The house from its roof down: a room may use those below it, never one beside or above it.
-FLOORS = (
-    ("worker.__main__",),
-    ("worker.cli",),
-    ("worker.demo",),
-    ("worker.view",),
-    ("worker.app",),
-    ("worker.replay",),
-    ("worker.page",),
-    ("worker.tools",),
-    ("worker.published",),
-    ("worker.web",),
-    ("worker.server",),
-    ("worker.metrics", "worker.peers", "worker.tracing"),
-    ("worker.spans",),
-    ("worker.stream",),
-    ("worker.summarizer",),
-    ("worker.sources",),
-    ("worker.processing",),
-    ("worker.kafka",),
-    ("worker.storage",),
-    ("worker.settings",),
-    ("worker.state",),
-    ("worker.events", "worker.text"),
-    ("worker.coversumm",),
-    ("worker.clock", "worker.errors", "worker.limits"),
-    ("worker",),
-)
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Only what puts things together may know the composition root.
 ROOT_USERS = ("worker.cli", "worker.demo")
 # The algorithm and the texts stand alone, and a summary of a file needs no stream.

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.test_web import FakeState
+from tests.harness.web_state import FakeState
 from worker import server
 from worker.metrics import Metrics
 from worker.server import RequestErrors, Runner, allowed_hosts

@@ -10,16 +10,10 @@ import pytest
 
 import worker
 from tests.harness.certificates import Authority
+from tests.settings.sasl import SASL
 from worker.coversumm.index import NAMES
 from worker.errors import SetupError
 from worker.settings import Settings, environment_with, settings_by_field
-
-SASL = {
-    "COVERSUMM_SECURITY_PROTOCOL": "sasl_plaintext",
-    "COVERSUMM_SASL_MECHANISM": "scram-sha-512",
-    "COVERSUMM_SASL_USERNAME": "u",
-    "COVERSUMM_SASL_PASSWORD": "secret",
-}
 
 
 def test_defaults_are_the_contracts() -> None:

@@ -225,7 +225,8 @@ import json, logging, os, sys, threading
 before = dict(os.environ), logging.root.level, list(logging.root.handlers), threading.active_count()
 import worker.coversumm, worker.summarizer
 after = dict(os.environ), logging.root.level, list(logging.root.handlers), threading.active_count()
-heavy = {"aiokafka", "click", "confluent_kafka", "faust", "huggingface_hub", "onnx", "onnxruntime", "rich", "rocksdict"}
+heavy = {"aiokafka", "click", "confluent_kafka", "faust", "huggingface_hub"}
+heavy |= {"onnx", "onnxruntime", "rich", "rocksdict"}
 print(json.dumps([before == after, sorted(heavy & set(sys.modules))]))
 """
 

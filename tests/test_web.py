@@ -15,89 +15,13 @@ from yarl import URL
 
 from docs.build.render import ROOT
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.web_state import ELSEWHERE, FakeState
 from worker.errors import SetupError
 from worker.metrics import Metrics
-from worker.processing.short_view import Extent, ShortSentence, ShortView
-from worker.state import SummaryView, ViewSentence
-from worker.state.listing import EntitySearch, ListedEntity, Page
+from worker.processing.short_view import Extent
+from worker.state.listing import EntitySearch
 from worker.stream.queries import NotHere
 from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
-
-ELSEWHERE = "http://worker-1.example:8080"
-VIEW = SummaryView(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
-    sequence=17,
-    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 2),),
-)
-
-
-SHORT = ShortView(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
-    threshold=0.8,
-    sentences=(ShortSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 3, 2),),
-    partition=0,
-    next_offset=18,
-)
-
-
-class FakeState:
-    """A worker of which everything can be chosen."""
-
-    def __init__(self):
-        self.is_ready = True
-        self.owner = (True, "http://127.0.0.1:8080")
-        self.summaries = {"x": VIEW}
-        self.asked = []
-        self.searches = []
-        self.extents = []
-
-    def ready(self):
-        return self.is_ready, "because"
-
-    def lag(self):
-        return {0: 5, 1: None}
-
-    def partitions(self):
-        return 2, 6
-
-    def undecided(self):
-        return {0: 0}
-
-    def broker_silent_seconds(self):
-        return {"consumer": 0.04, "producer": 12.34}
-
-    def rocksdb_bytes(self):
-        return 0
-
-    def stall(self):
-        return None
-
-    def owner_of(self, entity_id):
-        return self.owner
-
-    async def entities(self, partitions, search, limit, seconds):
-        self.searches.append((partitions, search, limit, seconds))
-        return Page([ListedEntity("x", 3, 2, None, 0)], "x", 7)
-
-    def others(self):
-        return {ELSEWHERE: [2]}
-
-    def describe(self):
-        return {"ready": self.is_ready, "lag": {"0": 5}}
-
-    async def summary(self, entity_id):
-        self.asked.append(entity_id)
-        return self.summaries.get(entity_id)
-
-    async def short_view(self, entity_id, extent):
-        self.extents.append((entity_id, extent))
-        return SHORT if entity_id == "x" else None
 
 
 @pytest.fixture
@@ -429,7 +353,8 @@ def test_there_are_no_files_and_none_of_fausts_pages(state, path):
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
         b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x00\xa5\x01\x00\x00\r\n\r\n",  # TLS
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"
+        b"\r\n0\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_refused(state, request_):
@@ -443,7 +368,8 @@ def test_a_port_that_is_taken_is_said_in_one_line():
         with pytest.raises(SetupError) as refused:
             check_port("127.0.0.1", port)
     assert str(refused.value) == (
-        f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set COVERSUMM_WEB_PORT or "
+        f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set "
+        "COVERSUMM_WEB_PORT or "
         "COVERSUMM_WEB_BIND to an address that is free on this machine"
     )
     check_port("127.0.0.1", port)

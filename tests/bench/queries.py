@@ -14,9 +14,9 @@ waiting for earlier answers:
     of cold entities     200 of 60 sentences, which it does not change and which are not in memory
     of nothing           /healthz: the share of machine, web server and event loop in any answer
 
-Then the same with a hundred open live pages instead of clients: half of them follow all changes, the
-other half one entity of the backlog each. Each page asks for the worker's state every 30 s, as its
-script does.
+Then the same with a hundred open live pages instead of clients: half of them follow all changes,
+the other half one entity of the backlog each. Each page asks for the worker's state every 30 s, as
+its script does.
 
 A rate counts the worker's own commits by the broker's clock, from the first one after the backlog
 was sent to the last. The cost of clients is measured pair by pair: one quiet turn and one with
@@ -392,7 +392,8 @@ def main() -> int:
     tell(TARGETS, report["under_load"], given.out)
     pages = report["under_pages"]
     print(
-        f"with {pages['pages']} live pages: {pages['throughput_ratio']} of the throughput ({pages['throughput_ratio_95']})"
+        f"with {pages['pages']} live pages: {pages['throughput_ratio']} of the throughput "
+        f"({pages['throughput_ratio_95']})"
     )
     return 0
 

@@ -36,11 +36,12 @@ from tests.bench.worker.events import ENTITIES, reviews
 from tests.bench.worker.latency import percentiles, until_committed
 from tests.bench.worker.measure import commits_of, settings
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Mix, NoVectors, Sent, SteadyLoad, Stream, read_reviews, send
 from tests.harness.pauses import APPENDED
 from tests.harness.replays import ReplayProcess
 from tests.harness.topics import committed_offsets, end_offsets, read_topic
-from tests.harness.workers import Pipeline, WorkerError, pipeline, wait_for
+from tests.harness.workers import Pipeline, WorkerError, pipeline
 from worker.settings import Settings
 from worker.text.embedders import load_engine
 from worker.text.splitting import split_sentences
@@ -146,7 +147,7 @@ def live(site: Pipeline, name: str) -> Turn:
     used = Watched(worker.pid)
     servers, topic = site.broker.bootstrap_servers, site.input_topic
     targets = end_offsets(servers, topic)
-    wait_for(
+    eventually(
         lambda: committed_offsets(servers, topic, name) == targets,
         worker.log_end,
         timeout_s=PATIENCE_SECONDS,
@@ -224,7 +225,7 @@ def replaying(site: Pipeline, name: str) -> Iterator[None]:
         site, "--name", name, "--max-events-per-s", str(REPLAYED_A_SECOND), label=name
     ).start()
     group = f"{site.name}-replay-{name}"
-    wait_for(
+    eventually(
         lambda: len(commits_of(site, group)) > 0, lambda: "the replay does not begin", every_s=1.0
     )
     time.sleep(2.0)

@@ -123,7 +123,10 @@ def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
             break
         sentences += split_sentences(text, 2000)
     vectors = embedded(sentences[:most])
-    name = f"{path.name.split('.')[0]}: {entity}, {count:,} reviews, {len(vectors):,} x {vectors.shape[1]}"
+    name = (
+        f"{path.name.split('.')[0]}: {entity}, {count:,} reviews, {len(vectors):,} x "
+        f"{vectors.shape[1]}"
+    )
     return Stream(name, vectors)
 
 

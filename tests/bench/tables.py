@@ -13,7 +13,8 @@ CONTENDERS = {
     "ours, event by event": "event by event",
     "ours, bulk": "in bulk",
 }
-LARGE = "core_amazon_datafiniti.json"  # of this record the reviews alone: its other streams are in core.json too
+# Of this record only the reviews: its other streams are in core.json too.
+LARGE = "core_amazon_datafiniti.json"
 
 
 def core_table() -> str:
@@ -46,9 +47,11 @@ def worker_table() -> str:
     lines = [
         "| the whole worker | measured |",
         "|---|---|",
-        f"| events a second, exactly once, one process beside the broker | {record['throughput']['events_per_s']:,.0f} |",
+        "| events a second, exactly once, one process beside the broker | "
+        f"{record['throughput']['events_per_s']:,.0f} |",
         f"| rows of 1 KB restored a second | {record['restore']['restore_rows_per_s']:,.0f} |",
-        f"| first touch of an entity with 100,000 sentences | {record['cold_entity']['cold_touch_s']:.1f} s |",
+        "| first touch of an entity with 100,000 sentences | "
+        f"{record['cold_entity']['cold_touch_s']:.1f} s |",
         f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
         *_latency_lines(record),
     ]
@@ -119,7 +122,8 @@ def _latency_lines(record: dict[str, Any]) -> list[str]:
     """Of the loads that were measured."""
     return [
         f"| {name}, {record[load]['events_per_s']:,} events/s | "
-        f"{record[load]['change']['p50_ms']:.0f} ms, 99 of 100 within {record[load]['change']['p99_ms']:.0f} ms |"
+        f"{record[load]['change']['p50_ms']:.0f} ms, 99 of 100 within "
+        f"{record[load]['change']['p99_ms']:.0f} ms |"
         for load, name in LOADS.items()
         if load in record
     ]
@@ -132,7 +136,8 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
     if not found:
         return []
     lines = [
-        f"| backlog | modules | events a second | over {record['against']} | process | commit | processor time |",
+        f"| backlog | modules | events a second | over {record['against']} | process | commit | "
+        "processor time |",
         "|---" * 7 + "|",
     ]
     for name, workload in found.items():
@@ -146,7 +151,8 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
                 for stage in ("process", "commit", "cpu")
             )
             lines.append(
-                f"| {name} | {modules} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | {' | '.join(times)} |"
+                f"| {name} | {modules} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} "
+                f"| {' | '.join(times)} |"
             )
     return ["\n".join(lines)]
 
@@ -224,7 +230,8 @@ def scale_table() -> str:
         "ready, empty state": "{empty_to_ready_s:.1f} s",
         "ready, its own state": "{state_to_ready_s:.1f} s",
         "ready, the state lost": "{lost_to_ready_s:.1f} s",
-        "of it the restore": "{restore_s:.1f} s, {restored_rows:,} rows, {restore_rows_per_s:,} a second",
+        "of it the restore": "{restore_s:.1f} s, {restored_rows:,} rows, {restore_rows_per_s:,} a "
+        "second",
         "a commit under a backlog": "{commit_ms:.0f} ms, of {events_per_commit:,.0f} events",
         "most memory while restoring": "{restoring_mib:,} MiB",
         "most memory": "{peak_mib:,} MiB",
@@ -256,15 +263,18 @@ def queries_table() -> str:
     }
     for kind, name in (*named.items(), ("healthz", "`/healthz`, to compare with")):
         lines.append(
-            f"| {name} | {load[kind]['answer_p50_ms']:.0f} ms | {load[kind]['answer_p99_ms']:.0f} ms |"
+            f"| {name} | {load[kind]['answer_p50_ms']:.0f} ms | {load[kind]['answer_p99_ms']:.0f} "
+            "ms |"
         )
     quiet, asked = (
         statistics.median(load[f"cpu_us_per_event_{name}"]) for name in ("quiet", "asked")
     )
     first, again = huge["answers_ms"][:2]
     return "\n".join(lines) + (
-        f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "
-        f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms when it is asked for again. "
+        f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while "
+        "it is asked. "
+        f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms "
+        "when it is asked for again. "
         f"{_pages(record)}Measured on {machine_of(record)}."
     )
 
@@ -277,7 +287,8 @@ def _pages(record: dict[str, Any]) -> str:
     low, high = found["throughput_ratio_95"]
     return (
         f"With {found['pages']} [live pages](../page.md) open in place of these clients it has "
-        f"{100 * found['throughput_ratio']:.1f} % of the throughput (95 %: {100 * low:.1f} to {100 * high:.1f}). "
+        f"{100 * found['throughput_ratio']:.1f} % of the throughput (95 %: {100 * low:.1f} to "
+        f"{100 * high:.1f}). "
     )
 
 
@@ -312,4 +323,7 @@ def machine_of(record: dict[str, Any]) -> str:
     """Where and when it was measured."""
     machine = record["machine"]
     cpu = machine["cpu"].replace("(R)", "").removesuffix(" Processor")
-    return f"{machine['cores']} shared cores ({cpu}, Python {machine['python']}, {record['date'][:10]})"
+    return (
+        f"{machine['cores']} shared cores ({cpu}, Python {machine['python']}, "
+        f"{record['date'][:10]})"
+    )

@@ -43,5 +43,6 @@ def test_pages_are_told_of_where_they_were_measured(monkeypatch: pytest.MonkeyPa
         "throughput_ratio_95": [0.961, 1.014],
     }
     assert (
-        "With 100 [live pages](../page.md) open in place of these clients it has 98.7 % of the throughput (95 %: 96.1 to 101.4)."
+        "With 100 [live pages](../page.md) open in place of these clients it has 98.7 % of the "
+        "throughput (95 %: 96.1 to 101.4)."
     ) in tables.queries_table()

@@ -135,7 +135,8 @@ def test_an_answer_needs_nothing_heavy(path):
     """So it is there at once; the codes of `--reason` alone take NumPy, a twentieth of a second."""
     program = (
         "import sys; from worker.cli.group import execute; execute([]); "
-        "print(sorted({'numpy', 'faust', 'confluent_kafka', 'onnxruntime', 'rocksdict', 'rich', 'aiohttp'} & set(sys.modules)))"
+        "print(sorted({'numpy', 'faust', 'confluent_kafka', 'onnxruntime', 'rocksdict', 'rich', "
+        "'aiohttp'} & set(sys.modules)))"
     )
     environment = {
         VARIABLE: "bash_complete",

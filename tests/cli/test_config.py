@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 import worker.kafka.topics
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
@@ -190,8 +190,8 @@ def test_permissions_are_those_that_a_worker_needs(
         == len(needed)
     )
     assert (
-        f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic {site.input_topic}"
-        in nothing.err
+        f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic "
+        f"{site.input_topic}" in nothing.err
     )
     assert PASSWORD not in nothing.out + nothing.err
 
@@ -322,8 +322,11 @@ def test_a_broker_without_an_authorizer_allows_everything(
 
 def until(ask: Any, holds: Any) -> Any:
     """What `ask` gives once it holds: a broker takes a moment to act on its own permissions."""
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while not holds(given := ask()):
-        assert time.monotonic() < give_up, given
-        time.sleep(0.2)
-    return given
+    given: list[Any] = []
+
+    def answer() -> bool:
+        given[:] = [ask()]
+        return holds(given[0])
+
+    eventually(answer, lambda: given)
+    return given[0]

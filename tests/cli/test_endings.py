@@ -127,7 +127,8 @@ def test_version(run):
 def test_nothing_heavy_is_imported_for_help():
     heavy = {"numpy", "faust", "confluent_kafka", "onnxruntime", "rocksdict", "msgspec"}
     program = (
-        "import sys; from worker.cli.group import execute; execute(['--help']); execute(['send', '--help']); "
+        "import sys; from worker.cli.group import execute; execute(['--help']); execute(['send', "
+        "'--help']); "
         "execute(['dlq', 'send', '--help']); execute(['reset', '--help']); "
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )

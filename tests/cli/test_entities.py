@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.cli.events import sample
-from tests.cli.test_stored import _rows, _store
+from tests.cli.stored import rows_after, store_rows
 from worker.cli import entities as command
 from worker.state import MemoryRows
 from worker.state.listing import EntitySearch, order, read_page
@@ -23,13 +23,16 @@ IDS = [*(f"B{number:03}" for number in range(40)), "long-id-of-a-stay", "é/1"]
 def partitions():
     """Rows of two partitions, as a worker stores them: every third entity in the second."""
     events = [{**event, "entity_id": IDS[i]} for i, event in enumerate(sample(len(IDS)))]
-    return {0: _rows([one for i, one in enumerate(events) if i % 3], 0), 1: _rows(events[::3], 1)}
+    return {
+        0: rows_after([one for i, one in enumerate(events) if i % 3], 0),
+        1: rows_after(events[::3], 1),
+    }
 
 
 @pytest.fixture
 def data_dir(tmp_path, partitions):
     for number, rows in partitions.items():
-        _store(tmp_path / "data", number, rows)
+        store_rows(tmp_path / "data", number, rows)
     return tmp_path / "data"
 
 

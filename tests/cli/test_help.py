@@ -111,12 +111,15 @@ def test_a_bare_call_is_answered_with_the_help(run, names):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["sumarize", "f"], "No such command 'sumarize'. Did you mean 'summarize'? See `coversumm-worker --help`."),
+        (["sumarize", "f"],
+         "No such command 'sumarize'. Did you mean 'summarize'? See `coversumm-worker --help`."),
         (["list"], "No such command 'list'. Did you mean 'dlq list'?"),
         (["insp"], "No such command 'insp'. Did you mean 'inspect'?"),
-        (["dlq", "lst"], "No such command 'lst'. Did you mean 'list'? See `coversumm-worker dlq --help`."),
+        (["dlq", "lst"],
+         "No such command 'lst'. Did you mean 'list'? See `coversumm-worker dlq --help`."),
         (["xyzzy"], "No such command 'xyzzy'. See `coversumm-worker --help`."),
-        (["dlq", "list", "--limt", "3"], "No such option '--limt'. Did you mean '--limit'? See `coversumm-worker dlq list"),
+        (["dlq", "list", "--limt", "3"],
+         "No such option '--limt'. Did you mean '--limit'? See `coversumm-worker dlq list"),
         (["--verson"], "No such option '--verson'. Did you mean '--version'?"),
         (["verify", "--xyzzy"], "No such option '--xyzzy'. See `coversumm-worker verify --help`."),
     ],

@@ -9,9 +9,11 @@ from tests.view.changes import body
 
 DAYS = [f"2026-11-{day:02d}T12:00:00Z" for day in range(1, 5)]
 BODIES = [
-    body("e", 1, {"a#0": "It was lovely."}, ["a#0"], review="a", previous=None, occurred_at=DAYS[0]),
+    body("e", 1, {"a#0": "It was lovely."}, ["a#0"], review="a", previous=None,
+     occurred_at=DAYS[0]),
     body("other", 2, {"z#0": "Loud."}, ["z#0"], review="z", previous=None, occurred_at=DAYS[0]),
-    body("e", 3, {"a#0": "It was lovely.", "b#0": "Near\x1b[2J."}, ["b#0"], review="b", previous=1, occurred_at=DAYS[1]),
+    body("e", 3, {"a#0": "It was lovely.", "b#0": "Near\x1b[2J."}, ["b#0"], review="b", previous=1,
+     occurred_at=DAYS[1]),
     body("e", 5, {"b#0": "Near\x1b[2J."}, [], ["a#0"], "review.deleted", review="a", previous=3),
     body("e", 8, {}, [], ["b#0"], "entity.deleted", review=None, previous=5, occurred_at=DAYS[2]),
     body("e", 9, {"c#0": "Again."}, ["c#0"], review="c", previous=None, occurred_at=DAYS[3]),

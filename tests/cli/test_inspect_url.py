@@ -1,68 +1,10 @@
 """`inspect` of a running worker: what its web server answers, redirects included."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-VIEW = {
-    "entity_id": "a/b é",
-    "review_count": 2,
-    "sentence_count": 3,
-    "sequence": None,
-    "sentences": [
-        {
-            "rank": 0,
-            "sentence_id": "r#0",
-            "review_id": "r",
-            "text": "[bold]Good\x1b[2J",
-            "rating": None,
-            "distance": 0.1,
-            "support": 2,
-        }
-    ],
-}
-
-SHORT = {
-    **VIEW,
-    "threshold": 0.8,
-    "sentences": [{**VIEW["sentences"][0], "stands_for": 12345, "stands_for_reviews": 7}],
-}
-
-
-ANSWERS = {
-    "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
-    "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),
-    "/entities/elsewhere/summary": (307, {}, {"Location": "/entities/a%2Fb%20%C3%A9/summary"}),
-    "/entities/later/summary": (503, {"error": "rebalancing"}, {}),
-    "/entities/odd/summary": (500, "oh", {}),
-}
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        code, body, headers = ANSWERS.get(
-            self.path, (404, {"error": "there is no such entity"}, {})
-        )
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def port(monkeypatch):
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+from tests.cli.web_worker import SHORT, VIEW
 
 
 @pytest.mark.parametrize("entity", ["a/b é", "elsewhere"])

@@ -3,55 +3,13 @@
 import json
 import signal
 import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-
-import pytest
 
 from tests.cli.events import lines, sample
-from tests.harness.node import free_port
+from tests.cli.running import COMMAND
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
-from worker.kafka.topics import topic_specs
 from worker.settings import Settings
-
-COMMAND = [sys.executable, "-m", "worker", "run"]
-
-
-@pytest.fixture
-def worker(embedded_broker, monkeypatch, tmp_path):
-    """Start a worker on a broker of its own."""
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
-    monkeypatch.setenv("COVERSUMM_WEB_PORT", str(free_port()))
-    monkeypatch.setenv("COVERSUMM_K", "3")
-    monkeypatch.setenv("COVERSUMM_LOG_FORMAT", "json")
-    for spec in topic_specs(Settings.from_environment()).values():
-        embedded_broker.create_topic(spec.name, 2)
-    log = tmp_path / "worker.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(COMMAND, stdout=output, stderr=output) as process,
-    ):
-        try:
-            _wait(process, log)
-            yield process
-        finally:
-            process.kill()
-
-
-def _wait(process, log):
-    url = f"http://127.0.0.1:{Settings.from_environment().web_port}/readyz"
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < give_up:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    raise AssertionError(log.read_text())
 
 
 def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
@@ -61,13 +19,12 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
     expected = [json.loads(line) for line in run("summarize", path).out.splitlines()]
     topic = Settings.from_environment().output_topic
     entity = events[0]["entity_id"]
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < give_up:
-        found = run("inspect", entity)
-        if found.code == 0 and json.loads(found.out)["review_count"] == len(events):
-            break
-        time.sleep(0.1)
-    running = json.loads(found.out)
+
+    def summary():
+        found = json.loads(run("inspect", entity).out or "{}")
+        return found if found.get("review_count") == len(events) else None
+
+    running = eventually(summary)
     assert sorted(one["text"] for one in running["sentences"]) == sorted(
         one["text"] for one in expected[-1]["sentences"]
     )

@@ -8,56 +8,25 @@ from contextlib import ExitStack
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.cli.events import delete, lines, sample
-from tests.harness.drive import config
-from tests.harness.limits import event_limits
+from tests.cli.events import delete, sample
+from tests.cli.stored import K, rows_after, store_rows
 from worker.cli import verify
-from worker.events import Record, read_line
 from worker.kafka.topics import partition_of
-from worker.processing.processor import Processor
-from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
 from worker.storage.snapshot import PARTIAL_KEY
-
-K = 3
-
-
-def _rows(events, partition):
-    """What a worker stores after these."""
-    rows = MemoryRows()
-    limits = event_limits(dimension=3, embeds=False)
-    processor = Processor(
-        config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None
-    )
-    assert processor.config.limits == limits
-    for offset, line in enumerate(lines(events)):
-        batch = processor.process([Record("reviews", partition, offset, 0, *read_line(line))])
-        rows.write(batch.rows[partition])
-        processor.committed(batch)
-    return dict(rows.scan(b""))
-
-
-def _store(data_dir, partition, rows):
-    path = data_dir / "v1" / "tables" / f"entities-{partition}.db"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    database = Rdict(str(path), Options(raw_mode=True))
-    for key, value in rows.items():
-        database[key] = value
-    database[b"__faust\0offset__"] = b"7"
-    database.close()
 
 
 @pytest.fixture(scope="module")
 def stored_rows():
     events = sample(40)
     others = [{**event, "entity_id": "other"} for event in events[20:]]
-    return {0: _rows(events[:20], 0), 1: _rows(others, 1), 2: {}}
+    return {0: rows_after(events[:20], 0), 1: rows_after(others, 1), 2: {}}
 
 
 @pytest.fixture
 def data_dir(tmp_path, stored_rows):
     for partition, rows in stored_rows.items():
-        _store(tmp_path / "data", partition, rows)
+        store_rows(tmp_path / "data", partition, rows)
     (tmp_path / "data" / "lock").touch()
     return tmp_path / "data"
 
@@ -95,8 +64,8 @@ def test_verify_takes_the_directory_of_the_settings(run, data_dir):
 
 def test_verify_finds_a_wrong_summary(run, data_dir, stored_rows):
     """The summary is that of an earlier moment: the row itself is sound."""
-    earlier = _rows(sample(3), 0)
-    _store(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
+    earlier = rows_after(sample(3), 0)
+    store_rows(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
     ended = run("verify", "--data-dir", data_dir, "--json")
     assert ended.code == 1
     results = [json.loads(line) for line in ended.out.splitlines()]
@@ -110,7 +79,7 @@ def test_verify_finds_a_wrong_summary(run, data_dir, stored_rows):
 
 def test_verify_goes_on_after_a_corrupt_row(run, data_dir, stored_rows):
     key = _key(stored_rows[0], REVIEW)
-    _store(data_dir, 0, {key: stored_rows[0][key][:-1] + b"?"})
+    store_rows(data_dir, 0, {key: stored_rows[0][key][:-1] + b"?"})
     ended = run("verify", "--data-dir", data_dir)
     assert ended.code == 1
     first, second = map(json.loads, ended.out.splitlines())
@@ -122,9 +91,9 @@ def test_verify_skips_a_partial_copy(run, data_dir, stored_rows):
     """Its rows may end amid a transaction: here the reviews of a header are missing."""
     rows = {key: value for key, value in stored_rows[1].items() if not _is_review(key)}
     shutil.rmtree(data_dir / "v1" / "tables" / "entities-1.db")
-    _store(data_dir, 1, rows)
+    store_rows(data_dir, 1, rows)
     assert run("verify", "--data-dir", data_dir).code == 1
-    _store(data_dir, 1, {PARTIAL_KEY: b"1"})
+    store_rows(data_dir, 1, {PARTIAL_KEY: b"1"})
     ended = run("verify", "--data-dir", data_dir)
     assert ended.code == 0
     assert [json.loads(line)["partition"] for line in ended.out.splitlines()] == [0]
@@ -162,8 +131,8 @@ def test_an_entity_whose_partition_is_not_here(run, tmp_path, stored_rows, revie
     """There are two partitions, and rows of one: of an entity of the other nothing is
     known here.
     """
-    _store(tmp_path / "data", 1, stored_rows[1])
-    _store(tmp_path / "data", 0, {})  # it was taken over before it had rows
+    store_rows(tmp_path / "data", 1, stored_rows[1])
+    store_rows(tmp_path / "data", 0, {})  # it was taken over before it had rows
     here = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 1)
     elsewhere = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 0)
     assert run("inspect", here, "--data-dir", tmp_path / "data", *reviews).code == 1
@@ -175,7 +144,7 @@ def test_an_entity_whose_partition_is_not_here(run, tmp_path, stored_rows, revie
 
 
 def test_databases_without_rows(run, tmp_path):
-    _store(tmp_path / "data", 0, {})
+    store_rows(tmp_path / "data", 0, {})
     ended = run("inspect", "x", "--data-dir", tmp_path / "data")
     assert (ended.code, ended.out) == (2, "")
     assert "have no rows" in ended.err
@@ -215,7 +184,7 @@ def test_the_reviews_of_an_entity(run, data_dir, terminal):
     """Deleted ones too: their versions are remembered."""
     events = [{**event, "review_version": 4} for event in sample(3)]
     events += [{**delete(events[0]), "review_version": 9}]
-    _store(data_dir, 3, _rows(events, 3))
+    store_rows(data_dir, 3, rows_after(events, 3))
     entity = events[0]["entity_id"]
     ended = run("inspect", entity, "--reviews", "--data-dir", data_dir)
     assert (ended.code, ended.err) == (0, "")
@@ -278,8 +247,8 @@ def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch)
     assert ended.code == 0
     assert "... and 2 more that are equal" in ended.out
     assert "2 entities, 0 differ" in ended.out
-    earlier = _rows(sample(3), 0)
-    _store(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
+    earlier = rows_after(sample(3), 0)
+    store_rows(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
     ended = run("verify")
     assert ended.code == 1
     assert "published, but not among the nearest" in ended.out

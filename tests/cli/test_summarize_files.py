@@ -117,9 +117,10 @@ def test_a_table_gives_what_lines_of_json_give(run, write, monkeypatch, content)
 
 
 def test_what_was_left_out_is_told(run, write):
-    reviews = [{"entity_id": 5, "review_id": i, "sentences": [], "occurred_at": date} for i, date in enumerate(
-        ["2019-03-04", "03/04/2019", "sometime"]
-    )]  # fmt: skip
+    reviews = [
+        {"entity_id": 5, "review_id": i, "sentences": [], "occurred_at": date}
+        for i, date in enumerate(["2019-03-04", "03/04/2019", "sometime"])
+    ]
     ended = run("summarize", write("some.jsonl", lines(reviews)))
     assert ended.code == 0
     warning, closing = ended.err.splitlines()

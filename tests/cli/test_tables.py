@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.cli.test_inspect_url import VIEW, port  # noqa: F401 - a fixture
+from tests.cli.web_worker import VIEW
 from tests.harness.terminal import CONTROL
 from worker.cli.tables import GAP, PROSE_WIDTH, Column, fitting, show_facts, show_table
 
@@ -98,7 +98,7 @@ def test_facts_go_on_below_where_they_are_long(shown):
 
 
 @pytest.mark.parametrize("columns", [80, 160])
-def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):  # noqa: F811
+def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):
     """The command itself: the sentence's id and text are there, the support only where there is
     room.
     """

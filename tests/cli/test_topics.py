@@ -2,13 +2,13 @@
 
 import json
 import re
-import time
 import uuid
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import worker.kafka.topics
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 
 ROLES = ("input", "output", "dead letters", "changelog")
@@ -41,8 +41,7 @@ def _create(admin, name, partitions, **config):
         PATIENCE_SECONDS
     )
     # made by the controller, soon known to the broker
-    while name not in admin.list_topics().topics:
-        time.sleep(0.05)
+    eventually(lambda: name in admin.list_topics().topics, every_s=0.05)
 
 
 def _rows(ended):
@@ -97,8 +96,8 @@ def test_wrong_partition_count_and_policy(run, admin, names):
     ended = run("topics", "--dry-run")
     assert ended.code == 1
     assert (
-        f"the output topic {names['output']} has 3 partitions, the input topic {names['input']} has 2"
-        in ended.err
+        f"the output topic {names['output']} has 3 partitions, the input topic {names['input']} "
+        "has 2" in ended.err
     )
     assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
     assert len(ended.err.splitlines()) == 2
@@ -135,7 +134,8 @@ def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
         "changelog": ("compact", "created"),
     }
     assert ended.err.splitlines() == [
-        f"coversumm-worker: error: the output topic {names['output']} has cleanup.policy=delete, it should be compact"
+        f"coversumm-worker: error: the output topic {names['output']} has cleanup.policy=delete, "
+        "it should be compact"
     ]
 
 

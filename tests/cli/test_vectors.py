@@ -5,17 +5,15 @@ made never gets in.
 import gzip
 import json
 import re
-import time
 import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.test_run import worker
-from tests.cli.test_stored import _store
+from tests.cli.stored import store_rows
 from tests.harness.drive import config, record
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.eventually import eventually
 from worker.processing.processor import Processor
 from worker.settings import Settings
 from worker.state import MemoryRows
@@ -26,8 +24,6 @@ from worker.text.embedders import load_engine
 from worker.text.identity import engine_identity, machine_type
 from worker.text.onnx import OnnxEngine
 from worker.tools import vectors as vector_import
-
-__all__ = ["worker"]
 
 REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 COUNT = 12
@@ -74,8 +70,8 @@ def rows(engine):
 
 @pytest.fixture
 def data_dir(tmp_path, rows):
-    _store(tmp_path / "data", 0, rows)
-    _store(tmp_path / "data", 1, {})
+    store_rows(tmp_path / "data", 0, rows)
+    store_rows(tmp_path / "data", 1, {})
     return tmp_path / "data"
 
 
@@ -153,10 +149,7 @@ def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
     path.write_text("".join(json.dumps(one) + "\n" for one in reviews()))
     assert run("send", path).code == 0
     entity, count = reviews()[0]["entity_id"], len(reviews())
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while json.loads(run("inspect", entity).out or "{}").get("review_count") != count:
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    eventually(lambda: json.loads(run("inspect", entity).out or "{}").get("review_count") == count)
     with urllib.request.urlopen(
         f"http://127.0.0.1:{Settings.from_environment().web_port}/metrics"
     ) as page:
@@ -197,7 +190,7 @@ def _with_another_vector(rows, dimension):
 
 def test_a_state_of_another_machine_is_refused(run, data_dir, folder, rows, engine):
     """It has fewer sentences than a sample: the one bit of one of them that differs is found."""
-    _store(data_dir, 0, _with_another_vector(rows, engine.dimension))
+    store_rows(data_dir, 0, _with_another_vector(rows, engine.dimension))
     ended = run("vectors", "import", data_dir)
     assert (ended.code, ended.out) == (2, "")
     assert "1 of " in ended.err
@@ -215,7 +208,7 @@ def test_a_text_with_another_vector_in_the_store_is_refused(
 ):
     run("vectors", "import", data_dir)
     monkeypatch.setattr(vector_import, "SAMPLE", 0)
-    _store(data_dir, 0, _with_another_vector(rows, engine.dimension))
+    store_rows(data_dir, 0, _with_another_vector(rows, engine.dimension))
     before = contents(folder)
     ended = run("vectors", "import", data_dir)
     assert (ended.code, ended.out) == (2, "")
@@ -225,9 +218,9 @@ def test_a_text_with_another_vector_in_the_store_is_refused(
 
 def test_a_state_of_another_model_is_refused(run, folder, tmp_path):
     from tests.cli.events import sample
-    from tests.cli.test_stored import _rows
+    from tests.cli.stored import rows_after
 
-    _store(tmp_path / "other", 0, _rows(sample(3), 0))
+    store_rows(tmp_path / "other", 0, rows_after(sample(3), 0))
     ended = run("vectors", "import", tmp_path / "other")
     assert (ended.code, ended.out) == (2, "")
     assert (
@@ -311,7 +304,7 @@ def test_a_copy_in_the_middle_of_a_commit_is_refused(run, data_dir, folder, rows
     """Everything of the commit is there but its last row, which says how far the copy is."""
     applied = decode_applied(APPLIED, rows[APPLIED])
     behind = encode_applied(APPLIED, applied._replace(next_offset=applied.next_offset - 2))
-    _store(data_dir, 0, {APPLIED: behind})
+    store_rows(data_dir, 0, {APPLIED: behind})
     ended = run("vectors", "import", data_dir)
     assert (ended.code, ended.out) == (2, "")
     assert "partition 0" in ended.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from unittest import mock
 
@@ -17,6 +17,8 @@ from worker.coversumm.bulk.apply import apply_steps
 from worker.coversumm.single import apply_step
 
 Vector = tuple[int, ...]
+Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
+"""A way to play steps through the core."""
 
 
 def points(

@@ -17,10 +17,13 @@ before = set(sys.modules)
 import numpy
 theirs = set(sys.modules)
 import worker.coversumm, worker.coversumm.bulk, worker.coversumm.index.flat
-loaded = {name.partition(".")[0] for name in set(sys.modules) - theirs} - set(sys.stdlib_module_names)
-project = {name for name in sys.modules if name.startswith("worker.") and not name.startswith("worker.coversumm")}
+tops = {name.partition(".")[0] for name in set(sys.modules) - theirs}
+loaded = tops - set(sys.stdlib_module_names)
+ours = [name for name in sys.modules if name.startswith("worker.")]
+project = {name for name in ours if not name.startswith("worker.coversumm")}
 print(loaded, project)
-assert loaded <= {"worker", "numpy", "coversumm_worker__mypyc"} and not project  # the last of a compiled wheel
+# the last is of a compiled wheel
+assert loaded <= {"worker", "numpy", "coversumm_worker__mypyc"} and not project
 """
 
 

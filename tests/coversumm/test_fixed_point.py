@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.coversumm.scripts import adds, in_bulk, one_by_one
-from tests.coversumm.test_laws import Path
+from tests.coversumm.scripts import Path, adds, in_bulk, one_by_one
 from worker.coversumm import (
     EntityCore,
     EntityFull,
@@ -37,7 +36,8 @@ def test_is_the_formula() -> None:
 
 
 def test_halves_go_to_even() -> None:
-    # |v| = 5: 10 * 3/5 = 6, 10 * 4/5 = 8; |v| = 20 with 10 * 5/20 = 2.5 -> 2 and 10 * 15/20 = 7.5 -> 8
+    # |v| = 5: 10 * 3/5 = 6, 10 * 4/5 = 8
+    # |v| = 20 with 10 * 5/20 = 2.5 -> 2 and 10 * 15/20 = 7.5 -> 8
     assert quantize([[3.0, 4.0]], scale=10).tolist() == [[6, 8]]
     v = [[5.0, 15.0, np.sqrt(400.0 - 250.0), 0.0]]
     assert quantize(v, scale=10)[0, :2].tolist() == [2, 8]

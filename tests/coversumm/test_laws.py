@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.coversumm.scripts import (
     Disk,
+    Path,
     Script,
     adds,
     in_bulk,
@@ -19,9 +18,8 @@ from tests.coversumm.scripts import (
     scripts,
     tight,
 )
-from worker.coversumm import EntityCore, FlatIndex, Ranking, Step
+from worker.coversumm import EntityCore, FlatIndex
 
-Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
 
 

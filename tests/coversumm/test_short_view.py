@@ -4,25 +4,18 @@ blocks sentences come in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from tests.coversumm.naive_short_view import Live, group_of, naive
 from tests.coversumm.scripts import Review
 from worker.coversumm import brute_force
 from worker.coversumm.fixed_point import quantize
 from worker.coversumm.short_view import StandsFor, choose, kept, stands_for
-
-Live = dict[bytes, NDArray[np.int16]]
-
-
-def group_of(id_: bytes) -> bytes:
-    return id_.partition(b"#")[0]
 
 
 class Stored:
@@ -37,28 +30,6 @@ class Stored:
         for at in range(0, len(ids), self.size):
             chunk = ids[at : at + self.size]
             yield Review(chunk, np.array([self.live[id_] for id_ in chunk], np.int16))
-
-
-def cosine(x: NDArray[np.int16], y: NDArray[np.int16]) -> float:
-    a, b = x.tolist(), y.tolist()
-    dot, xx, yy = (
-        sum(p * q for p, q in zip(*pair, strict=True)) for pair in ((a, b), (a, a), (b, b))
-    )
-    return dot / math.sqrt(float(xx) * float(yy))
-
-
-def naive(live: Live, threshold: float, count: int) -> tuple[list[bytes], list[StandsFor]]:
-    """The definition: the whole ranking, walked down; then everything counted under its nearest."""
-    chosen: list[bytes] = []
-    for id_ in brute_force(live, len(live)).ids:
-        if len(chosen) < count and all(cosine(live[id_], live[one]) <= threshold for one in chosen):
-            chosen.append(id_)
-    under: dict[bytes, list[bytes]] = {one: [] for one in chosen}
-    for id_, vector in live.items() if chosen else ():
-        nearest = max(chosen, key=lambda one: cosine(vector, live[one]))  # the first of equals
-        if cosine(vector, live[nearest]) > threshold:
-            under[nearest].append(id_)
-    return chosen, [StandsFor(len(ids), len(set(map(group_of, ids)))) for ids in under.values()]
 
 
 @st.composite

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 
 import pytest
 
+from tests.harness.eventually import eventually
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 
 CODE = """
@@ -19,7 +20,8 @@ import sys
 from worker.demo import run_demo
 from worker.errors import CoversummError
 try:
-    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=sys.argv[2:] == ["json", "serve"]))
+    is_served = sys.argv[2:] == ["json", "serve"]
+    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=is_served))
 except KeyboardInterrupt:
     sys.exit(130)
 except CoversummError as error:
@@ -57,12 +59,10 @@ class Demo:
         return [int(pid) for pid in found.stdout.split()]
 
     def wait_until_nothing_is_left(self):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (
-            left := [*self.children(), *self.directory.iterdir()]
-        ) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not left
+        def left():
+            return [*self.children(), *self.directory.iterdir()]
+
+        eventually(lambda: not left(), left)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_whoever_has_read_enough_ends_it_quietly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name
+    "number", one_of([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
 )
 def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo = start(1000)
@@ -166,7 +166,8 @@ def test_what_the_worker_complains_about_is_told(start):
     code, _, err = demo.finish()
     assert code == 1
     assert err == (
-        "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: rename or unset\n"
+        "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: "
+        "rename or unset\n"
     )
     demo.wait_until_nothing_is_left()
 
@@ -175,7 +176,10 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     """Of a second nothing can be told but that it is over long before all reviews are in; what has
     come is told as it is.
     """
-    code = "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
+    code = (
+        "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, "
+        "True, is_brief=True)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -196,15 +200,15 @@ def test_its_page_stays_up_until_ctrl_c(start):
     told = demo.process.stderr.readline()
     address = told.split()[2]
     assert told.startswith("the page: http://127.0.0.1:")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    found = []
-    while not found and time.monotonic() < deadline:
+
+    def entities():
         with (
             contextlib.suppress(OSError),
             urllib.request.urlopen(f"{address}page/entities", timeout=5) as answer,
         ):
-            found = json.load(answer)["entities"]
-        time.sleep(0.1)
+            return json.load(answer)["entities"]
+
+    eventually(entities)
     with urllib.request.urlopen(address, timeout=30) as answer:
         assert b"/page/page.js" in answer.read()
     lines = []

@@ -4,13 +4,13 @@ import json
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.topics import partition_of, topic_specs
 from worker.settings import Settings, environment_with
@@ -76,13 +76,6 @@ def workers(embedded_broker, tmp_path):
         process.wait()
 
 
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-
-
 def half_each(urls):
     shares = []
     for url in urls:
@@ -111,16 +104,16 @@ def send(broker, settings):
 
 
 def test_either_worker_leads_to_every_summary(embedded_broker, workers, tmp_path):
-    wait_for(lambda: half_each(workers), "the workers did not share the partitions")
+    eventually(lambda: half_each(workers), lambda: "the workers did not share the partitions")
     send(embedded_broker, Settings(data_dir=tmp_path))
 
     def page(url, entity_id):
         return f"{url}/entities/{urllib.request.quote(entity_id, safe='')}/summary"
 
     for url in workers:
-        wait_for(
+        eventually(
             lambda url=url: all(get(page(url, e))[0] == 200 for e in ENTITIES),
-            "a summary is missing",
+            lambda: "a summary is missing",
         )
     owners = {}
     for entity_id in ENTITIES:

@@ -15,8 +15,9 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.workers import WorkerError, WorkerProcess, wait_for
+from tests.harness.workers import WorkerError, WorkerProcess
 
 
 class Probe(NamedTuple):
@@ -96,7 +97,7 @@ class Kubelet:
 
     def wait_ready(self) -> None:
         """Until its pod is ready."""
-        wait_for(
+        eventually(
             lambda: self.healthy() and self.ready, lambda: f"{self.name}\n{self.process.log_end()}"
         )
 

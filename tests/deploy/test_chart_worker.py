@@ -21,6 +21,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from docs.build.chart import CHART, DEPLOY
 from tests.deploy.chart import complaints, environment, facts_of, only, render, worker
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
@@ -31,7 +32,6 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
-    wait_for,
 )
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
@@ -198,7 +198,7 @@ def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(
 
     process = deployed.worker("worker").start()
     process.wait_ready()
-    wait_for(
+    eventually(
         lambda: deployed.published() == [1, 1],
         lambda: f"{deployed.published()}\n{process.log_end()}",
     )
@@ -245,7 +245,7 @@ def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: P
         )
         send(deployed.broker.bootstrap_servers, site.changelog_topic, rows, chunk=5000)
         process = site.worker().start()
-        wait_for(
+        eventually(
             lambda: _answer(process, live, probes["livenessProbe"]) is not None,
             process.log_end,
             every_s=0.01,

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
-from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, wait_for
+from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment
 from worker.settings import Settings, settings_by_field
 
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -146,7 +147,7 @@ def test_its_commands_make_topics_start_workers_and_send_reviews(
             ends.callback(workers[name].discard)
             workers[name].start()
         # One that is ready is not while the next one joins.
-        wait_for(
+        eventually(
             lambda: all(_healthy(worker, name) for name, worker in workers.items()),
             lambda: "\n".join(worker.log_end() for worker in workers.values()),
         )
@@ -154,7 +155,7 @@ def test_its_commands_make_topics_start_workers_and_send_reviews(
             _command("sender"), cwd=ROOT, env=clean_environment(_environment("sender", kafka))
         ) as sender:
             ends.callback(sender.kill)
-            wait_for(
+            eventually(
                 lambda: (
                     len(list(read_topic(kafka.bootstrap_servers, Settings().output_topic)))
                     >= ENOUGH

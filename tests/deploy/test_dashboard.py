@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from docs.build.dashboard.panels import ROWS
-from docs.build.render import ROOT
-from tests.deploy.test_runbook import SERIES
+from tests.deploy.series import DASHBOARD, EXPRESSIONS, PANELS, SERIES
 from worker.metrics import Metrics
 
-DASHBOARD = json.loads((ROOT / "deploy" / "dashboard.json").read_text())
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 # Of the process, by the library of the metrics.
 FOREIGN = {
     "process_resident_memory_bytes",

@@ -8,8 +8,9 @@ import pytest
 
 from tests.deploy import served
 from tests.deploy.kubelet import Kubelet
+from tests.harness.eventually import NotInTime, eventually
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import WorkerError, WorkerProcess, wait_for
+from tests.harness.workers import WorkerError, WorkerProcess
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 
@@ -57,8 +58,8 @@ def played(tmp_path: Path) -> Iterator[Played]:
 def test_the_other_probes_wait_for_the_startup_probe(played: Played) -> None:
     played.answer("ready")  # and not alive
     played.pod.start()
-    with pytest.raises(WorkerError, match="after 1 s"):
-        wait_for(
+    with pytest.raises(NotInTime, match="after 1 s"):
+        eventually(
             lambda: played.pod.healthy() and played.pod.ready, lambda: "not ready", timeout_s=1.0
         )
     played.answer("up", "alive", "ready")
@@ -73,7 +74,7 @@ def test_it_is_ready_as_long_as_the_probe_passes(played: Played) -> None:
     played.pod.start()
     played.pod.wait_ready()
     played.answer("up", "alive")
-    wait_for(lambda: not played.pod.ready, lambda: "still ready")
+    eventually(lambda: not played.pod.ready, lambda: "still ready")
     played.answer("up", "alive", "ready")
     played.pod.wait_ready()
     replaced = played.pod.replace(0.5)
@@ -86,7 +87,7 @@ def test_a_liveness_probe_that_fails_too_often_is_told(played: Played) -> None:
     played.pod.wait_ready()
     played.answer("up", "ready")
     with pytest.raises(WorkerError, match="the liveness probe failed 3 times"):
-        wait_for(lambda: not played.pod.healthy(), lambda: "nothing is told")
+        eventually(lambda: not played.pod.healthy(), lambda: "nothing is told")
 
 
 def test_a_container_that_does_not_start_up_is_told(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.deploy.test_dashboard import EXPRESSIONS
+from tests.deploy.series import EXPRESSIONS
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.observed import REPLAY, RULES, WORKERS, Site, observed
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.prometheus import filled_in, operands
-from tests.harness.workers import wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.prometheus, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -61,7 +61,7 @@ def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
                 wanting.discard(query)
         return not wanting
 
-    wait_for(
+    eventually(
         all_have_data, lambda: "no data, or only zeros: " + "\n".join(sorted(wanting)), every_s=1.0
     )
 
@@ -74,7 +74,7 @@ def test_every_operand_of_every_alert_returns_data(site: Site) -> None:
         return sorted(operand for operand in asked if not site.prometheus.now(operand))
 
     assert len(asked) > len(ALERTS)
-    wait_for(lambda: not wanting(), lambda: "no data: " + "\n".join(wanting()), every_s=1.0)
+    eventually(lambda: not wanting(), lambda: "no data: " + "\n".join(wanting()), every_s=1.0)
 
 
 def test_the_rules_are_evaluated_and_a_dead_letter_fires(site: Site) -> None:
@@ -82,7 +82,7 @@ def test_the_rules_are_evaluated_and_a_dead_letter_fires(site: Site) -> None:
         states = {rule["name"]: rule["state"] for rule in site.prometheus.rules()}
         return states["CoversummDeadLetters"] == "firing" and states["CoversummDown"] == "inactive"
 
-    wait_for(fires, lambda: str(site.prometheus.rules()), every_s=1.0)
+    eventually(fires, lambda: str(site.prometheus.rules()), every_s=1.0)
     rules = site.prometheus.rules()
     assert [rule["name"] for rule in rules] == list(ALERTS)
     assert {rule["health"] for rule in rules} == {"ok"}

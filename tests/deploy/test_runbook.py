@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.deploy.series import SERIES
 from worker.cli.group import INTERRUPTED
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Reason
@@ -23,7 +24,6 @@ RULES = [
     for rule in group["rules"]
 ]
 HEADINGS = re.findall(r"^#+ (.+)$", RUNBOOK, flags=re.M)
-SERIES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 DOCUMENTS = [RUNBOOK, (DEPLOY / "alerts.yml").read_text()]
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from docs.build.render import ROOT
 from tests.docs.played import PlayedCluster
+from tests.harness.archived import archived
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import SAMPLE
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.topics import read_topic
-from tests.real_kafka.test_replay import archived
 from worker.cli.output import PROGRAM
 
 pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_layout import FLOOR
+from tests.layers import FLOOR
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])

@@ -23,7 +23,8 @@ def line(**fields: object) -> bytes:
 def test_a_bare_review_becomes_an_unversioned_upsert() -> None:
     key, value = read_line(
         line(
-            entity_id="é", review_id="r", text="Ünï", rating=4, created_at="2016-02-05T00:00:00Z", title="t",
+            entity_id="é", review_id="r", text="Ünï", rating=4, created_at="2016-02-05T00:00:00Z",
+            title="t",
             review_version=7,
         )
     )  # fmt: skip

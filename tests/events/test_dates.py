@@ -40,8 +40,10 @@ def test_common_forms(written: object, meant: str) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["03/04/2019", "3.4.2019", "04-03-2019", "March 2019", "2019", 2019, 20190304, "yesterday", "", None, True, [],
-     "2019-02-30", "2019-13-01", "2019-00-03", "2019-03-04 25:00", "30 Feb 2019", 10**400, float("nan"), float("inf")],
+    ["03/04/2019", "3.4.2019", "04-03-2019", "March 2019", "2019", 2019, 20190304, "yesterday", "",
+     None, True, [],
+     "2019-02-30", "2019-13-01", "2019-00-03", "2019-03-04 25:00", "30 Feb 2019", 10**400,
+     float("nan"), float("inf")],
 )  # fmt: skip
 def test_what_has_two_meanings_or_none_is_not_guessed(written: object) -> None:
     assert to_timestamp(written) is None

@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from tests.events.examples import record
+from tests.harness.bodies import BODY
 from worker.events import (
     Cause,
     Reason,
@@ -23,21 +24,6 @@ from worker.events.fields import MAX_ID_CHARS
 from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
 
-BODY = SummaryChanged(
-    entity_id='B"é🎉',
-    epoch=1,
-    sequence=991,
-    previous_sequence=None,
-    sentences=[SummarySentence(0, "r-81#0", "r-81", "Ünï\n", 4.0, 0.4127, 3)],
-    added=["r-81#0"],
-    removed=["r-12#4"],
-    review_count=240,
-    sentence_count=1311,
-    k=20,
-    cause=Cause("review.upserted", "reviews", 3, 991, "r-81"),
-    occurred_at="2026-11-20T12:00:00+01:00",
-    embedding_model="m",
-)
 BYTES = (
     '{"type":"summary.changed","entity_id":"B\\"é🎉","epoch":1,"sequence":991,"previous_sequence":null,'
     '"sentences":[{"rank":0,"sentence_id":"r-81#0","review_id":"r-81","text":"Ünï\\n","rating":4.0,'
@@ -166,9 +152,11 @@ def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
     added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
     body = SummaryChanged(
         longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,
-        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6) for i in range(20)],
+        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6)
+         for i in range(20)],
         added, removed,
-        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest), "2" * 64, "m" * 249,
+        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest),
+        "2" * 64, "m" * 249,
     )  # fmt: skip
     message = summary_message("o", 0, body, record(b""))
     assert message_bytes(message.key, message.value, message.headers) < 1_000_000

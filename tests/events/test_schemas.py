@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from docs.build.render import ROOT
 from docs.build.schemas import PUBLISHED, schemas
+from tests.events.bad import BAD
 from tests.events.examples import decode_one, packed, strict_json
-from tests.events.test_decode import BAD
-from tests.events.test_fuzz import JSON, OTHERS, UPSERTS, mutated
-from tests.events.test_messages import BODY
+from tests.events.mutations import JSON, OTHERS, UPSERTS, mutated
+from tests.harness.bodies import BODY
 from tests.harness.limits import event_limits
 from worker.events import (
     EVENT_TYPES,
@@ -54,8 +54,10 @@ VALIDATORS = {
 NO_LIMITS = event_limits(
     dimension=2, max_event_bytes=2**40, max_text_bytes=2**40, max_sentences_per_review=2**40
 )
-OF_THE_WORKER = {  # what a schema cannot know: the key, this worker's limits, and numbers inside of base64
-    Reason.KEY_MISMATCH, Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING, Reason.TEXT_TOO_LONG,
+# What a schema cannot know: the key, this worker's limits, and numbers inside of base64.
+OF_THE_WORKER = {
+    Reason.KEY_MISMATCH, Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING,
+    Reason.TEXT_TOO_LONG,
     Reason.TOO_MANY_SENTENCES, Reason.TOO_LARGE,
 }  # fmt: skip
 

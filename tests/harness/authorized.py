@@ -51,7 +51,8 @@ class AuthorizedBroker(KafkaBroker):
                 "super.users": "User:ANONYMOUS",
                 "sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+                    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                    f'user_{USER}="{PASSWORD}";'
                 ),
             },
             protocols=("SASL_PLAINTEXT",),

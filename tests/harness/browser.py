@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 
+from tests.harness.eventually import eventually
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
 
@@ -164,13 +165,12 @@ class Tab:
 
     def wait(self, expression: str) -> Any:
         """The value of an expression, once it is true."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
-        while not (value := self.evaluate(expression)):
-            if time.monotonic() > give_up:
-                text = self.evaluate("document.body.innerText")
-                raise AssertionError(f"never true: {expression}\n{self.complaints}\n{text[:3000]}")
-            time.sleep(0.05)
-        return value
+
+        def complaint() -> str:
+            text = self.evaluate("document.body.innerText")
+            return f"never true: {expression}\n{self.complaints}\n{text[:3000]}"
+
+        return eventually(lambda: self.evaluate(expression), complaint, every_s=0.05)
 
     def text(self, selector: str = "body") -> str:
         """What a person reads there."""
@@ -181,15 +181,18 @@ class Tab:
     def type(self, selector: str, text: str) -> None:
         """Put the cursor there and type, in place of what is there."""
         self.evaluate(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.focus(); it.select(); }})()"
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.focus(); "
+            f"it.select(); }})()"
         )
         self.call("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
         """Press the mouse there, and let go."""
         place = self.evaluate(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.scrollIntoView({{block: 'center'}}); "
-            "const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); "
+            f"it.scrollIntoView({{block: 'center'}}); "
+            "const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + "
+            "box.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.call(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tests.harness.armed import STEPS, Order
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.workers import RESTARTED, Pipeline, WorkerError, WorkerProcess
@@ -181,14 +182,14 @@ class Chaos:
         ready and nothing is behind.
         """
         targets = self.site.targets()
-        give_up_s = time.monotonic() + timeout_s
-        while not (self._all_ready() and self.site.lag(targets) == 0):
-            if time.monotonic() > give_up_s:
-                raise WorkerError(
-                    f"not ready, or behind, after {timeout_s:g} s\n{self.site.logs()}"
-                )
+
+        def caught_up() -> bool:
             self.tick(self.total)
-            time.sleep(0.1)
+            return self._all_ready() and self.site.lag(targets) == 0
+
+        eventually(
+            caught_up, lambda: f"not ready, or behind\n{self.site.logs()}", timeout_s=timeout_s
+        )
         return time.monotonic() - self._over_s
 
     # -- striking ----------------------------------------------------------------------------------

@@ -320,7 +320,8 @@ def main() -> None:
         KafkaCluster(Path(scratch), session_ms=given.session_ms) as cluster,
     ):
         print(
-            f"export KAFKA_BOOTSTRAP_SERVERS={cluster.bootstrap_servers}   # logs: {scratch}/node-*/broker.log",
+            f"export KAFKA_BOOTSTRAP_SERVERS={cluster.bootstrap_servers}   # logs: "
+            f"{scratch}/node-*/broker.log",
             flush=True,
         )
         for line in filter(str.strip, sys.stdin):

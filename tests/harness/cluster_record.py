@@ -41,7 +41,8 @@ class ClusterRow(Row):
     def measured(self) -> str:
         """What was measured besides, in words."""
         each = "".join(
-            f"\n    {one['fault']}: {one['pause']} s, ready after {one['ready']} s {' '.join(one['ends'])}"
+            f"\n    {one['fault']}: {one['pause']} s, ready after {one['ready']} s "
+            f"{' '.join(one['ends'])}"
             for one in self.each
         )
         return f"{super().measured()}, {self.ends} ends, longest pause {self.pause} s{each}"
@@ -75,7 +76,10 @@ def cluster_table(path: Path = CLUSTER_RESULTS) -> str:
 
 
 def _table(rows: Iterable[ClusterRow]) -> list[str]:
-    head = "| fault | events | faults | lost | repeated | wrong | worker ends | longest without a commit |"
+    head = (
+        "| fault | events | faults | lost | repeated | wrong | worker ends | longest without a "
+        "commit |"
+    )
     return [head, "|---" * 8 + "|", *(_line(row) for row in rows)]
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition
 from rocksdict import AccessType, Options, Rdict
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import Message, end_offsets, producer, read_topic
 from tests.harness.workers import (
@@ -24,7 +25,6 @@ from tests.harness.workers import (
     Pipeline,
     WorkerProcess,
     clean_environment,
-    wait_for,
 )
 from worker.state.keys import describe
 
@@ -109,7 +109,7 @@ def reset(worker: WorkerProcess, *options: str) -> None:
         said = run.stdout + run.stderr
         return run.returncode == 0
 
-    wait_for(done, lambda: said, every_s=1)
+    eventually(done, lambda: said, every_s=1)
 
 
 # -- the disk --------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def delete_topic(broker: KafkaBroker, name: str) -> None:
     admin = broker.admin()
     for future in admin.delete_topics([name], operation_timeout=PATIENCE_SECONDS).values():
         future.result(PATIENCE_SECONDS)
-    wait_for(
+    eventually(
         lambda: name not in admin.list_topics(timeout=10).topics, lambda: f"{name} is still there"
     )
 

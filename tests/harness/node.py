@@ -131,6 +131,14 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
+QUICK_START = ["-XX:TieredStopAtLevel=1"]
+"""Java options of a short life: a third less processor time until a broker serves, and a slower
+broker later.
+"""
+java_options: list[str] = []
+"""More options of every Java that is started here."""
+
+
 class KafkaNode:
     """One process, broker and controller in one.
 
@@ -249,9 +257,11 @@ class KafkaNode:
             raise BrokerError(f"the quota could not be set\n{self.log_end()}")
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-cp", f"{jars()}/*"]
+        command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", *java_options]
+        command += ["-cp", f"{jars()}/*"]
         command += [
-            f"-Djava.io.tmpdir={self.directory}",  # a killed broker leaves its unpacked libraries behind
+            # a killed broker leaves its unpacked libraries behind
+            f"-Djava.io.tmpdir={self.directory}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
         ]

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.harness.broker import Kafka
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, SteadyLoad, read_reviews, rounds
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.prometheus import Prometheus
 from tests.harness.topics import producer
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 
 RULES: Final = ROOT / "deploy" / "alerts.yml"
 WORKERS: Final = "coversumm-worker"
@@ -61,7 +62,7 @@ class Site:
             worker.wait_ready()
         load = SteadyLoad(self._servers, self._pipeline.input_topic, _events(), EVENTS_PER_SECOND)
         self._ends.callback(load.end)
-        wait_for(self._all_have_published, self._pipeline.logs)
+        eventually(self._all_have_published, self._pipeline.logs)
 
     def _all_have_published(self) -> bool:
         """Whether every worker has rows that it would have to restore, and a replay has something
@@ -100,7 +101,8 @@ class Site:
             **self._pipeline.environment,
             "COVERSUMM_DATA_DIR": str(directory / "data"),
             "COVERSUMM_WEB_PORT": str(self._replay_port),
-            "COVERSUMM_BATCH_SIZE": "5",  # a whole micro-batch is read before the replay is held back
+            # a complete micro-batch is read before the replay is throttled
+            "COVERSUMM_BATCH_SIZE": "5",
         }
         command = [
             *COMMAND,

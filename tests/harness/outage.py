@@ -28,13 +28,14 @@ import yaml
 
 from tests.bench.machine import began
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.log_lines import by_level, parse
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.quiet_soak import PARTITIONS, QUIET
 from tests.harness.record import Row, finish
 from tests.harness.scenario import judge
-from tests.harness.workers import RESTARTED, Pipeline, WorkerProcess, pipeline, wait_for
+from tests.harness.workers import RESTARTED, Pipeline, WorkerProcess, pipeline
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "tests" / "bench" / "results" / "outage.json"
@@ -136,7 +137,7 @@ def catch_up(site: Pipeline, watched: list[Watched]) -> None:
             one.keep_up()
         return site.lag(targets) == 0
 
-    wait_for(caught_up, site.logs, every_s=1.0)
+    eventually(caught_up, site.logs, every_s=1.0)
 
 
 def page(worker: WorkerProcess, path: str) -> str:
@@ -186,7 +187,7 @@ def phase(
                 ready[one.name] = round(time.monotonic() - back_s, 1)
         return len(ready) == len(watched)
 
-    wait_for(
+    eventually(
         all_ready, lambda: f"not ready again\n{watched[0].site.logs()}", timeout_s=PATIENCE_SECONDS
     )
     time.sleep(LOOK_SECONDS)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from tests.harness.eventually import eventually
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.workers import wait_for
 
 PROGRAM = "prometheus"
 SCRAPE_SECONDS = 1
@@ -69,7 +69,7 @@ class Prometheus:
                 stderr=log,
                 preexec_fn=die_with_parent,
             )
-        wait_for(
+        eventually(
             self._is_ready, lambda: f"Prometheus is not ready\n{self._log.read_text()[-3000:]}"
         )
         return self

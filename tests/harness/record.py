@@ -200,7 +200,8 @@ def read_rows(path: Path, kind: type[R], table: Callable[[list[R]], list[str]]) 
     rows = [kind(**row) for row in record["rows"]]
     renewed = [f"Run again {row.again}: {row.fault}." for row in rows if row.again]
     lines = [
-        f"Recorded {record['date'][:10]} by `{record['command']}` on {record['machine']['cores']} cores "
+        f"Recorded {record['date'][:10]} by `{record['command']}` on {record['machine']['cores']} "
+        "cores "
         f"({record['machine']['cpu']}).",
         "",
         *table(rows),

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from tests.bench.machine import began
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import (
     SAMPLE,
     HashedVectors,
@@ -58,7 +59,7 @@ from tests.harness.replays import (
     write_history,
 )
 from tests.harness.topics import committed_offsets, read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 RESULTS = Path(__file__).parents[1] / "bench" / "results" / "replays.json"
 DIMENSION, PARTITIONS, OTHER_PARTITIONS = 32, 4, 7
@@ -254,7 +255,7 @@ class History:
             processes[0].kill()
 
     def _wait_until_done(self, point: int, processes: Sequence[ReplayProcess]) -> None:
-        wait_for(
+        eventually(
             lambda: done_by(self._site, "killed") >= point,
             lambda: f"it does not come to {point}: {[one.errors[-2000:] for one in processes]}",
             every_s=0.02,
@@ -342,7 +343,7 @@ class History:
             committed = committed_offsets(site.broker.bootstrap_servers, site.input_topic, group)
             return all(committed[partition] >= target for partition, target in targets.items())
 
-        wait_for(caught_up, worker.log_end)
+        eventually(caught_up, worker.log_end)
 
 
 def timed(site: Pipeline, what: str, *arguments: str) -> Foretold:

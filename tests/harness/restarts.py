@@ -27,11 +27,12 @@ from typing import Any, NamedTuple
 from tests.bench.machine import began
 from tests.harness import dynamic
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.pauses import APPENDED, Pause, longest, read_pauses
 from tests.harness.record import Row, finish
 from tests.harness.scenario import judge
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 RESULTS = Path(__file__).parents[1] / "bench" / "results" / "restarts.json"
 WORKERS, PARTITIONS, DIMENSION = 3, 6, 32
@@ -81,7 +82,7 @@ def happen(
     since_s = time.time()
     do()
     until_s = time.time() + 1.0  # the commit that ends the last pause
-    wait_for(lambda: all(worker.ready() for worker in site.workers), site.logs)
+    eventually(lambda: all(worker.ready() for worker in site.workers), site.logs)
     time.sleep(CALM_SECONDS)
     return Event(name, int(since_s * 1000), int(until_s * 1000), held)
 

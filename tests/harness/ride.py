@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaException
 
 from tests.harness.cluster import NODES, KafkaCluster
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.eventually import eventually
 from tests.harness.topics import end_offsets
-from tests.harness.workers import Pipeline, WorkerError, WorkerProcess, wait_for
+from tests.harness.workers import Pipeline, WorkerProcess
 
 CLIENTS = ("one", "two")
 """The workers' names and instance ids, and those of the cluster's proxies for them."""
@@ -138,12 +138,11 @@ class Ride:
             time.sleep(0.1)
 
     def _wait_for(self, condition: Callable[[], bool], complaint: str) -> None:
-        give_up_s = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            if time.monotonic() > give_up_s:
-                raise WorkerError(f"{complaint} after {PATIENCE_SECONDS:g} s\n{self.site.logs()}")
+        def holds() -> bool:
             self._keep_up()
-            time.sleep(0.1)
+            return condition()
+
+        eventually(holds, lambda: f"{complaint}\n{self.site.logs()}")
 
     def _keep_up(self) -> None:
         """Remember the workers that ended by themselves, and start them again a moment later."""
@@ -172,7 +171,7 @@ class Ride:
                 )
             return False
 
-        wait_for(caught_up, lambda: f"not ready, or behind\n{self.site.logs()}", every_s=0.5)
+        eventually(caught_up, lambda: f"not ready, or behind\n{self.site.logs()}", every_s=0.5)
 
 
 def _now_ms() -> int:

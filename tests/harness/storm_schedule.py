@@ -112,7 +112,8 @@ class Fault(NamedTuple):
         )
         much = f" by {self.amount:+d} s" if "clock" in self.kind else f" {self.amount:,} B/s"
         return (
-            f"{self.at_s:7.1f} s: {self.kind}{f' ({where})' if where else ''}{much if self.amount else ''} "
+            f"{self.at_s:7.1f} s: "
+            f"{self.kind}{f' ({where})' if where else ''}{much if self.amount else ''} "
             f"for {self.seconds:g} s{', then reset' if self.reset else ''}"
         )
 

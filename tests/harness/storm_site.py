@@ -22,13 +22,14 @@ from confluent_kafka import KafkaException
 from tests.harness.clock import Clock
 from tests.harness.cluster import KafkaCluster
 from tests.harness.damage import Disk
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Sent, rounds
 from tests.harness.node import BrokerError
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.replays import ReplayProcess, promote
 from tests.harness.storm_schedule import ADDED, REPLAY, WORKERS
 from tests.harness.topics import end_offsets, producer
-from tests.harness.workers import Pipeline, WorkerError, WorkerProcess, wait_for
+from tests.harness.workers import Pipeline, WorkerError, WorkerProcess
 
 RESTART_SECONDS = 2.0
 """Between the end of a worker and its next start."""
@@ -233,7 +234,7 @@ class StormSite:
         """The replay, or the worker that resumed from it, is killed, and started after
         the block.
         """
-        wait_for(lambda: self._replaying is not None, lambda: "the replay has not begun")
+        eventually(lambda: self._replaying is not None, lambda: "the replay has not begun")
         process = self._replaying
         assert process is not None
         self._replay_held = True
@@ -256,7 +257,7 @@ class StormSite:
             self.look()
             return REPLAY in self.workers
 
-        wait_for(resumed, lambda: "the replay does not end", timeout_s=4 * PATIENCE_SECONDS)
+        eventually(resumed, lambda: "the replay does not end", timeout_s=4 * PATIENCE_SECONDS)
 
     def promote(self) -> list[dict[str, Any]]:
         """What `promote` says of the resumed build, the verdict last."""
@@ -282,7 +283,7 @@ class StormSite:
                 return True
             return False
 
-        wait_for(aborted, lambda: "a foreign transaction stays open")
+        eventually(aborted, lambda: "a foreign transaction stays open")
 
     # -- after it ----------------------------------------------------------------------------------
 
@@ -302,7 +303,7 @@ class StormSite:
             return False
 
         logs = chain(self.live.workers, self.resumed.workers)
-        wait_for(
+        eventually(
             caught_up,
             lambda: "not ready, or behind\n" + "\n".join(worker.log_end() for worker in logs),
             timeout_s=timeout_s,

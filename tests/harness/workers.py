@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness import armed as armed_launcher
 from tests.harness.broker import Kafka
+from tests.harness.eventually import eventually
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, consumer, read_topic
@@ -190,7 +191,7 @@ class WorkerProcess:
                 )
             return self.ready()
 
-        wait_for(
+        eventually(
             is_ready, lambda: f"not ready\n{self.log_end()}", timeout_s=timeout_s, every_s=0.05
         )
         return time.monotonic() - started_s
@@ -351,7 +352,7 @@ class Pipeline:
                 raise WorkerError("no worker is alive\n" + self.logs())
             return self.lag(targets) == 0
 
-        wait_for(
+        eventually(
             caught_up,
             lambda: f"lag {self.lag(targets)}\n{self.logs()}",
             timeout_s=timeout_s,
@@ -378,7 +379,7 @@ class Pipeline:
             return False
 
         try:
-            wait_for(set_now, lambda: f"the group {self.name} does not let its offsets be set")
+            eventually(set_now, lambda: f"the group {self.name} does not let its offsets be set")
         finally:
             client.close()
 
@@ -491,18 +492,3 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     foreign = ("COVERSUMM_", "KAFKA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return {**inherited, **environment}
-
-
-def wait_for(
-    condition: Callable[[], bool],
-    complaint: Callable[[], str],
-    *,
-    timeout_s: float = PATIENCE_SECONDS,
-    every_s: float = 0.1,
-) -> None:
-    """Return when `condition` holds; WorkerError with the complaint when it does not in time."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise WorkerError(f"after {timeout_s:g} s: {complaint()}")
-        time.sleep(every_s)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import logging
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.embedded import embedded_broker
+from tests.harness.eventually import eventually
 from worker.kafka.clients import READ_TO_END, SILENT, WORKER_LOG, KafkaClients
 from worker.settings import Settings
 
@@ -34,12 +33,6 @@ def test_clients_are_made_in_no_other_place() -> None:
     assert found == {"kafka/clients.py"}
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < give_up
-
-
 def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(
     embedded_broker: Any,
 ) -> None:
@@ -52,7 +45,7 @@ def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(
     try:
         consumer.assign([TopicPartition("in", 0, 0)])
         found: list[Any] = []
-        wait_until(lambda: found.extend(consumer.consume(10, 0.1)) or len(found) == 2)
+        eventually(lambda: found.extend(consumer.consume(10, 0.1)) or len(found) == 2)
         message, end = found
         assert (message.key(), message.value()) == (b"key", b"value")
         assert end.error().code() == KafkaError._PARTITION_EOF
@@ -75,7 +68,7 @@ def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(
     try:
         consumer.assign([TopicPartition("in", 0, 500)])
         found: list[Any] = []
-        wait_until(lambda: found.extend(consumer.consume(10, 0.1)) or found)
+        eventually(lambda: found.extend(consumer.consume(10, 0.1)) or found)
         assert found[0].error().code() == KafkaError._AUTO_OFFSET_RESET
     finally:
         consumer.close()
@@ -86,7 +79,7 @@ def test_an_admin_client_tells_its_errors_to_who_asks_for_them() -> None:
     admin = KafkaClients(NOBODY, SILENT).admin(told.append)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.5)
-    wait_until(lambda: admin.poll(0.1) or told)
+    eventually(lambda: admin.poll(0.1) or told)
 
 
 class Heard(logging.Handler):

@@ -14,7 +14,10 @@ from worker.kafka.errors import plain
 from worker.settings import Settings
 
 LOG = logging.getLogger("tests.librdkafka")
-REFUSED = "127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)"
+REFUSED = (
+    "127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused "
+    "(after 0ms in state CONNECT)"
+)
 
 
 def record(facility: str) -> logging.LogRecord:

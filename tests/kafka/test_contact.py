@@ -104,7 +104,8 @@ def test_a_second_outage_is_told_like_the_first(contact: Contact, clock: FakeClo
     for _ in range(2):
         clock.now_s += 11
         assert told(announcer) == [
-            "no broker for 11 s (no answer): not ready until one answers, nothing is lost until then"
+            "no broker for 11 s (no answer): not ready until one answers, nothing is lost until "
+            "then"
         ]
         contact.heard("consumer")
         contact.heard("producer")

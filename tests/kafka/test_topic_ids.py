@@ -85,7 +85,8 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
     with pytest.raises(Crash, match="changelog was deleted and created again"):
         check(ids)
     with pytest.raises(Crash, match="changelog was deleted and created again"):
-        ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
+        # not by a takeover either: a worker may have lost its partitions when the topic went
+        ids.read()
 
 
 def test_an_answer_that_does_not_come_is_asked_for_over_new_connections() -> None:

@@ -14,9 +14,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 from msgspec import structs
 
-from tests.events.test_messages import BODY
+from tests.harness.bodies import BODY
 from tests.harness.browser import Browser, Tab
-from tests.page.test_routes import Site
+from tests.harness.page_site import Site
 from worker.events import Message
 from worker.events.json_codec import encode
 from worker.state.listing import Page
@@ -71,7 +71,8 @@ def told(tab: Tab, expression: str, *values: Any) -> Any:
     """What an expression of changes.js, `it`, comes to; the values are `a`, `b`, ..."""
     names = ", ".join("abc"[: len(values)])
     return tab.evaluate(
-        f"import('/page/changes.js').then((it) => (({names}) => {expression})(...{json.dumps(values)}))"
+        f"import('/page/changes.js').then((it) => (({names}) => "
+        f"{expression})(...{json.dumps(values)}))"
     )
 
 
@@ -178,7 +179,8 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
     more = structs.replace(BODY, sentence_count=4321)
     site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
     tab.wait(
-        f"document.querySelector('#found li:last-child small').textContent === {json.dumps('4,321')}"
+        "document.querySelector('#found li:last-child small').textContent === "
+        f"{json.dumps('4,321')}"
     )
     assert tab.evaluate("document.querySelector('#more').hidden")
     site.state.entities = entities
@@ -191,7 +193,8 @@ def test_who_may_not_look_on_is_told_why(tab: Tab, monkeypatch: pytest.MonkeyPat
     for path in ("#/entity/y", "#/"):
         tab.evaluate(f"location.hash = '{path}'")
         tab.wait(
-            "document.querySelector('.state').textContent.endsWith(': 0 pages are open already: close one')"
+            "document.querySelector('.state').textContent.endsWith(': 0 pages are open already: "
+            "close one')"
         )
     monkeypatch.undo()
     tab.wait("document.querySelector('.state').textContent === 'live'")

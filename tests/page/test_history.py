@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.page import history as module
 from worker.page.history import ChangeHistory, NoHistory, RecentHistory
@@ -34,8 +35,7 @@ class Readings(RecentHistory):
 
 
 async def begun(readings: Readings, count: int) -> None:
-    while len(readings.begun) < count:
-        await asyncio.sleep(0.001)
+    await eventually_here(lambda: len(readings.begun) >= count)
 
 
 @pytest.mark.asyncio

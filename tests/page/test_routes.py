@@ -7,97 +7,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from aiohttp import ClientSession, TCPConnector, web
+from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
-from yarl import URL
 
+from tests.harness.eventually import eventually_here
+from tests.harness.page_site import Site, change, get, served
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.page.test_watchers import change
-from tests.test_web import VIEW, FakeState
+from tests.harness.web_state import VIEW
 from worker import peers
-from worker.metrics import Metrics
-from worker.page import install_page, watchers
+from worker.page import watchers
 from worker.page import watchers as streams
-from worker.page.history import ChangeHistory, NoHistory
 from worker.page.routes import POLICY
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
-from worker.stream.feed import ChangeFeed
-from worker.stream.surroundings import RealThreads
-from worker.web import add_pages
-
-
-class FakeHistory:
-    """A history of which everything can be chosen."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int | None]] = []
-        self.fails = False
-
-    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
-        self.asked.append((entity_id, before))
-        if self.fails:
-            raise NoHistory("there is no topic out")
-        return ChangeHistory([], 17, 3000)
-
-
-class Site:
-    """One worker with its page."""
-
-    def __init__(self) -> None:
-        self.state: Any = FakeState()
-        self.state.owner = (True, None)
-        self.state.others = dict
-        self.feed = ChangeFeed("out", RealThreads())
-        self.history = FakeHistory()
-        self.has_page = True
-
-    def application(self) -> web.Application:
-        """What is served."""
-        application, history = web.Application(), cast(Any, self.history)
-        pages = add_pages(application, self.state, Metrics(), index=not self.has_page)
-        if self.has_page:
-            install_page(application, self.state, pages, self.feed, history)
-        return application
-
-
-def served(
-    work: Callable[[TestClient[Any, Any], TestServer], Awaitable[None]], *sites: Site
-) -> None:
-    """Do something with the first of these workers, all of them running; the second one's server is
-    given.
-    """
-
-    async def run() -> None:
-        servers = [TestServer(site.application()) for site in sites]
-        for server in servers:
-            await server.start_server()
-        async with TestClient(servers[0]) as client:
-            await work(client, servers[-1])
-        for server in servers[1:]:
-            await server.close()
-
-    asyncio.run(asyncio.wait_for(run(), PATIENCE_SECONDS))
-
-
-def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
-    """Status, headers and body of each path, asked for as it is written."""
-    answers: list[tuple[int, Any, Any]] = []
-
-    async def ask(client: TestClient[Any, Any], _: TestServer) -> None:
-        for path in paths:
-            url = URL(f"{client.make_url('/')}".rstrip("/") + path, encoded=True)
-            async with client.session.get(url, allow_redirects=False) as answer:
-                body = await (answer.json() if "json" in answer.content_type else answer.text())
-                answers.append((answer.status, answer.headers, body))
-
-    served(ask, site)
-    return answers
 
 
 def test_its_files_are_served_under_its_policy() -> None:
@@ -287,7 +213,17 @@ def test_a_partition_whose_owner_is_gone(what: str) -> None:
     assert (status, body["error"]) == (503, "no worker is known to own the entity's partition")
 
 
-def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over() -> None:
+async def next_event(answer: Any) -> bytes:
+    """The next of a stream, past its lines for detecting a browser that is gone."""
+    while (frame := await answer.content.readuntil(b"\n\n")) == b":\n\n":
+        pass
+    return bytes(frame)
+
+
+def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "QUIET_SECONDS", 0.1)
     first, second = Site(), Site()
 
     async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
@@ -295,10 +231,9 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
         async with client.get("/page/entities/a/changes") as answer:
             assert answer.content_type == "text/event-stream"
             assert await answer.content.readuntil(b"{}\n\n") == streams.HELLO
-            while not second.feed._watched:
-                await asyncio.sleep(0.01)
+            await eventually_here(lambda: second.feed._watched)
             second.feed.committed([change("a", b'{"n":1}'), change("b", b'{"n":2}')])
-            assert await answer.content.readuntil(b"\n\n") == b'event: change\ndata: {"n":1}\n\n'
+            assert await next_event(answer) == b'event: change\ndata: {"n":1}\n\n'
             second.state.owner = (False, None)
             assert (await answer.content.read()).strip(b":\n") == b""
 
@@ -309,9 +244,10 @@ def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.Mon
     """More of them than connections that a client keeps by default: the question would wait for one
     until the test ends. How soon a worker of a busy machine answers is not tested.
     """
-    monkeypatch.setattr(streams, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(peers, "CONNECT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr("worker.page.routes.PAGE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(streams, "QUIET_SECONDS", PATIENCE_SECONDS)
+    # `Peers.ask` has its times as defaults, so that a patched constant would not reach them.
+    monkeypatch.setattr(peers, "ClientTimeout", lambda **_: ClientTimeout(PATIENCE_SECONDS))
+    monkeypatch.setattr("worker.web.ANSWER_SECONDS", PATIENCE_SECONDS)
     first, second = Site(), Site()
     second.state.summaries = {"there": VIEW}
 
@@ -327,6 +263,8 @@ def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.Mon
                 assert answer.status == 200
             async with session.get(url / "summary") as answer:
                 assert answer.status == 200
+            second.state.owner = (False, None)
+            second.feed.committed([change("there")])  # after which the streams end
 
     served(ask, first, second)
 
@@ -361,8 +299,7 @@ def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
             _, gone = await asyncio.open_connection(server.host, server.port)
             gone.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             gone.transport.abort()
-        while site.feed._is_open:
-            await asyncio.sleep(0.01)
+        await eventually_here(lambda: not site.feed._is_open)
         async with client.get("/page/changes") as answer:
             assert answer.status == 200
 
@@ -404,8 +341,7 @@ def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(
         try:
             silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with client.get("/page/entities/good/changes") as good:
-                while len(site.feed._watched) < 2:
-                    await asyncio.sleep(0.01)
+                await eventually_here(lambda: len(site.feed._watched) == 2)
                 heard = b""
                 while b"silent" in site.feed._watched:
                     site.feed.committed([change("silent", large), change("good", b"1")])

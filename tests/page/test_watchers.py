@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.events.test_messages import BODY
+from tests.harness.bodies import BODY
+from tests.harness.eventually import eventually_here
+from tests.harness.page_site import change
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Message
 from worker.events.json_codec import encode
@@ -16,10 +18,6 @@ from worker.page import watchers as module
 from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import RealThreads
-
-
-def change(key: str, value: bytes | None = None) -> Message:
-    return Message("out", 0, key.encode(), encode(BODY) if value is None else value, [])
 
 
 def events(frame: bytes) -> list[tuple[str, Any]]:
@@ -111,8 +109,4 @@ async def test_when_nobody_is_left_nothing_goes_on(
     with watchers.one_more(None) as watcher:
         feed.committed([change("a")])
         assert await watcher.next(PATIENCE_SECONDS)
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if len(asyncio.all_tasks()) == 1:
-            break
-    assert len(asyncio.all_tasks()) == 1  # this test
+    await eventually_here(lambda: len(asyncio.all_tasks()) == 1)  # this test

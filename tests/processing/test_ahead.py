@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from tests.harness.drive import Driver, config, upsert
-from tests.processing.test_summaries import ENTITIES, events, stored, told
+from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.state import MemoryRows

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replace_struct
 
 from tests.harness.drive import Driver, config, record, upsert
-from tests.processing.test_processor_model import _records, operations
+from tests.processing.operations import operations, records_of
 from worker.events import Record
 from worker.processing.processor import FINISHED_AT_ONCE
 from worker.state import CorruptRow, verify_partition
@@ -88,7 +88,9 @@ setups = st.fixed_dictionaries(
         "cache_bytes": st.sampled_from([0, 6000, 10**8]),
     }
 )
-histories = st.lists(operations, min_size=1, max_size=40).map(lambda events: list(_records(events)))
+histories = st.lists(operations, min_size=1, max_size=40).map(
+    lambda events: list(records_of(events))
+)
 
 
 @settings(max_examples=300, deadline=None)

@@ -10,81 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import Driver, FakeEngine, config, record, upsert
+from tests.harness.drive import Driver, FakeEngine, config
 from tests.harness.model import Model
-from worker.events import Record
+from tests.processing.operations import event, operations, records_of, upserted
 from worker.state import verify_partition
 from worker.state.keys import ENTITY, parse_entity_key
 from worker.state.rows import decode_header
-
-ENTITIES = ["a", "é😀\0"]
-REVIEWS = ["r", "r#0", "\0"]
-TEXTS = ["good", "bad", "okay", " ", "fine thing", "x" * 40]
-VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
-BAD = [b"{", b"\xff", [0, 0, 0], [1, 2]]
-
-entity_ids = st.sampled_from(ENTITIES)
-review_ids = st.sampled_from(REVIEWS)
-versions = st.one_of(st.none(), st.integers(0, 3))
-sentences = st.one_of(
-    st.sampled_from(TEXTS),
-    st.builds(
-        lambda text, vector: (text, vector), st.sampled_from(TEXTS), st.sampled_from(VECTORS)
-    ),
-)
-fields = st.fixed_dictionaries(
-    {"review_version": versions, "rating": st.sampled_from([None, 1, 4.5])},
-    optional={"occurred_at": st.just("2026-11-20T12:00:00Z")},
-)
-
-
-def _upsert(entity_id, review_id, given_sentences, more):
-    return entity_id, upsert(0, review_id, *given_sentences, entity_id=entity_id, **more).value
-
-
-def _texts(entity_id, review_id, text, more):
-    body = {"type": "review.upserted", "review_id": review_id, "text": text, **more}
-    return entity_id, record(0, entity_id, body).value
-
-
-def _body(entity_id, body):
-    return entity_id, record(0, entity_id, body).value
-
-
-upserts = st.builds(_upsert, entity_ids, review_ids, st.lists(sentences, max_size=4), fields)
-sentence_deletions = st.builds(
-    lambda e, ids: _body(e, {"type": "sentences.deleted", "sentence_ids": ids}),
-    entity_ids,
-    st.lists(
-        st.builds(lambda r, i: f"{r}#{i}", review_ids, st.sampled_from([0, 1, 2, "00"])), max_size=5
-    ),
-)
-operations = st.one_of(
-    upserts,
-    upserts,
-    upserts,
-    st.builds(
-        _texts, entity_ids, review_ids, st.sampled_from(["Good. Bad things.", "", "nan"]), fields
-    ),
-    st.builds(
-        lambda e, r, v: _body(e, {"type": "review.deleted", "review_id": r, "review_version": v}),
-        entity_ids,
-        review_ids,
-        versions,
-    ),
-    sentence_deletions,
-    sentence_deletions,
-    st.builds(lambda e: _body(e, {"type": "entity.deleted"}), entity_ids),
-    st.builds(lambda e: (e, None), entity_ids),
-    st.builds(
-        lambda e, r, v: _upsert(e, r, [("good", v)], {}),
-        entity_ids,
-        review_ids,
-        st.sampled_from(BAD[2:]),
-    ),
-    st.builds(lambda e, raw: (e, raw), entity_ids, st.sampled_from(BAD[:2])),
-    st.builds(lambda e: (e, record(0, "other", {"type": "entity.deleted"}).value), entity_ids),
-)
 
 setups = st.fixed_dictionaries(
     {
@@ -98,16 +29,6 @@ setups = st.fixed_dictionaries(
 )
 
 
-def _records(events):
-    offsets = [0, 0]
-    for entity_id, value in events:
-        partition = ENTITIES.index(entity_id) % 2
-        yield Record(
-            "reviews", partition, offsets[partition], 1_700_000_000_000, entity_id.encode(), value
-        )
-        offsets[partition] += 1
-
-
 @st.composite
 def runs(draw):
     """Micro-batches in order, some events sent twice, some micro-batches delivered twice; True:
@@ -117,7 +38,7 @@ def runs(draw):
     events = draw(st.lists(operations, min_size=size, max_size=size))
     for _ in range(draw(st.integers(0, 5))):
         events.insert(draw(st.integers(0, len(events))), draw(st.sampled_from(events)))
-    records = iter(list(_records(events)))
+    records = iter(list(records_of(events)))
     batches, seen = [], []
     while batch := list(islice(records, draw(st.sampled_from([1, 2, 5, 20])))):
         if seen and draw(st.integers(0, 4)) == 0:
@@ -205,7 +126,7 @@ def _incarnation(rows, key):
 @given(setup=setups, events=st.lists(operations, min_size=20, max_size=30), size=st.integers(2, 30))
 def test_rows_do_not_depend_on_batches(setup, events, size):
     setup["emit"] = "every"
-    records = list(_records(events))
+    records = list(records_of(events))
     one, many = Driver(config(**setup)), Driver(config(**setup))
     singly = [message for r in records for message in one.run(r).messages]
     together = []
@@ -226,11 +147,11 @@ def test_one_entity_of_many_steps_at_once(distinct):
     for i in range(160):
         vector = [((i * 7919) % 23) - 11, ((i * 104729) % 19) - 9, 5 + i % 3]
         events.append(
-            _upsert("a", f"r{i % 50}", [(f"text {i % 11}", vector), "good"], {"rating": i % 5})
+            upserted("a", f"r{i % 50}", [(f"text {i % 11}", vector), "good"], {"rating": i % 5})
         )
         if i % 9 == 8:
-            events.append(_body("a", {"type": "review.deleted", "review_id": f"r{(i * 3) % 50}"}))
-    records = list(_records(events))
+            events.append(event("a", {"type": "review.deleted", "review_id": f"r{(i * 3) % 50}"}))
+    records = list(records_of(events))
     for at in range(0, len(records), 60):
         expected, _ = model.run(records[at : at + 60])
         result = driver.run(*records[at : at + 60])
@@ -250,10 +171,10 @@ def test_long_lives_with_refills(seed, cache_bytes):
     for i in range(400):
         vector = [random.gauss(i / 20, 1), random.gauss(1, 1), random.gauss(-i / 40, 1)]
         review_id = f"r{random.randrange(i + 1)}" if i % 9 == 8 else f"r{i}"
-        events.append(_upsert("a", review_id, [(f"text {i}", vector)], {}))
+        events.append(upserted("a", review_id, [(f"text {i}", vector)], {}))
         if i >= 120:  # a sliding window: the centroid goes far
-            events.append(_body("a", {"type": "review.deleted", "review_id": f"r{i - 120}"}))
-    records = list(_records(events))
+            events.append(event("a", {"type": "review.deleted", "review_id": f"r{i - 120}"}))
+    records = list(records_of(events))
     refills = 0
     while records:
         batch, records = records[: (size := random.choice([1, 2, 30]))], records[size:]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.drive import Driver, config, record, upsert
-from tests.processing.test_processor_model import ENTITIES, _records, operations
+from tests.processing.operations import ENTITIES, operations, records_of
 from worker.events import Record, Rejected, decode
 from worker.events.dates import milliseconds
 from worker.processing.config import ALL, RecordSelection, occurred
@@ -19,7 +19,7 @@ TIMES = st.sampled_from([SINCE - 1, SINCE, 1_700_000_000_000, UNTIL - 1, UNTIL, 
 histories = st.lists(st.tuples(operations, TIMES), max_size=30).map(
     lambda drawn: [
         one._replace(timestamp_ms=time)
-        for one, (_, time) in zip(_records([event for event, _ in drawn]), drawn, strict=True)
+        for one, (_, time) in zip(records_of([event for event, _ in drawn]), drawn, strict=True)
     ]
 )
 selections = st.builds(

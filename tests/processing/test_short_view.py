@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.events import lines, sample
-from tests.coversumm.test_short_view import naive
+from tests.coversumm.naive_short_view import naive
 from tests.harness.drive import DIMENSION, Driver, config, delete, delete_entity, upsert
 from worker.events import Record, read_line
 from worker.processing.entity_cache import EntityKey

@@ -10,58 +10,16 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.drive import (
-    DIMENSION,
     Driver,
     config,
-    delete,
-    delete_sentences,
-    record,
     summary_of,
     upsert,
 )
+from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.processing.summaries import read_summary
-from worker.state import MemoryRows, read_applied, read_view
-
-ENTITIES = ("a", "b", "c")
-
-
-def stored(driver, entity_id):
-    """What the committed rows say, by brute force."""
-    rows = driver.rows[0]
-    view = read_view(
-        rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct
-    )
-    return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
-
-
-def told(driver, entity_id):
-    """What someone is told who asks now, but for what only memory knows."""
-    view = driver.summary(0, entity_id)
-    return view and replace(view, reservoir=None, refills=None)
-
-
-def events(chance, offset, count, reviews=12):
-    """All that may happen to few entities of so many reviews, of few vectors: copies and ties are
-    common.
-    """
-    made = []
-    for at in range(offset, offset + count):
-        entity, review = chance.choice(ENTITIES), f"r{chance.randrange(reviews)}"
-        kind = chance.random()
-        if kind < 0.07:
-            made.append(record(at, entity, {"type": "entity.deleted"}))
-        elif kind < 0.25:
-            made.append(delete(at, review, entity_id=entity))
-        elif kind < 0.35:
-            made.append(delete_sentences(at, f"{review}#0", f"{review}#1", entity_id=entity))
-        elif kind < 0.4:
-            made.append(record(at, entity, b"no event"))
-        else:
-            sentences = [f"text {chance.randrange(30)}" for _ in range(chance.randrange(1, 5))]
-            made.append(upsert(at, review, *sentences, entity_id=entity))
-    return made
+from worker.state import MemoryRows
 
 
 @pytest.mark.parametrize("large", [0, 500])

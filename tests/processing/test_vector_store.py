@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.harness.drive import Driver, FakeEngine, config, upsert
 from tests.harness.memory_vectors import MemoryVectors
-from tests.processing.test_pace import SlowDriver, texts
-from tests.processing.test_processor_model import operations
+from tests.processing.operations import operations
+from tests.processing.slow import SlowDriver, texts
 from worker.coversumm import quantize
 from worker.events import Record
 from worker.limits import Limit

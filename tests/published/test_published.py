@@ -50,7 +50,8 @@ def test_when_it_happened(occurred_at, wanted):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(b"e", b"[1]"), (b"e", b"{"), (b"", None), (None, body("e", 1, TEXTS)), (b"\xff", None), (b"e", b"\xff" * 9),
+    [(b"e", b"[1]"), (b"e", b"{"), (b"", None), (None, body("e", 1, TEXTS)), (b"\xff", None),
+     (b"e", b"\xff" * 9),
      (b"e", b'{"type":"review.upserted"}')],
 )  # fmt: skip
 def test_what_is_no_summary_change(key, value):

@@ -89,4 +89,7 @@ def _is_recorded(config: pytest.Config) -> bool:
 def _shown(row: Row) -> str:
     verdict = f"BROKEN {' '.join(row.broken)}" if row.broken else "holds"
     counts = f"lost {row.lost}, repeated {row.repeated}, wrong {row.wrong}"
-    return f"{row.fault}: {row.events:,} events, {row.faults} faults, {counts}{row.measured()}: {verdict}"
+    return (
+        f"{row.fault}: {row.events:,} events, {row.faults} faults, {counts}{row.measured()}: "
+        f"{verdict}"
+    )

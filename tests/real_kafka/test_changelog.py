@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.stream import Parts
@@ -119,13 +120,6 @@ class Running:
         return not self.thread.is_alive()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 # -- restore ---------------------------------------------------------------------------------------
 
 
@@ -141,7 +135,7 @@ def test_a_restore_waits_for_transactions_that_are_open_when_it_begins(
     open_transaction = changelog.begin("three", a="3", c="3")
     changelog.commit("four", b="4")
     restore = Running(changelog.restore)
-    wait_until(lambda: changelog.rows == {b"a": b"1", b"b": b"1"})
+    eventually(lambda: changelog.rows == {b"a": b"1", b"b": b"1"})
     assert not restore.ends(1.0), "it ended before the open transaction was decided"
     assert changelog.rows == {b"a": b"1", b"b": b"1"}
     if outcome == "commit":
@@ -300,13 +294,13 @@ def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changel
     reader = changelog.reader()
     follower = Running(reader.follow)
     changelog.commit("one", a="1")
-    wait_until(lambda: changelog.rows == {b"a": b"1"})
+    eventually(lambda: changelog.rows == {b"a": b"1"})
     pending = changelog.begin("two", a="2")
     changelog.abort("three", a="aborted")
     time.sleep(0.5)
     assert changelog.rows == {b"a": b"1"}
     pending.commit_transaction(PATIENCE_SECONDS)
-    wait_until(lambda: changelog.rows == {b"a": b"2"})
+    eventually(lambda: changelog.rows == {b"a": b"2"})
     assert follower.thread.is_alive()
     reader.stop()
     assert follower.ends()
@@ -323,9 +317,9 @@ def test_a_standby_is_at_the_end_once_it_has_whole_transactions(
     changelog.at_end = lambda: rows_at_end.append(len(changelog.rows))
     changelog.commit("one", **{f"row{i:04}": "1" for i in range(95)})
     follower = Running(reader.follow)
-    wait_until(lambda: 95 in rows_at_end)
+    eventually(lambda: 95 in rows_at_end)
     changelog.commit("two", **{f"row{i:04}": "1" for i in range(95, 190)})
-    wait_until(lambda: 190 in rows_at_end)
+    eventually(lambda: 190 in rows_at_end)
     reader.stop()
     assert follower.ends()
     assert set(rows_at_end) == {95, 190}

@@ -15,14 +15,15 @@ import pytest
 from tests.harness.cluster import KafkaCluster
 from tests.harness.cluster_faults import freeze, kill, network, stop
 from tests.harness.cluster_record import ClusterRow
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
 from tests.harness.replays import ReplayProcess, done_by, published, replay, write_history
 from tests.harness.ride import ALL, CLIENTS, ClusterFault
 from tests.harness.scenario import ride_through
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events
 from tests.harness.topics import committed_offsets, producer
-from tests.harness.workers import pipeline, wait_for
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events
+from tests.harness.workers import pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -40,7 +41,7 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     sender = producer(cluster.bootstrap_servers, **{"transactional.id": "aimed"})
     sender.init_transactions(PATIENCE_SECONDS)
     cluster.lead({("led", 0): 3, ("led", 1): 1, ("led", 2): 3})
-    wait_for(
+    eventually(
         lambda: cluster.leaders("led") == {0: 3, 1: 1, 2: 3}, lambda: str(cluster.leaders("led"))
     )
     assert cluster.transaction_coordinator("aimed") in ALL
@@ -75,7 +76,7 @@ def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_p
         process = ReplayProcess(
             site, "--name", "stormy", "--max-events-per-s", "20", label="stormy"
         ).start()
-        wait_for(lambda: done_by(site, "stormy") > 0, lambda: process.errors)
+        eventually(lambda: done_by(site, "stormy") > 0, lambda: process.errors)
         for number, away, back in (
             (1, cluster.stop, cluster.start),
             (2, cluster.kill, cluster.start),

@@ -34,14 +34,15 @@ from tests.harness.damage import (
     run_as_root_of_a_namespace,
     write_rows,
 )
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
+from tests.harness.refusals import refused, refused_again
 from tests.harness.scenario import judge
+from tests.harness.small_load import DIMENSION, SETTINGS, events, feed, upsert
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed, upsert
-from tests.real_kafka.test_surroundings import refused, refused_again
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, OUTPUT
 
@@ -159,8 +160,8 @@ def test_another_output_topic_is_the_operators_decision(site: Pipeline) -> None:
     site.wait_caught_up()
     assert worker.terminate() == 0
     assert (
-        f"published to {site.output_topic} before; from here on only those that change are published to {other}"
-        in worker.log_text()
+        f"published to {site.output_topic} before; from here on only those that change are "
+        f"published to {other}" in worker.log_text()
     )
     written = [value for (_, key), value in all_rows(worker).items() if key == OUTPUT]
     assert {formats.decode_output(OUTPUT, value).topic for value in written} == {other}
@@ -435,7 +436,7 @@ def never_ready(worker: WorkerProcess, code: int) -> None:
         assert not worker.ready(), worker.log_end()
         return not worker.alive
 
-    wait_for(ended, worker.log_end, every_s=0.05)
+    eventually(ended, worker.log_end, every_s=0.05)
     assert worker.exit_code == code, worker.log_end()
 
 
@@ -542,7 +543,7 @@ def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
     before = published(site)
     make_anew(site, site.input_topic)
     feed(site, events(500, seed=5))
-    wait_for(lambda: not worker.alive, worker.log_end)
+    eventually(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code in (2, 3), worker.log_end()
     refused_again(worker, "created again", "coversumm-worker reset")
     assert published(site) == before
@@ -619,7 +620,7 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
         ]
         return len(records) - 4 * site.partitions < len(live) < written and not tombstones
 
-    wait_for(
+    eventually(
         compacted,
         lambda: f"{written} were written, {log_sizes(site, site.changelog_topic)} are left",
         every_s=1,
@@ -660,7 +661,7 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
         )
         return not any(record.value is None and record.key != b"padding" for record in records)
 
-    wait_for(forgotten, lambda: "its tombstones are still there", every_s=1)
+    eventually(forgotten, lambda: "its tombstones are still there", every_s=1)
     worker.wipe()
     shutil.copytree(backup, worker.data_dir)
     same_again(worker, live)
@@ -757,7 +758,7 @@ def test_damage_under_load(
             operate()
             return all(worker.ready() for worker in site.workers) and site.lag(targets) == 0
 
-        wait_for(settled, site.logs, timeout_s=300, every_s=0.3)
+        eventually(settled, site.logs, timeout_s=300, every_s=0.3)
         row.ready_after(time.monotonic() - started_s)
         site.stop()
         judge(site, row)

@@ -4,49 +4,42 @@ verifier has the last word.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.chaos import Fault
+from tests.harness.eventually import eventually
 from tests.harness.load import (
     CODECS,
-    HashedVectors,
     NoVectors,
     Sent,
     Stream,
     read_reviews,
-    send,
     send_in_transactions,
 )
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.poison import ENTITY, KEY, packed, poisons
+from tests.harness.poison import poisons
 from tests.harness.record import READY_SECONDS, Recorder
 from tests.harness.scenario import under_faults
+from tests.harness.small_load import (
+    DIMENSION,
+    LARGE_MESSAGES,
+    SETTINGS,
+    check,
+    events,
+    feed,
+    good_review,
+)
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, pipeline, wait_for
+from tests.harness.workers import Pipeline, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
-
-DIMENSION = 16
-SETTINGS = {
-    "COVERSUMM_DIMENSION": str(DIMENSION),
-    "COVERSUMM_K": "5",
-    "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
-    "COVERSUMM_BATCH_SIZE": "100",
-}
-
-
-def events(reviews: int, *, seed: int = 0) -> list[Sent]:
-    """The bundled reviews with everything mixed in, small vectors."""
-    return list(Stream(read_reviews(limit=reviews, seed=seed), HashedVectors(DIMENSION), seed=seed))
 
 
 @pytest.fixture
@@ -55,22 +48,6 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
     with pipeline(kafka, name, tmp_path, settings=SETTINGS, input_config=LARGE_MESSAGES) as made:
         yield made
-
-
-LARGE_MESSAGES = {"max.message.bytes": str(32 << 20)}
-
-
-def feed(site: Pipeline, load: list[Sent], **options: Any) -> None:
-    """Send all of `load` to the input topic."""
-    send(site.broker.bootstrap_servers, site.input_topic, load, **options)
-
-
-def check(site: Pipeline) -> dict[str, Any]:
-    """Stop the workers; topics and local state must both be right. The verifier's report."""
-    site.stop()
-    report = site.verify()
-    site.verify_state()
-    return report
 
 
 def test_two_workers_and_every_fault(site: Pipeline) -> None:
@@ -125,28 +102,6 @@ def test_poison_is_one_dead_letter_each_and_the_partition_goes_on(site: Pipeline
     cut = [letter for letter in letters if "dlq.truncated_bytes" in dict(letter.headers)]
     assert len(cut) == len(bad) - len(kept)
     assert all(len(letter.value or b"") == 64 << 10 for letter in cut)
-
-
-def good_review(number: int) -> Sent:
-    """A review that is applied."""
-    return upsert(
-        ENTITY,
-        f"good-{number}",
-        f"Sentence {number}.",
-        [1.0, float(number)] + [0.5] * (DIMENSION - 2),
-    )
-
-
-def upsert(entity_id: str, review_id: str, text: str, vector: list[float]) -> Sent:
-    """One review of one sentence."""
-    body = {
-        "type": "review.upserted",
-        "entity_id": entity_id,
-        "review_id": review_id,
-        "sentences": [{"text": text, "embedding": packed(vector)}],
-    }
-    assert entity_id != ENTITY or entity_id.encode() == KEY
-    return Sent(entity_id.encode(), json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(
@@ -272,5 +227,5 @@ def test_a_worker_ready_again_has_no_lag_soon_after_a_kill(site: Pipeline) -> No
     worker.start().wait_ready()
     site.wait_caught_up()
     assert time.monotonic() - started_s < READY_SECONDS
-    wait_for(worker.ready, worker.log_end)
+    eventually(worker.ready, worker.log_end)
     check(site)

@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, SETTINGS, events, feed
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -24,9 +26,7 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
-    wait_for,
 )
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import KafkaClients
 from worker.settings import Settings
@@ -109,7 +109,7 @@ def test_other_settings_cannot_join_a_running_group(
         assert not second.ready(), second.log_end()
         return not second.alive
 
-    wait_for(ended, second.log_end, every_s=0.05)
+    eventually(ended, second.log_end, every_s=0.05)
     refused(
         second,
         "was built with other settings",
@@ -136,17 +136,19 @@ def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_
     first = site.worker(k="5", **session).start()
     first.wait_ready()
     second = site.worker(k="6", **session).start()
-    wait_for(
+    eventually(
         lambda: all("processing 2 of 4" in reason(worker) for worker in (first, second)),
         lambda: "not shared",
     )
     feed(site, [upsert(0)])
-    wait_for(lambda: not (first.alive and second.alive) or site.lag(site.targets()) == 0, site.logs)
+    eventually(
+        lambda: not (first.alive and second.alive) or site.lag(site.targets()) == 0, site.logs
+    )
     feed(site, events(100))
-    wait_for(lambda: not (first.alive and second.alive), site.logs)
+    eventually(lambda: not (first.alive and second.alive), site.logs)
     loser, winner = (first, second) if second.alive else (second, first)
     refused(loser, "the state of this group", "COVERSUMM_K")
-    wait_for(lambda: "processing 4 of 4" in reason(winner), site.logs, timeout_s=40.0)
+    eventually(lambda: "processing 4 of 4" in reason(winner), site.logs, timeout_s=40.0)
     site.wait_caught_up()
     site.stop()
 
@@ -157,7 +159,7 @@ def test_two_kinds_of_settings_cannot_begin_a_group_together(site: Pipeline) -> 
     most one commits.
     """
     workers = [site.worker(k=k).start() for k in ("5", "6")]
-    wait_for(
+    eventually(
         lambda: all("processing 2 of 4" in reason(worker) for worker in workers),
         lambda: "not shared",
     )
@@ -169,7 +171,7 @@ def test_two_kinds_of_settings_cannot_begin_a_group_together(site: Pipeline) -> 
         alive = [worker for worker in workers if worker.alive]
         return not alive or (len(alive) == 1 and site.lag(targets) == 0)
 
-    wait_for(settled, site.logs)
+    eventually(settled, site.logs)
     losers = [worker for worker in workers if not worker.alive]
     for loser in losers:
         refused(
@@ -214,10 +216,10 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
 
     write(b"aborted", 0, 1, 2)
     writer.abort_transaction(PATIENCE_SECONDS)  # its markers come later
-    wait_for(lambda: found_first_rows(site) == [], lambda: str(found_first_rows(site)))
+    eventually(lambda: found_first_rows(site) == [], lambda: str(found_first_rows(site)))
     write(b"committed", 1)
     writer.commit_transaction(PATIENCE_SECONDS)
-    wait_for(
+    eventually(
         lambda: all(row.is_committed for row in found_first_rows(site)),
         lambda: str(found_first_rows(site)),
     )
@@ -225,7 +227,7 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
     expected = [FirstRow(1, b"committed", b"0", True), FirstRow(2, b"open", b"0", False)]
     assert sorted(found_first_rows(site)) == expected
     writer.abort_transaction(PATIENCE_SECONDS)
-    wait_for(lambda: found_first_rows(site) == expected[:1], lambda: str(found_first_rows(site)))
+    eventually(lambda: found_first_rows(site) == expected[:1], lambda: str(found_first_rows(site)))
 
 
 # -- partitions ------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ import pytest
 
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
+from tests.harness.limit_hits import hits
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
+from tests.harness.small_load import SETTINGS, check, events, feed
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -40,16 +42,6 @@ SMALL = {
     ),
 }
 """By name: settings small enough to be hit, and by which limits."""
-
-
-def hits(worker: WorkerProcess) -> dict[str, float]:
-    """How often each limit was hit, by its name."""
-    start, end = 'coversumm_limit_hits_total{limit="', '"}'
-    return {
-        name.removeprefix(start).removesuffix(end): value
-        for name, value in worker.metrics().items()
-        if name.startswith(start)
-    }
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -88,7 +80,7 @@ def hang(site: Pipeline, **settings: str) -> WorkerProcess:
     worker.arm(Order("after the flush", 1, signal.SIGSTOP, site.broker.pid))
     worker.start().wait_ready()
     feed(site, events(20))
-    wait_for(worker.struck, worker.log_end)
+    eventually(worker.struck, worker.log_end)
     return worker
 
 
@@ -97,7 +89,7 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
 ) -> None:
     worker = hang(hanging, commit_timeout_ms="4000", shutdown_timeout_ms="60000")
     try:
-        wait_for(lambda: "a commit is in doubt" in worker.log_text(), worker.log_end)
+        eventually(lambda: "a commit is in doubt" in worker.log_text(), worker.log_end)
         assert worker.metrics()["coversumm_ready"] == 0
     finally:
         hanging.broker.resume()
@@ -105,7 +97,7 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
     # On its own, or by the takeover of a rebalance: the broker is away for about as long as a
     # session lasts.
     decided = re.compile("the commit in doubt (before it )?is decided")
-    wait_for(lambda: decided.search(worker.log_text()) is not None, worker.log_end)
+    eventually(lambda: decided.search(worker.log_text()) is not None, worker.log_end)
     assert worker.terminate() == 0
     hanging.verify()
 

@@ -17,10 +17,11 @@ from confluent_kafka import Producer
 
 from tests.harness import talkative
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker import __version__
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -78,7 +79,7 @@ def test_a_workers_life(site: Pipeline) -> None:
     two = site.worker("two").start()
     two.wait_ready()
     site.wait_caught_up()
-    wait_for(lambda: bool(ours(one, "rebalanced in")), lambda: one.log_end())
+    eventually(lambda: bool(ours(one, "rebalanced in")), lambda: one.log_end())
     (rebalanced,) = ours(one, "rebalanced in")
     (joined,) = ours(two, "ready after")
     assert rebalanced["had_partitions"] == [0, 1, 2, 3]
@@ -91,7 +92,7 @@ def test_a_workers_life(site: Pipeline) -> None:
     (stopped,) = ours(two, "stopped by")
     assert stopped["signal"] == "SIGTERM"
     assert sorted(map(int, stopped["committed"])) == joined["partitions"]
-    wait_for(lambda: len(ours(one, "rebalanced in")) == 2, lambda: one.log_end())
+    eventually(lambda: len(ours(one, "rebalanced in")) == 2, lambda: one.log_end())
     assert one.terminate() == 0
     assert [entry["level"] for entry in ours(one) if entry["level"] != "INFO"] == ["WARNING"]
     assert not [entry for entry in entries(one) if entry["logger"].startswith(("faust", "mode"))]
@@ -108,7 +109,7 @@ def test_dead_letters_are_counted_once_an_interval(site: Pipeline) -> None:
     producer.produce(site.input_topic, value=b"{}")
     producer.flush()
     site.wait_caught_up()
-    wait_for(lambda: sum(letters(worker).values()) == 41, lambda: worker.log_end())
+    eventually(lambda: sum(letters(worker).values()) == 41, lambda: worker.log_end())
     assert letters(worker) == {"bad_json": 40, "unknown_type": 1}
     told = ours(worker, "dead letters")
     intervals = (time.monotonic() - started_s) / talkative.INTERVAL_SECONDS

@@ -14,11 +14,12 @@ import pytest
 
 from tests.harness import impatient
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.log_lines import Line, loud, parse
 from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
+from tests.harness.small_load import SETTINGS, events, feed
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -61,7 +62,7 @@ def lose(worker: WorkerProcess) -> None:
     def is_said() -> bool:
         return "no broker for" in readyz(worker)[1] and "no broker for" in worker.log_text()
 
-    wait_for(is_said, lambda: f"{readyz(worker)}\n{worker.log_end()}")
+    eventually(is_said, lambda: f"{readyz(worker)}\n{worker.log_end()}")
 
 
 @pytest.mark.parametrize("how", one_of(AWAY))
@@ -102,12 +103,13 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
         BACK[how](broker)
     for worker in workers:
         worker.wait_ready()
-        wait_for(lambda w=worker: "a broker answers again" in w.log_text(), worker.log_end)  # type: ignore[misc]
+        eventually(lambda w=worker: "a broker answers again" in w.log_text(), worker.log_end)  # type: ignore[misc]
         said = since(worker, before[worker])
         assert sum("a broker answers again" in line.text for line in said) == 1
         assert len(loud(said)) == 1, said
     feed(site, events(200, seed=1))
-    site.wait_caught_up()  # by the same processes: what the broker's absence did to their clients is mended
+    # By the same processes: their clients recover from the broker's absence.
+    site.wait_caught_up()
     site.stop()
     site.verify()
 
@@ -150,7 +152,7 @@ def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
         one.wait_ready()
     member.pause()  # the group waits for it until its session is over, when the next one joins
     joining = site.worker(**limits).start()
-    wait_for(lambda: "rebalancing" in readyz(worker)[1], worker.log_end, every_s=0.02)
+    eventually(lambda: "rebalancing" in readyz(worker)[1], worker.log_end, every_s=0.02)
     broker.pause()
     try:
         lose(worker)

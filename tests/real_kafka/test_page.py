@@ -39,7 +39,8 @@ HOSTILE = (
     "<img src=x onerror='window.hacked=1'><script>window.hacked=2</script>",
     "</p></li><style>*{display:none}</style><svg onload=window.hacked=3>",
     "javascript:window.hacked=4 &lt;b&gt; &amp;amp; {{7*7}} ${7*7}",
-    "\u202eesrever\u202c \u2067\u05e9\u05dc\u05d5\u05dd \u0627\u0644\u0633\u0644\u0627\u0645\u2069 end",
+    "\u202eesrever\u202c \u2067\u05e9\u05dc\u05d5\u05dd \u0627\u0644\u0633\u0644\u0627\u0645\u2069 "
+    "end",
     "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466\U0001f1e9\U0001f1ea e"
     + "\u0301" * 40,
     "a" * 10_240,
@@ -141,8 +142,10 @@ def dates(worker: WorkerProcess, entity_id: str) -> dict[str, str]:
 def facts(tab: Tab) -> dict[str, dict[str, str]]:
     """By sentence id what the page says of it."""
     found = tab.evaluate(
-        "Object.fromEntries([...document.querySelectorAll('.sentences li')].map((one) => [one.title, Object.fromEntries("
-        "[...one.querySelectorAll('dl div')].map((fact) => [...fact.children].map((part) => part.textContent)))]))"
+        "Object.fromEntries([...document.querySelectorAll('.sentences li')].map((one) => "
+        "[one.title, Object.fromEntries("
+        "[...one.querySelectorAll('dl div')].map((fact) => [...fact.children].map((part) => "
+        "part.textContent)))]))"
     )
     assert isinstance(found, dict)
     return found
@@ -198,7 +201,8 @@ def test_searched_watched_and_handed_over(
 
         tab.type("#contains", "abnb")  # searched
         tab.wait(
-            "[...document.querySelectorAll('#found li')].every((one) => one.innerText.includes('abnb'))"
+            "[...document.querySelectorAll('#found li')].every((one) => "
+            "one.innerText.includes('abnb'))"
         )
         tab.type("#contains", "nowhere")
         tab.wait("document.querySelector('#told').textContent === 'no entity'")
@@ -219,7 +223,10 @@ def test_searched_watched_and_handed_over(
             fact = said[one["sentence_id"]]
             assert fact["distance"] == f"{one['distance']:.3f}"
             date = json.dumps(known.get(one["sentence_id"]))
-            moment = f"{date} && new Date({date}).toLocaleString([], {{dateStyle: 'medium', timeStyle: 'short'}})"
+            moment = (
+                f"{date} && new Date({date}).toLocaleString([], {{dateStyle: 'medium', "
+                f"timeStyle: 'short'}})"
+            )
             assert fact.get("date") == tab.evaluate(moment)
             assert "since" in fact or "date" in fact
         assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.events.test_messages import BODY
+from tests.harness.bodies import BODY
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS

@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.proxy import Mode, Proxy
-from tests.harness.workers import wait_for
 
 QUIET_SECONDS = 0.3
 """Nothing came for so long: nothing will."""
@@ -166,4 +166,4 @@ def test_an_end_is_passed_on(proxy: Proxy) -> None:
     """To the server when the client ends, and nothing stays open in between."""
     with connect(proxy) as leaving:
         assert ask(leaving, b"hello") == b"hello"
-    wait_for(lambda: not proxy._open, lambda: "connections stay open")
+    eventually(lambda: not proxy._open, lambda: "connections stay open")

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer
-from tests.harness.workers import wait_for
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
@@ -120,7 +120,7 @@ def test_an_open_transaction_before_that_record_is_waited_for(
     asking = threading.Thread(target=lambda: found.append(log.range(until_ms=_at(11))))
     with caplog.at_level(logging.WARNING, "worker.kafka"):
         asking.start()
-        wait_for(lambda: "times.open-0: an open transaction" in caplog.text, lambda: caplog.text)
+        eventually(lambda: "times.open-0: an open transaction" in caplog.text, lambda: caplog.text)
     assert not found
     other.abort_transaction()
     asking.join(PATIENCE_SECONDS)

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
 
+from tests.harness.archived import archived
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent, SteadyLoad
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.replays import (
@@ -33,9 +35,9 @@ from tests.harness.replays import (
     replay,
     write_history,
 )
-from tests.harness.topics import Message, committed_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, good_review
+from tests.harness.topics import committed_offsets, producer, read_topic
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 from worker.kafka.topic_ids import RecreatedTopic
 
 HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
@@ -121,7 +123,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         waiting = opened(site, 2)
         everything_deleted(site, 4)
         process = ReplayProcess(site, "--name", "tails").start()
-        wait_for(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
+        eventually(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
         after = sending(site, range(6))
         time.sleep(6)
         assert process.alive  # the open transaction is below the end
@@ -155,8 +157,8 @@ def test_an_input_created_again_after_the_plan_is_refused(
         # what is fetched is committed at the end of it, for nothing else comes
         waiting = opened(site, 0)
         process = ReplayProcess(site, "--name", "again", "--to", "none", batch_size="1000").start()
-        wait_for(lambda: plan_of(site, "again") is not None, lambda: process.errors)
-        wait_for(
+        eventually(lambda: plan_of(site, "again") is not None, lambda: process.errors)
+        eventually(
             lambda: "an open transaction" in process.errors or done_by(site, "again") >= REVIEWS,
             lambda: process.errors,
         )
@@ -275,7 +277,7 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
 def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
     """Wait until a replay has committed so many more records than now."""
     start = done_by(site, name, topic)
-    wait_for(
+    eventually(
         lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}"
     )
 
@@ -312,8 +314,8 @@ def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_aga
             assert worker.wait() == 2
             site.workers.remove(worker)
             assert (
-                "has no account of the partitions 0: the replay has not begun there, or the offsets were reset"
-                in (worker.log_text())
+                "has no account of the partitions 0: the replay has not begun there, or the "
+                "offsets were reset" in (worker.log_text())
             )
             again = replay(site, *name, *topic)
             assert again["read"] == first["read"]
@@ -354,11 +356,11 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         following.wait_ready()
         following.kill()
         following.start()
-        wait_for(lambda: writing.sent == 200, lambda: "the load does not end")
+        eventually(lambda: writing.sent == 200, lambda: "the load does not end")
         writing.end()
         site.wait_caught_up()
         targets = site.targets()
-        wait_for(
+        eventually(
             lambda: all(
                 offset >= targets.get(partition, 0)
                 for partition, offset in committed_offsets(
@@ -372,7 +374,7 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         assert promote(site, "going-on", site.output_topic, *EQUAL, **back)[-1]["ok"]
         following.terminate()
         new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
-        wait_for(
+        eventually(
             lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end"
         )
         refused = [line["check"] for line in promote(site, *new_build)[:-1] if not line["ok"]]
@@ -618,24 +620,3 @@ def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
         )
         assert report["unreadable_rows"] == 1
         assert "go_on_with" not in report
-
-
-def archived(message: Message) -> str:
-    """A record as a line of an archive."""
-    return (
-        json.dumps(
-            {
-                "topic": message.topic,
-                "partition": message.partition,
-                "offset": message.offset,
-                "timestamp": message.timestamp_ms,
-                "key": None
-                if message.key is None
-                else message.key.decode(errors="surrogateescape"),
-                "value": None
-                if message.value is None
-                else message.value.decode(errors="surrogateescape"),
-            }
-        )
-        + "\n"
-    )

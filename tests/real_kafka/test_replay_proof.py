@@ -128,8 +128,8 @@ def test_a_record_is_shown() -> None:
     }
     shown = replays(record)
     assert (
-        "- city: 1,000 reviews in 1,300 events; recorded 2026-11-22 by `x`, while the machine had a load of 0.2 from other work"
-        in shown
+        "- city: 1,000 reviews in 1,300 events; recorded 2026-11-22 by `x`, while the machine had "
+        "a load of 0.2 from other work" in shown
     )
     assert "| city | whole | messages | 1,234 | 0 |" in shown
     assert "| city | whole | 9.0 s | 10.0 s | - | 5.2 s |" in shown

@@ -20,9 +20,9 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.certificates import Authority
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.refusals import refused
 from tests.harness.topics import read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment
-from tests.real_kafka.test_surroundings import refused
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

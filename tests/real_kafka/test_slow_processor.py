@@ -13,11 +13,12 @@ import pytest
 
 from tests.harness import throttled
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
+from tests.harness.limit_hits import hits
 from tests.harness.load import Sent, send
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, pipeline, wait_for
-from tests.real_kafka.test_limits import hits
+from tests.harness.workers import Pipeline, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -97,12 +98,12 @@ def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(
     targets = site.targets()
     worker = site.worker().start()
     worker.wait_ready()
-    wait_for(lambda: 0 < site.lag(targets) < len(load) - 20, worker.log_end)
+    eventually(lambda: 0 < site.lag(targets) < len(load) - 20, worker.log_end)
     assert worker.terminate() == 0
     left = site.lag(targets)
     assert left > 100, "it waited for the whole micro-batch"
     worker.start().wait_ready()
-    wait_for(lambda: site.lag(targets) < left, worker.log_end)
+    eventually(lambda: site.lag(targets) < left, worker.log_end)
     site.stop()
 
 
@@ -113,7 +114,7 @@ def test_an_engine_that_hangs_ends_the_worker_and_the_line_says_what_helps(site:
     worker = site.worker()
     worker.environment[throttled.VARIABLE] = "3600"
     worker.start()
-    wait_for(lambda: not worker.alive, worker.log_end)
+    eventually(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code == 3
     assert (
         f"no progress for {STALL_SECONDS} s: a micro-batch is being processed" in worker.log_text()

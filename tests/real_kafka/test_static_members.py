@@ -14,10 +14,11 @@ import pytest
 
 from tests.harness import dynamic
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, check, events, feed
+from tests.harness.small_load import DIMENSION, SETTINGS, check, events, feed
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -68,7 +69,7 @@ def settled(site: Pipeline, count: int) -> None:
             worker.ready() for worker in site.workers if worker.alive
         )
 
-    wait_for(done, lambda: f"{members(site)}\n{site.logs()}")
+    eventually(done, lambda: f"{members(site)}\n{site.logs()}")
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
@@ -139,7 +140,7 @@ def test_a_worker_that_is_back_at_another_address_tells_the_others(site: Pipelin
             f"http://localhost:{worker.web_port}"
         )
         worker.start()
-        wait_for(lambda: url in others(other), other.log_end)  # noqa: B023 - it is over within the round
+        eventually(lambda: url in others(other), other.log_end)  # noqa: B023 - it is over within the round
         settled(site, 2)
         assert held(worker) == had
         assert rebalances(other) == told + 1
@@ -161,7 +162,7 @@ def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
         assert going.terminate() == 0
         assert len(members(site)) == 2  # it is expected
         settled(site, 1)
-        wait_for(lambda: held(staying) == "0-3", staying.log_end)
+        eventually(lambda: held(staying) == "0-3", staying.log_end)
 
 
 @pytest.mark.long

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed
 from tests.harness.workers import (
     COMMAND,
     ROOT,
@@ -22,9 +24,7 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
-    wait_for,
 )
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, feed
 from worker.state.listing import order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -84,7 +84,7 @@ def settled(site: Pipeline, workers: int) -> dict[str, Any]:
             one["lag"] for one in found["partitions"]
         )
 
-    wait_for(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
+    eventually(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
     return status(site)
 
 
@@ -153,7 +153,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     )
     assert all({one["partition"] for one in found} & set(share) for share in given)
     own = ("--data-dir", str(first.data_dir))  # its own partitions and the standbys, which follow
-    wait_for(
+    eventually(
         lambda: listed(site, *own) == found,
         lambda: f"{listed(site, *own)} is not {found}",
         every_s=0.5,
@@ -181,7 +181,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     feed(site, load[:40])
     expected = status(site)  # until its session is over: it may come back
     assert [one["ready"] for one in expected["workers"]] == [None]
-    wait_for(lambda: tool(site, "status").returncode == 1, lambda: str(status(site)), every_s=1)
+    eventually(lambda: tool(site, "status").returncode == 1, lambda: str(status(site)), every_s=1)
     none = status(site, code=1)
     assert none["state"] == "empty"
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])

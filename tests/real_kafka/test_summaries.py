@@ -16,10 +16,11 @@ import pytest
 
 from tests.harness import throttled
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import WorkerProcess, pipeline, wait_for
-from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
+from tests.harness.small_load import SETTINGS, check, events, feed
+from tests.harness.workers import WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -66,7 +67,7 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         site.wait_caught_up()
         before, listed = summary(worker, "hotel"), entities(worker)
         send(kafka.bootstrap_servers, site.input_topic, [review(1, "We had to wait an hour.")])
-        wait_for(throttled.waiting_path(gate).exists, worker.log_end)
+        eventually(throttled.waiting_path(gate).exists, worker.log_end)
         for _ in range(50):
             assert summary(worker, "hotel") == before
             assert entities(worker) == listed

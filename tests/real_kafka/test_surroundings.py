@@ -15,8 +15,9 @@ from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
 from tests.harness.long import one_of
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.refusals import refused, refused_again
+from tests.harness.small_load import SETTINGS, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -27,20 +28,6 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
     name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
     with pipeline(kafka, name, tmp_path, settings=SETTINGS) as made:
         yield made
-
-
-def refused(worker: WorkerProcess, *words: str, code: int = 2) -> str:
-    """The one line with which the worker ended, by itself, with `code`."""
-    if not worker.alive and worker.exit_code is None:
-        worker.start()
-    assert worker.wait() == code, worker.log_end()
-    log = worker.log_text()
-    assert "Traceback" not in log, log
-    lines = [line for line in log.splitlines() if line.startswith("coversumm-worker: error:")]
-    assert len(lines) == 1, log
-    for word in words:
-        assert word in lines[0], lines[0]
-    return lines[0]
 
 
 def test_missing_input_topic(site: Pipeline) -> None:
@@ -166,10 +153,3 @@ def processed(site: Pipeline) -> WorkerProcess:
     site.wait_caught_up()
     assert worker.terminate() == 0
     return worker
-
-
-def refused_again(worker: WorkerProcess, *words: str) -> None:
-    """As `refused`, for a worker with an earlier life whose log does not count."""
-    worker.log_path.unlink()
-    worker.start()
-    refused(worker, *words)

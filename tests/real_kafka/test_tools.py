@@ -21,9 +21,11 @@ from confluent_kafka.admin import AdminClient
 from rocksdict import Options, Rdict
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, LARGE_MESSAGES, SETTINGS, check, events, feed
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -32,14 +34,6 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
-)
-from tests.real_kafka.test_exactly_once import (
-    DIMENSION,
-    LARGE_MESSAGES,
-    SETTINGS,
-    check,
-    events,
-    feed,
 )
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key
@@ -118,8 +112,8 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     assert [row["sent"] for row in printed(tool(site, "dlq", "list"))].count(True) == 1
     rest = tool(site, "dlq", "send", "--yes", "--reason", "text_too_long")
     assert (
-        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to {site.input_topic}"
-        in rest.stderr
+        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to "
+        f"{site.input_topic}" in rest.stderr
     )
     closing = printed(rest)[0]
     assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (
@@ -282,8 +276,7 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     """
     letters = Letters(site, 400)
     older = patient(site, "slow")
-    while not letters.sent():
-        time.sleep(0.05)
+    eventually(letters.sent, every_s=0.05)
     younger = patient(site, "late", late=1)  # it must not have read by then what the older has sent
     _, told = older.communicate(timeout=PATIENCE_SECONDS)
     assert older.returncode == 4, told
@@ -680,7 +673,8 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             p: then[p] if p in moved else now[p] for p in then
         }
         assert set(checked.stderr.splitlines()) >= {
-            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at {now[p]:,}, owned elsewhere now; "
+            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at "
+            f"{now[p]:,}, owned elsewhere now; "
             "what was verified is that copy"
             for p in moved
         }

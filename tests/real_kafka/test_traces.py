@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.otlp import OtlpReceiver
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.topics import Message, read_topic
-from tests.harness.workers import Pipeline, pipeline, wait_for
+from tests.harness.workers import Pipeline, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -63,7 +64,7 @@ def test_contexts_go_through_the_worker(kafka: KafkaBroker, tmp_path: Path) -> N
             def seen() -> set[tuple[str, str]]:
                 return {link for span in receiver.spans() for link in span.links}
 
-            wait_for(lambda: seen() == wanted, lambda: f"{seen()}\n{site.logs()}")
+            eventually(lambda: seen() == wanted, lambda: f"{seen()}\n{site.logs()}")
             site.stop()
         spans = receiver.spans()
         assert {(span.service, span.name) for span in spans} == {
@@ -88,7 +89,7 @@ def test_contexts_go_through_the_worker(kafka: KafkaBroker, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_without_a_collector_bytes_and_headers_are_those_of_a_worker_that_traces_but_for_the_context(
+def test_without_a_collector_bytes_and_headers_are_those_of_a_traced_worker_but_for_the_context(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     """And a collector that does not answer holds nothing up: neither events nor the stop."""

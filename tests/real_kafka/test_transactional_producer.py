@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
@@ -55,10 +56,12 @@ class Site:
         self.member = Consumer({**self.config, "group.id": name, "auto.offset.reset": "earliest"})
         joined = threading.Event()
         self.member.subscribe([self.input], on_assign=lambda *_: joined.set())
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not joined.is_set():
-            assert time.monotonic() < end, "the group was not joined"
+
+        def is_member() -> bool:
             self.member.poll(0.1)
+            return joined.is_set()
+
+        eventually(is_member, lambda: "the group was not joined", every_s=0)
 
     input = property(lambda self: f"{self.name}.in")
     output = property(lambda self: f"{self.name}.out")

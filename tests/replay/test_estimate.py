@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from tests.harness.drive import config, record
-from tests.processing.test_pace import SlowEngine
+from tests.processing.slow import SlowEngine
 from worker.processing.pace import FIRST_CHARACTERS
 from worker.replay.estimate import SAMPLE_SECONDS, START_SECONDS, WINDOWS, estimate
 from worker.replay.ranges import Range

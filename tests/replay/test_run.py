@@ -189,7 +189,8 @@ def test_its_bounds_are_asked_for_again_while_brokers_are_away(
         ),
         (
             {},
-            r"no account of the partitions 0, 1, 2: .*offsets were reset.*the same `replay` command again",
+            r"no account of the partitions 0, 1, 2: .*offsets were reset.*the same `replay` "
+            r"command again",
         ),
         ({0: (2, ""), 1: (9, note(over=True)), 2: (4, "")}, "no account of the partitions 0: "),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.test_settings import SASL
+from tests.settings.sasl import SASL
 from worker.settings import Settings, settings_by_field
 
 

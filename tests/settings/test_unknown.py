@@ -68,7 +68,8 @@ def test_one_line_names_all_and_no_value() -> None:
         {"COVERSUMM_TOP_K": "VALUE", "COVERSUM_EPOCH": "VALUE", "COVERSUMM_XYZZY": "VALUE"}
     )
     assert line == (
-        "ignored, for there are no such settings: COVERSUMM_TOP_K (is it COVERSUMM_K?), COVERSUMM_XYZZY (nothing is near), "
+        "ignored, for there are no such settings: COVERSUMM_TOP_K (is it COVERSUMM_K?), "
+        "COVERSUMM_XYZZY (nothing is near), "
         "COVERSUM_EPOCH (is it COVERSUMM_EPOCH?)"
     )
     assert unknown_settings({"COVERSUMM_K": "7"}) is None

@@ -115,7 +115,8 @@ def main() -> int:
         console.print(f"{len(failed)} seeds failed before the run was ended: {failed}")
         return look_at(failed[0], given.shrink_seconds, console, replay=given.replay)
     console.print(
-        f"{given.seeds:,} seeds, {seen['events']:,} events, {seconds:.0f} s, {given.seeds / seconds * 60:,.0f} seeds a minute: "
+        f"{given.seeds:,} seeds, {seen['events']:,} events, {seconds:.0f} s, "
+        f"{given.seeds / seconds * 60:,.0f} seeds a minute: "
         "every invariant holds"
     )
     if given.record and not given.replay:

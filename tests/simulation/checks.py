@@ -120,7 +120,8 @@ def _check_transactions(
             if found[partition][transaction] != wanted:
                 raise Violation(
                     "I5",
-                    f"partition {partition}: the transaction up to {end} holds {found[partition][transaction]}, not {wanted}",
+                    f"partition {partition}: the transaction up to {end} holds "
+                    f"{found[partition][transaction]}, not {wanted}",
                 )
 
 

@@ -31,7 +31,10 @@ PART = 20
 """Seeds of one test."""
 MUTATION_SEEDS = 400
 
-UPSERT = b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x","embedding":[1,0,0,0]}]}'
+UPSERT = (
+    b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x",'
+    b'"embedding":[1,0,0,0]}]}'
+)
 ANOTHER = UPSERT.replace(b'"r"', b'"s"')
 
 

@@ -221,7 +221,8 @@ def test_timestamps_are_milliseconds(tmp_path, type_):
 LINES = [
     b'{"topic":"reviews","partition":0,"offset":3,"timestamp":5,"key":"e","value":"{\\"a\\": 1}"}',
     b"",
-    b'{"topic":"reviews","partition":0,"offset":4,"timestamp":"2019-03-04T14:05:06.5Z","key":null,"value": {"a": 1} }',
+    b'{"topic":"reviews","partition":0,"offset":4,"timestamp":"2019-03-04T14:05:06.5Z","key":null,'
+    b'"value": {"a": 1} }',
     b'{"topic":"reviews","tstype":"create","ts":9,"broker":0,"key":"e","partition":0,"offset":5,"payload":null}',
     b'{"topic":"reviews","partition":0,"offset":6,"entity_id":"e","review_id":7,"body":"Good.","when":"03/04/2019"}',
     b'{"topic":"reviews","partition":0,"offset":7,"key":"k","type":"entity.deleted","entity_id":"e"}',
@@ -370,7 +371,8 @@ def test_one_offset_with_two_records_is_refused(tmp_path, other):
     write_parquet(tmp_path / "a", [record(0, 4), record(0, 5), record(0, 6)])
     write_json(tmp_path / "b", [other], {})
     assert refused([tmp_path / "a", tmp_path / "b"]) == (
-        f"offset 5 of partition 0 is in {tmp_path / 'a'} and in {tmp_path / 'b'}, and they are not the same record: "
+        f"offset 5 of partition 0 is in {tmp_path / 'a'} and in {tmp_path / 'b'}, and they are not "
+        "the same record: "
         "one of the two is not of this topic"
     )
 
@@ -381,7 +383,8 @@ def test_two_topics_are_refused(tmp_path):
     write_json(tmp_path / "c", [record(0, 2, topic="other")], {})
     for path in "bc":
         assert refused([tmp_path / "a", tmp_path / path]) == (
-            f"{tmp_path / path} has records of the topic other, before it came reviews: name the files of one topic"
+            f"{tmp_path / path} has records of the topic other, before it came reviews: name the "
+            "files of one topic"
         )
 
 
@@ -389,9 +392,14 @@ def test_two_topics_are_refused(tmp_path):
     ("columns", "told"),
     [
         ({"topic": ["t"], "partition": [0]}, "is no archive of a topic: it has no offset"),
-        ({"topic": ["t"], "partition": [0], "offset": [0]}, "say which is which: --fields entity_id=COLUMN"),
-        ({"topic": ["t"], "partition": [0], "offset": ["0"], "value": ["x"]}, "column offset is of type string; wanted are"),
-        ({"topic": ["t"], "partition": [0], "offset": [0], "value": [1]}, "the column value is of type int64; wanted are bytes"),
+        ({"topic": ["t"], "partition": [0], "offset": [0]}, "say which is which: --fields "
+                                                            "entity_id=COLUMN"),
+        ({"topic": ["t"], "partition": [0], "offset": ["0"], "value": ["x"]}, "column offset is of "
+                                                                              "type string; wanted "
+                                                                              "are"),
+        ({"topic": ["t"], "partition": [0], "offset": [0], "value": [1]}, "the column value is of "
+                                                                          "type int64; wanted are "
+                                                                          "bytes"),
     ],
 )  # fmt: skip
 def test_what_is_no_archive_is_refused(tmp_path, columns, told):

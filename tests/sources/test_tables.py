@@ -123,7 +123,10 @@ def test_an_empty_cell_is_no_value_but_an_empty_text_is_one():
 
 
 def test_what_is_left_out_is_counted_with_its_first_line():
-    table = b"entity_id,review_id,text,rating,occurred_at\ne,1,a,5,2019-03-04\ne,2,b,*****,03/04/2019\ne,3,c,4.5,04/04/2019\n"
+    table = (
+        b"entity_id,review_id,text,rating,occurred_at\ne,1,a,5,2019-03-04\n"
+        b"e,2,b,*****,03/04/2019\ne,3,c,4.5,04/04/2019\n"
+    )
     found, left_out = entries(table)
     assert [(value.get("rating"), value.get("occurred_at")) for value in values(found)] == [
         (5, "2019-03-04T00:00:00Z"),

@@ -46,7 +46,10 @@ def peak_bytes():
             return int(line.split()[1]) * 1024
 
 shared = sys.argv[2] == "shared"
-databases = [Databases(Path(sys.argv[1]), {BUDGET}, {PARTITIONS}, print) for _ in range(1 if shared else {PARTITIONS})]
+databases = [
+    Databases(Path(sys.argv[1]), {BUDGET}, {PARTITIONS}, print)
+    for _ in range(1 if shared else {PARTITIONS})
+]
 opened = [databases[p % len(databases)].open(p) for p in range({PARTITIONS})]
 noise = random.Random(1).randbytes({MIB})
 before = peak_bytes()

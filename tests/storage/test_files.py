@@ -5,57 +5,30 @@ an older offset.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
+from tests.storage.dying import BATCHES, OFFSET, batches
 from worker.errors import Crash
 from worker.state import DamagedDatabase
 from worker.storage.rows import RocksRows, check_files, explained
 
 ROOT = Path(__file__).parents[2]
-OFFSET = b"offset"
-BATCHES = 100
-
-
-def batches() -> Iterator[dict[bytes, bytes]]:
-    """What is written, batch by batch: rows, and the number of the batch as its offset."""
-    chance = random.Random(1)
-    for number in range(BATCHES):
-        keys = [b"row%04d" % chance.randrange(500) for _ in range(20)]
-        yield {**{key: chance.randbytes(200) for key in keys}, OFFSET: b"%d" % number}
-
-
-def write_and_die(folder: str) -> None:
-    """Leave a database as `kill -9` does: several table files, and writes that are in the log
-    alone.
-    """
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    database = Rdict(folder, options)
-    for number, rows in enumerate(batches()):
-        batch = WriteBatch(raw_mode=True)
-        for key, value in rows.items():
-            batch.put(key, value)
-        database.write(batch)
-        if number in (30, 60, 90):
-            database.flush()
-    os._exit(0)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a database whose process was killed."""
     folder = tmp_path_factory.mktemp("databases") / "entities-0.db"
-    program = f"from tests.storage.test_files import write_and_die; write_and_die({str(folder)!r})"
+    program = f"from tests.storage.dying import write_and_die; write_and_die({str(folder)!r})"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
     assert len(list(folder.glob("*.sst"))) == 3
     return folder
@@ -223,7 +196,8 @@ def test_the_check_writes_nothing(folder: Path) -> None:
     ("text", "kind"),
     [
         (
-            "IO error: No space left on device: While appending to file: /data/x.log: No space left",
+            "IO error: No space left on device: While appending to file: /data/x.log: No space "
+            "left",
             Crash,
         ),
         ("Corruption: block checksum mismatch\nmore", DamagedDatabase),

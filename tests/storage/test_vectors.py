@@ -17,35 +17,24 @@ import pytest
 
 from tests.harness.drive import FakeEngine
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.storage.vector_store import IDENTITY, MIB, opened, vector
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.storage import vectors as stored
 from worker.storage.vectors import (
     DATABASE,
     DamagedStore,
-    StoredVectors,
     contents,
     disk_bytes,
     open_vector_store,
 )
-from worker.text.identity import EngineIdentity
 
-IDENTITY = EngineIdentity("model@1", 4, "x86_64 avx2", "onnxruntime 1", "probe")
 OTHERS = [
     IDENTITY._replace(model="model@2"),
     IDENTITY._replace(machine="x86_64 avx512"),
     IDENTITY._replace(software="onnxruntime 2"),
     IDENTITY._replace(probe="other bits"),
 ]
-MIB = 2**20
-
-
-def vector(number, dimension=4):
-    return np.arange(number, number + dimension, dtype=np.int16)
-
-
-def opened(folder, identity=IDENTITY, max_bytes=16 * MIB, **options):
-    return StoredVectors(folder, max_bytes, identity, **options)
 
 
 @pytest.fixture
@@ -282,7 +271,7 @@ def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, cap
     """Files may not grow past a size, which fails writes as a full disk does."""
     program = (
         "import resource, signal, sys, numpy as np\n"
-        "from tests.storage.test_vectors import opened, vector\n"
+        "from tests.storage.vector_store import opened, vector\n"
         "from pathlib import Path\n"
         "store = opened(Path(sys.argv[1]))\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

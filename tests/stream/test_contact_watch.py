@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Any
 
 import pytest
 
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.contact import Contact
 from worker.stream.watchdog import ContactWatch, IdleClient
@@ -123,8 +123,7 @@ def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:
         contact, lambda: None, {"producer": IdleClient(world.ask, world.suspect)}, world
     )  # type: ignore[arg-type]
     watch.start()
-    while len(world.asked) < 3:
-        time.sleep(0.01)
+    eventually(lambda: len(world.asked) >= 3, every_s=0.01)
     watch.stop()
     watch.join(PATIENCE_SECONDS)
     assert not watch.is_alive()

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.eventually import eventually_here
 from worker.processing.stats import Coordinates, Stats
 from worker.stream import journal as module
 from worker.stream.journal import DeadLetterLog
@@ -36,7 +36,8 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
-        "dead letters in the last minute: 5 bad_json, 1 no_key; `coversumm-worker dlq list` shows them"
+        "dead letters in the last minute: 5 bad_json, 1 no_key; `coversumm-worker dlq list` shows "
+        "them"
     )
     assert record.facts == {  # type: ignore[attr-defined]
         "dead_letters": {"bad_json": 5, "no_key": 1},
@@ -60,9 +61,7 @@ def test_it_tells_by_itself(
 
     async def run() -> None:
         telling = asyncio.ensure_future(log.tell_now_and_then())
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not caplog.records:
-                await asyncio.sleep(0.01)
+        await eventually_here(lambda: caplog.records)
         telling.cancel()
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, Group, Ids, WatchedThreads, die
 from worker.errors import Crash, Fenced, InDoubt, Unanswered
@@ -269,7 +270,7 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_partition_is_finished_after_its_last_records_in_as_many_transactions_as_it_takes() -> (
+async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):
     rig = Rig()
@@ -499,12 +500,6 @@ class Held:
         self._go_on.set()
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not is_so():
-            await asyncio.sleep(0.001)
-
-
 @pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["transaction_step", "write_step", "committed"])
 async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_before_are_stored(
@@ -516,7 +511,7 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     await rig.begin(batch((0, 5), starts={0: 5}))
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
-    await until(lambda: rig.steps("process") == ["process", "process"])
+    await eventually_here(lambda: rig.steps("process") == ["process", "process"])
     await rig.threads.idle(held=1)
     assert rig.transactions() == [{0: 6}]
     assert not ahead.done()  # so a third one does not come
@@ -535,7 +530,7 @@ async def test_without_a_next_one_the_commit_begins_and_ends_by_itself() -> None
     rig = Rig()
     rig.take_over(p0=5)
     await rig.begin(batch((0, 5), starts={0: 5}))
-    await until(lambda: bool(rig.done))
+    await eventually_here(lambda: bool(rig.done))
     assert rig.assignment.positions == {0: 6}
     assert not rig.assignment.progress.is_busy
 
@@ -561,7 +556,7 @@ async def test_what_is_ahead_when_the_group_takes_the_partitions_back_is_thrown_
     await rig.begin(batch((0, 5), starts={0: 5}))
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
-    await until(lambda: rig.steps("process") == ["process", "process"])
+    await eventually_here(lambda: rig.steps("process") == ["process", "process"])
     rig.assignment.revoke()
     late = asyncio.ensure_future(rig.begin(batch((0, 7), starts={0: 7})))
     held.go_on()
@@ -595,7 +590,7 @@ async def test_what_is_ahead_of_a_doubt_is_thrown_away(is_settled_here: bool) ->
     await rig.begin(batch((0, 5), starts={0: 5}))
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
-    await until(lambda: rig.steps("process") == ["process", "process"])
+    await eventually_here(lambda: rig.steps("process") == ["process", "process"])
     held.go_on()
     await ahead
     await rig.threads.all_ended()
@@ -620,7 +615,7 @@ async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_s
     await held.wait()
     rig.failures = {"process": RuntimeError("unexpected")}
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
-    await until(lambda: rig.steps("process") == ["process", "process"])
+    await eventually_here(lambda: rig.steps("process") == ["process", "process"])
     await rig.threads.idle(held=1)
     assert not ahead.done()
     held.go_on()
@@ -639,7 +634,7 @@ async def test_of_what_is_ahead_of_a_commit_that_ends_the_process_nothing_is_sen
     await rig.begin(batch((0, 5), starts={0: 5}))
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
-    await until(lambda: rig.steps("process") == ["process", "process"])
+    await eventually_here(lambda: rig.steps("process") == ["process", "process"])
     held.go_on()
     with pytest.raises(End):
         await ahead
@@ -799,9 +794,7 @@ async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: in
 
 
 @pytest.mark.asyncio
-async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_the_next_owner() -> (
-    None
-):
+async def test_a_doubt_while_the_group_takes_the_partitions_back_is_the_next_owners() -> None:
     rig = Rig()
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}

@@ -16,7 +16,8 @@ PROGRAM = """
 import sys, threading, time
 from worker.errors import Crash, Fenced, SetupError
 from worker.stream.surroundings import die
-threading.Thread(target=time.sleep, args=(600,)).start()  # as librdkafka, which may block for minutes
+# as librdkafka, which may block for minutes
+threading.Thread(target=time.sleep, args=(600,)).start()
 try:
     raise eval(sys.argv[1])
 except BaseException as cause:
@@ -52,7 +53,10 @@ def test_the_process_ends_at_once_with_the_causes_exit_code(cause: str, code: in
 
 def test_a_crash_that_was_never_raised_has_no_traceback() -> None:
     """As the watchdog's: it would say nothing."""
-    program = "from worker.errors import Crash; from worker.stream.surroundings import die; die(Crash('no\\nprogress'))"
+    program = (
+        "from worker.errors import Crash; from worker.stream.surroundings import die; "
+        "die(Crash('no\\nprogress'))"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )

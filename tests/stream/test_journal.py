@@ -60,7 +60,8 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
     take(held, {0, 1, 2, 5}, {4})
     ((line, facts),) = told()
     assert line == (
-        "ready after 5.00 s: processes partitions 0-2, 5 and a copy of 4 of 6; restored 7 rows of 4 partitions in 0.50 s"
+        "ready after 5.00 s: processes partitions 0-2, 5 and a copy of 4 of 6; restored 7 rows of "
+        "4 partitions in 0.50 s"
     )
     assert facts == {
         "partitions": [0, 1, 2, 5],
@@ -109,7 +110,8 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert told() == [
         (
-            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost, it is being found out whether it happened",
+            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost, it is being found out "
+            "whether it happened",
             {"doubt": "_TIMED_OUT: no answer", "partitions": [0, 1]},
         )
     ]
@@ -122,7 +124,8 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     held.flow()
     ((line, facts),) = told()
     assert line == (
-        f"goes on after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is decided, {outcome}; "
+        "goes on after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is "
+        f"decided, {outcome}; "
         "restored 3 rows of 2 partitions in 0.25 s"
     )
     assert (facts["doubt"], facts["committed"], facts["seconds"]) == (
@@ -147,7 +150,8 @@ def test_a_rebalance_that_goes_before_a_decision_is_told_as_one(
     ((line, facts),) = told()
     assert (
         line
-        == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6; the commit in doubt before it is decided"
+        == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6; the commit in doubt before it is "
+        "decided"
     )
     assert facts["doubt"] == "no answer"
     held.revoke()
@@ -230,9 +234,11 @@ def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) ->
         "instance one",
         "web http://127.0.0.1:8080",
         f"data {tmp_path}",
-        "topics of 6 partitions: input marketplace.reviews.v1, output marketplace.review-summaries.v1, "
+        "topics of 6 partitions: input marketplace.reviews.v1, output "
+        "marketplace.review-summaries.v1, "
         "dead letters marketplace.reviews.v1.dlq, changelog coversumm-worker-entities-changelog",
-        "summaries of 5 sentences, epoch 1; model none: events bring their embeddings, 384 dimensions",
+        "summaries of 5 sentences, epoch 1; model none: events bring their embeddings, 384 "
+        "dimensions",
         "COVERSUMM_K=5",
         "COVERSUMM_SASL_PASSWORD=***",
     ):

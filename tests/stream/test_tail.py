@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from tests.harness.consumer_thread import Fetched
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
-from tests.stream.faust.test_consumer import FakeThread, Rig, offsets
+from tests.stream.faust.rig import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.offsets import CUT_SHORT_SECONDS
 from worker.stream.bounded_reader import CHECK_SECONDS, Tail
@@ -64,7 +64,8 @@ class TailThread(FakeThread):
         super().__init__({})
         self.tails = logs
         self.most = 10
-        self.losses = 0  # so often what is fetched is lost, and the position past it; never right after a seek
+        # fetches whose records are lost, and the position past them; none right after a seek
+        self.losses = 0
         self.sought: set[TP] = set()
         self.asked: list[int] = []
         self.failure: Exception | None = None

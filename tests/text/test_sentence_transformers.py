@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.text.models import PACKAGED
-from tests.text.test_engines import real_sentences
+from tests.text.sentences import real_sentences
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine, EngineError
 

@@ -182,7 +182,8 @@ def test_hostile_text_leaves_no_memory_behind() -> None:
         split_sentences("Warm up. Now.", 2000)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for i in range(300):
-            split_sentences(f"{'w' * 60_000}{i}. Then {'. ' * (9_000 + i)} {'x.)' * (20_000 + i)} End.", 2000)
+            dots, brackets = ". " * (9_000 + i), "x.)" * (20_000 + i)
+            split_sentences(f"{'w' * 60_000}{i}. Then {dots} {brackets} End.", 2000)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
     output = subprocess.run(

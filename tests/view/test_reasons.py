@@ -90,7 +90,8 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
             change(
                 {"b#0": "Two.", "c#0": "3"}, ["c#0"], ["a#0"], cause="review.deleted", review="x"
             ),
-            "review x was taken down, which shifted the average: another sentence is closer to it now",
+            "review x was taken down, which shifted the average: another sentence is closer to it "
+            "now",
             ["moved up"],
             ["pushed out"],
         ),

@@ -13,7 +13,10 @@ from worker.view.board import REST_SECONDS
 from worker.view.card import FRESH_SECONDS
 
 SHORT = {f"{letter}#0": f"Sentence {letter} is good." for letter in "abcde"}
-LONG = "A very long sentence about 日本 and the élan of it all, with a Wordthatneverendsandnobodycouldsayaloud "
+LONG = (
+    "A very long sentence about 日本 and the élan of it all, with a "
+    "Wordthatneverendsandnobodycouldsayaloud "
+)
 
 
 def console(width=80, height=24):

@@ -44,13 +44,16 @@ from tests.harness.record import finish
 def show(done: dict[str, Any]) -> None:
     """A turn, as soon as it is over."""
     print(
-        f"round {done['round'] + 1}, {done['contender']}, standbys {done['standbys']}: {done['events']} events in "
-        f"{done['seconds']} s, lost {done['lost']}, repeated {done['repeated']}, wrong {done['wrong']}"
+        f"round {done['round'] + 1}, {done['contender']}, standbys {done['standbys']}: "
+        f"{done['events']} events in "
+        f"{done['seconds']} s, lost {done['lost']}, repeated {done['repeated']}, wrong "
+        f"{done['wrong']}"
     )
     for fault, one in done["faults"].items():
         ended = ", ".join(one["ends"]) or "none"
         print(
-            f"  {fault:44} {one['longest_pause_s']:6.2f} s {one['each_s']}, took {one['seconds']} s, ended: {ended}"
+            f"  {fault:44} {one['longest_pause_s']:6.2f} s {one['each_s']}, took {one['seconds']} "
+            f"s, ended: {ended}"
         )
     sys.stdout.flush()
 

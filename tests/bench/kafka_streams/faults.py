@@ -17,8 +17,8 @@ from tests.harness.ride import ALL, ClusterFault
 
 STOPPED_SECONDS = 3.0
 GONE_SECONDS = 8.0
-"""Seconds for which a killed or frozen broker is away: longer than its session of 6 s, so that other
-brokers take over its partitions.
+"""Seconds for which a killed or frozen broker is away: longer than its session of 6 s, so that
+other brokers take over its partitions.
 """
 LOST_SECONDS = 15.0
 """Seconds for which a lost instance is away: longer than its session of 10 s."""

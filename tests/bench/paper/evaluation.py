@@ -66,7 +66,8 @@ class Evaluation:
                 self.methods[name] = method
             else:
                 self.screen.say(
-                    f"{name} left out: {method.needs} is not installed (pip install {method.install})"
+                    f"{name} left out: {method.needs} is not installed (pip install "
+                    f"{method.install})"
                 )
         self.graphgrove, what = graphgrove_real.find_python()
         self.screen.say(what)
@@ -115,7 +116,8 @@ class Evaluation:
         }
         self.figures.setdefault("graphgrove", []).append(row)
         self.screen.say(
-            f"  {row['method']:20} {number(row['seconds']):>7} s {number(row['us_per_event']):>7} µs/event"
+            f"  {row['method']:20} {number(row['seconds']):>7} s {number(row['us_per_event']):>7} "
+            "µs/event"
         )
 
     def _setting(self, stream: str, data: Data) -> Setting:
@@ -149,7 +151,8 @@ class Evaluation:
             }
         )
         self.screen.say(
-            f"  alpha {setting.alpha:g} on {data.held_out_is}; b = {setting.width:,.0f}, c_max = {setting.c_max}"
+            f"  alpha {setting.alpha:g} on {data.held_out_is}; b = {setting.width:,.0f}, c_max = "
+            f"{setting.c_max}"
         )
         return setting
 
@@ -171,7 +174,8 @@ class Evaluation:
         )
         self.rows.append(row)
         self.screen.say(
-            f"  {method.name:20} {number(outcome.seconds):>7} s {number(outcome.us_per_event):>7} µs/event "
+            f"  {method.name:20} {number(outcome.seconds):>7} s {number(outcome.us_per_event):>7} "
+            "µs/event "
             f"{share(row['accuracy']):>8} %"
             + ("" if row["n"] == len(steps) else f"  (n = {row['n']:,})")
         )
@@ -292,6 +296,7 @@ class Evaluation:
         ]
         for row in wrong:
             self.screen.say(
-                f"[bold red]{row['method']} is wrong[/bold red]: {share(row['accuracy'])} % on {row.get('stream', 'deletions')}"
+                f"[bold red]{row['method']} is wrong[/bold red]: {share(row['accuracy'])} % on "
+                f"{row.get('stream', 'deletions')}"
             )
         return 1 if wrong else 0

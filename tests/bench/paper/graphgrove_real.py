@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 VARIABLE = "COVERSUMM_GRAPHGROVE_PYTHON"
 ON_PATH = ("python3.8", "python3.7")
 SCRIPT = Path(__file__).with_name("graphgrove_process.py")
-INSTALL = f"python3.8 -m venv FOLDER && FOLDER/bin/pip install graphgrove==0.0.11, and {VARIABLE}=FOLDER/bin/python"
+INSTALL = (
+    "python3.8 -m venv FOLDER && FOLDER/bin/pip install graphgrove==0.0.11, and "
+    f"{VARIABLE}=FOLDER/bin/python"
+)
 _PROBE = (
     "import graphgrove, sys; from graphgrove.sgtree import NNS_L2; "
     "print(graphgrove.__version__, sys.version.split()[0])"
@@ -43,7 +46,8 @@ def find_python() -> tuple[str | None, str]:
                 return path, what
     return (
         None,
-        f"graphgrove is not measured: neither {' nor '.join(ON_PATH)} has it. To have it: {INSTALL}",
+        f"graphgrove is not measured: neither {' nor '.join(ON_PATH)} has it. To have it: "
+        f"{INSTALL}",
     )
 
 

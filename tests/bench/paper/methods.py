@@ -58,7 +58,8 @@ class AllSteps(Ours):
 
 class Method(NamedTuple):
     name: str
-    exact: bool  # proved right at every step, ties included; the paper's own are so under its assumptions only
+    # proved right at every step, ties included; the paper's own only under its assumptions
+    exact: bool
     group: str  # of the runtime table
     make: Callable[[Setting], Contender]
     needs: str | None = None  # a module that is no part of the worker, and

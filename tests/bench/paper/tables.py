@@ -21,7 +21,8 @@ def runtime(rows: Sequence[Row]) -> Table:
     """
     table = _table(
         "Runtime, and accuracy: steps with the right sentences in the right order",
-        f"{theirs.TABLE_1_SOURCE}, {_lengths(rows)}; beside reviews theirs are of Amazon, other reviews than these",
+        f"{theirs.TABLE_1_SOURCE}, {_lengths(rows)}; beside reviews theirs are of Amazon, other "
+        "reviews than these",
     )
     table.add_column("method", no_wrap=True)
     cells = {(row["stream"], row["method"]): row for row in rows}

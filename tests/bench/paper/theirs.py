@@ -78,7 +78,10 @@ ADVERSARIAL: dict[str, Figure] = {
 }
 
 # What the text says of the figures, which are pictures.
-SEARCHES = "theirs (Figure 6a): fewer than 150 searches at 10,000 points, uniform; more with more dimensions"
+SEARCHES = (
+    "theirs (Figure 6a): fewer than 150 searches at 10,000 points, uniform; more with more "
+    "dimensions"
+)
 RESERVOIR = (
     "theirs (Figure 6b): fewer than 100 in the reservoir at 10,000 points, nearly linear in k"
 )

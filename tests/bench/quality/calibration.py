@@ -106,9 +106,11 @@ def calibrate(
                 )
     if wrong:
         raise NotCalibrated(
-            "published texts do not score what they are known to score, so no other score would be worth anything:\n  "
+            "published texts do not score what they are known to score, so no other score would be "
+            "worth anything:\n  "
             + "\n  ".join(wrong)
-            + "\nLook at the version of rouge-score (pyproject.toml has it) and at the files of texts and references."
+            + "\nLook at the version of rouge-score (pyproject.toml has it) and at the files of "
+            "texts and references."
         )
     return rows
 

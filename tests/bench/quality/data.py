@@ -37,7 +37,8 @@ class Source(NamedTuple):
 
 HOTELS = Source(
     "space_test_reviews.jsonl.gz",
-    "the 25 test hotels of SPACE, 100 reviews each: entity_id, review_id, rating, order_key, sentences",
+    "the 25 test hotels of SPACE, 100 reviews each: entity_id, review_id, rating, order_key, "
+    "sentences",
     "SPACE, https://github.com/stangelid/qt",
 )
 REFERENCES = Source(
@@ -73,8 +74,10 @@ def check(folder: Path) -> None:
                 [
                     f"the folder {folder} does not have all that is needed:",
                     *lines,
-                    "JSON lines, packed by gzip; docs/quality.md has an example of each. Say where they are with "
-                    "DATA=FOLDER, --data FOLDER or QUALITY_DATA=FOLDER; --sample does without them what can be done "
+                    "JSON lines, packed by gzip; docs/quality.md has an example of each. Say where "
+                    "they are with "
+                    "DATA=FOLDER, --data FOLDER or QUALITY_DATA=FOLDER; --sample does without them "
+                    "what can be done "
                     "without them.",
                 ]
             )

@@ -284,7 +284,8 @@ def tuned() -> tuple[Setting, Row]:
         "alpha": setting.alpha,
         "b": width,
         "c_max": setting.c_max,
-        "found_on": f"the first {len(vectors):,} sentences of the Airbnb sample's second largest stay",
+        "found_on": f"the first {len(vectors):,} sentences of the Airbnb sample's second largest "
+        "stay",
     }
 
 

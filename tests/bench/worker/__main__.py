@@ -148,7 +148,8 @@ def main() -> int:
     given = parser.parse_args()
     if "half" in given.only and "synthetic" not in given.only and given.half is None:
         parser.error(
-            "half load is that of the synthetic workload: ask for it too, or say --half EVENTS_PER_S"
+            "half load is that of the synthetic workload: ask for it too, or say --half "
+            "EVENTS_PER_S"
         )
     report = began("tests.bench.worker") | {"targets": TARGETS, "against": given.against}
     with tempfile.TemporaryDirectory() as scratch:

@@ -82,5 +82,6 @@ def _git(*arguments: str) -> None:
     if done.returncode:
         raise SystemExit(
             f"git {' '.join(arguments)}: {done.stderr.strip()}\n"
-            "--against takes a commit of this repository, with its history; --against none measures this tree alone"
+            "--against takes a commit of this repository, with its history; --against none "
+            "measures this tree alone"
         )

@@ -38,13 +38,15 @@ WORKLOADS = {
     for one in (
         Workload(
             "synthetic",
-            f"one sentence an event, {ENTITIES:,} entities: four fifths of the events change a summary",
+            f"one sentence an event, {ENTITIES:,} entities: four fifths of the events change a "
+            "summary",
             lambda count, _: reviews(count, ENTITIES),
             {},
         ),
         Workload(
             "real",
-            f"reviews of {SAMPLE.name} or another file, all sentences with the default engine's vectors; where there are "
+            f"reviews of {SAMPLE.name} or another file, all sentences with the default engine's "
+            "vectors; where there are "
             "too few, they come again as other entities' reviews",
             _real,
             {},
@@ -52,7 +54,8 @@ WORKLOADS = {
         ),
         Workload(
             "zipf",
-            f"one sentence an event, nine tenths of them for a tenth of {ENTITIES:,} entities, emit=coalesced",
+            f"one sentence an event, nine tenths of them for a tenth of {ENTITIES:,} entities, "
+            "emit=coalesced",
             lambda count, _: busy(count, ENTITIES),
             {"emit": "coalesced"},
         ),

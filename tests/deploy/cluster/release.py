@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from docs.build.chart import CHART
 from tests.deploy.chart import FULLNAME, RELEASE
 from tests.deploy.cluster.control_plane import ControlPlane, Object
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.workers import wait_for
 
 PODS = [f"{FULLNAME}-{ordinal}" for ordinal in range(3)]
 ENOUGH = ("--wait", "--timeout", f"{PATIENCE_SECONDS:g}s")
@@ -98,7 +98,7 @@ class Release:
             found = self.pods()
             return len(found) == len(PODS) and all(is_ready(pod) for pod in found.values())
 
-        wait_for(all_ready, lambda: json.dumps(self.pods(), indent=1))
+        eventually(all_ready, lambda: json.dumps(self.pods(), indent=1))
 
     def evict(self, pod: str) -> None:
         """Ask for a pod's place, as who drains a node does."""
@@ -120,7 +120,7 @@ class Release:
                 stdout=file,
             )
             try:
-                wait_for(
+                eventually(
                     lambda: os.fstat(file.fileno()).st_size > 0,
                     lambda: "nothing is told of the pods",
                 )

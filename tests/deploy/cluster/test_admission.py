@@ -13,9 +13,9 @@ from docs.build.kustomize import BASE
 from tests.deploy.chart import FULLNAME, Object, only, render
 from tests.deploy.cluster.control_plane import ControlPlane, Refused
 from tests.deploy.cluster.release import Release
-from tests.deploy.test_chart import MATRIX
+from tests.deploy.matrix import MATRIX
+from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import wait_for
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -34,7 +34,7 @@ def namespace(plane: ControlPlane) -> str:
     made = Release(plane, "admission")
     made.kubectl("create", "serviceaccount", FULLNAME)
     plane.create(PRIORITY)
-    wait_for(
+    eventually(
         lambda: len(plane.get(made.namespace, "serviceaccounts")) == 2,
         lambda: "no default service account",
     )

@@ -3,7 +3,6 @@ from a bad one.
 """
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from tests.deploy.chart import FULLNAME, Object, only, render
 from tests.deploy.cluster.control_plane import ZONES, Refused
 from tests.deploy.cluster.release import PODS, Release, deleted, is_ready, least_ready
+from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.workers import wait_for
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -34,7 +33,7 @@ def test_three_workers_get_ready_apart_from_each_other(release: Release) -> None
     assert len({claim.volume for claim in release.claims().values()}) == 3
     for pod in found.values():
         assert not any("projected" in volume for volume in pod["spec"]["volumes"]), "a token"
-    wait_for(lambda: endpoints(release) == [3, 3], lambda: f"{endpoints(release)}")
+    eventually(lambda: endpoints(release) == [3, 3], lambda: f"{endpoints(release)}")
     release.test()
 
 
@@ -64,7 +63,7 @@ def test_a_second_eviction_is_refused(release: Release) -> None:
         release.evict(first)
     release.kubectl("annotate", "pod", last, "still-ending-")
     release.wait_until_all_ready()
-    wait_for(lambda: allowed(release) == 1, lambda: "the budget does not see that all are ready")
+    eventually(lambda: allowed(release) == 1, lambda: "the budget does not see that all are ready")
     release.evict(first)
     release.wait_until_all_ready()
 
@@ -72,7 +71,7 @@ def test_a_second_eviction_is_refused(release: Release) -> None:
 def test_a_worker_that_does_not_get_ready_does_not_hold_up_a_drain(release: Release) -> None:
     release.upgrade({**BAD, "upgradeCheck": {"enabled": False}}, "--timeout", "60s")
     first, _, last = PODS
-    wait_for(lambda: is_stuck(release, last), lambda: "the bad image runs")
+    eventually(lambda: is_stuck(release, last), lambda: "the bad image runs")
     with pytest.raises(Refused, match=REFUSED):
         release.evict(first)
     release.evict(last)
@@ -94,7 +93,7 @@ def test_scaled_down_and_up_workers_find_their_volumes(release: Release) -> None
     before = release.claims()
     assert sorted(before) == PODS
     release.upgrade({"replicaCount": 1})
-    wait_for(lambda: sorted(release.pods()) == PODS[:1], lambda: "two do not go")
+    eventually(lambda: sorted(release.pods()) == PODS[:1], lambda: "two do not go")
     assert release.claims() == before
     release.upgrade({"replicaCount": 3})
     release.wait_until_all_ready()
@@ -104,7 +103,7 @@ def test_scaled_down_and_up_workers_find_their_volumes(release: Release) -> None
 def test_volumes_outlive_the_release(release: Release) -> None:
     before = release.claims()
     release.uninstall()
-    wait_for(lambda: release.pods() == {}, lambda: "pods do not go")
+    eventually(lambda: release.pods() == {}, lambda: "pods do not go")
     assert release.claims() == before
     release.install()
     assert release.claims() == before
@@ -126,11 +125,13 @@ def test_an_upgrade_replaces_one_worker_after_the_other_and_keeps_who_they_are(
 
 
 def test_an_upgrade_that_does_not_concern_the_pods_leaves_them_alone(release: Release) -> None:
-    before = release.uids()
+    before, revision = release.uids(), revision_of(release)
     release.upgrade(
         {"podDisruptionBudget": {"maxUnavailable": 2}, "annotations": {"team": "reviews"}}
     )
-    time.sleep(2)
+    eventually(lambda: allowed(release) == 2, lambda: "the budget has not changed")
+    eventually(lambda: has_seen_its_change(release), lambda: "the controller has not looked")
+    assert revision_of(release) == revision, "pods that are still there would be replaced"
     assert release.uids() == before
 
 
@@ -157,6 +158,12 @@ def test_the_way_back_from_a_bad_image_needs_no_deletion_by_hand(release: Releas
     assert release.claims() == claims
 
 
+def revision_of(release: Release) -> str:
+    """Which revision of its pods the StatefulSet wants."""
+    (found,) = release.plane.get(release.namespace, "statefulsets")
+    return str(found["status"]["updateRevision"])
+
+
 def has_seen_its_change(release: Release) -> bool:
     """Whether the controller has acted on the last change of the StatefulSet."""
     (found,) = release.plane.get(release.namespace, "statefulsets")
@@ -181,10 +188,10 @@ def test_it_is_the_policy_of_the_chart_that_finds_the_way_back(
     go_over({})
     empty.wait_until_all_ready()
     go_over(BAD)
-    wait_for(lambda: is_stuck(empty, PODS[-1]), lambda: "the bad image runs")
+    eventually(lambda: is_stuck(empty, PODS[-1]), lambda: "the bad image runs")
     go_over({})
     if recovers:
         empty.wait_until_all_ready()
     else:
-        wait_for(lambda: has_seen_its_change(empty), lambda: "the controller has not looked")
+        eventually(lambda: has_seen_its_change(empty), lambda: "the controller has not looked")
         assert is_stuck(empty, PODS[-1])

@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.workers import wait_for
 
 ROOT = Path(__file__).parents[3]
 USER = 10001
@@ -129,7 +129,7 @@ class Container:
 
     def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """Its exit code, once it ended."""
-        wait_for(
+        eventually(
             lambda: not self.alive, lambda: f"it did not end\n{self.log()}", timeout_s=timeout_s
         )
         return int(self._state()["ExitCode"])
@@ -157,7 +157,7 @@ class Container:
             assert self.alive, f"it ended before it was ready\n{self.log()}"
             return False
 
-        wait_for(is_ready, lambda: f"not ready\n{self.log()}", every_s=0.05)
+        eventually(is_ready, lambda: f"not ready\n{self.log()}", every_s=0.05)
         return time.monotonic() - started_s
 
     def get(self, path: str) -> Any:

@@ -16,9 +16,10 @@ import pytest
 
 from tests.deploy.image.containers import HARDENED, USER, Container, engine, image, once, writable
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 from worker.errors import Crash, SetupError
 
 pytestmark = pytest.mark.image
@@ -73,7 +74,7 @@ def caught_up(of: Pipeline, log: Callable[[], str], group: str = "") -> None:
         committed = committed_offsets(of.broker.bootstrap_servers, of.input_topic, group or of.name)
         return all(committed[partition] >= target for partition, target in targets.items())
 
-    wait_for(done, lambda: f"behind\n{log()}", every_s=0.3)
+    eventually(done, lambda: f"behind\n{log()}", every_s=0.3)
 
 
 def summarized(command: list[str], environment: Mapping[str, str]) -> bytes:

@@ -19,6 +19,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import wait_for
 
+from tests.harness.simulated_loop import run_simulated
 from worker.stream.faust import consumer_thread as module
 from worker.stream.faust.consumer_thread import (
     FETCH_SECONDS,
@@ -96,6 +97,11 @@ def connect(
     return made
 
 
+def now() -> float:
+    """Simulated seconds since the test began."""
+    return asyncio.get_running_loop().time()
+
+
 # -- how long --------------------------------------------------------------------------------------
 
 
@@ -123,14 +129,16 @@ async def test_each_kind_of_request_waits_as_long_as_its_answer_may_take(
     assert connection._request_timeout == REQUEST_SECONDS
 
 
-@pytest.mark.asyncio
-async def test_a_connection_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
-    client = group_client()
-    connection = connect(client, lambda _: None)
-    with pytest.raises(RequestTimedOutError):
-        await client.send(NODE, HEARTBEAT, group=ConnectionGroup.COORDINATION)
-    assert connection.closed
+def test_a_connection_without_an_answer_is_given_up() -> None:
+    async def send() -> None:
+        client = group_client()
+        connection = connect(client, lambda _: None)
+        with pytest.raises(RequestTimedOutError):
+            await client.send(NODE, HEARTBEAT, group=ConnectionGroup.COORDINATION)
+        assert now() == REQUEST_SECONDS
+        assert connection.closed
+
+    run_simulated(send())
 
 
 @pytest.mark.asyncio
@@ -176,37 +184,38 @@ async def test_a_connection_that_is_not_made_does_not_keep_others_from_being_mad
 # -- joining ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("answer", [None, named(OTHER)], ids=["silent", "names another"])
-async def test_a_join_ends_when_its_coordinator_is_gone(
-    answer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_join_ends_when_its_coordinator_is_gone(answer: Any) -> None:
     """Its answer may take as long as a rebalance: nobody waits so long for a broker that is not
     there.
     """
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
-    client = group_client()
-    beside = connect(client, lambda _: answer, group=ConnectionGroup.DEFAULT)
-    connection = connect(client, lambda _: None)
-    with pytest.raises(KafkaConnectionError):
-        await asyncio.wait_for(client.send(NODE, JOIN, group=ConnectionGroup.COORDINATION), 5)
-    assert connection.closed
-    assert isinstance(beside.sent[0][0], FindCoordinatorRequest)
+
+    async def join() -> None:
+        client = group_client()
+        beside = connect(client, lambda _: answer, group=ConnectionGroup.DEFAULT)
+        connection = connect(client, lambda _: None)
+        with pytest.raises(KafkaConnectionError):
+            await client.send(NODE, JOIN, group=ConnectionGroup.COORDINATION)
+        assert now() <= REQUEST_SECONDS
+        assert connection.closed
+        assert isinstance(beside.sent[0][0], FindCoordinatorRequest)
+
+    run_simulated(join())
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error_code", [0, 15], ids=["itself", "not available"])
-async def test_a_join_waits_on_as_long_as_the_coordinator_is_there(
-    error_code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.02)
-    client = group_client(join_seconds=0.5)
-    beside = connect(client, lambda _: named(NODE, error_code), group=ConnectionGroup.DEFAULT)
-    connection = connect(client, lambda _: None)
-    with pytest.raises(RequestTimedOutError):
-        await client.send(NODE, JOIN, group=ConnectionGroup.COORDINATION)
-    assert len(beside.sent) > 3
-    assert connection.closed == [module.CloseReason.CONNECTION_TIMEOUT]
+def test_a_join_waits_on_as_long_as_the_coordinator_is_there(error_code: int) -> None:
+    async def join() -> None:
+        client = group_client(join_seconds=65.0)
+        beside = connect(client, lambda _: named(NODE, error_code), group=ConnectionGroup.DEFAULT)
+        connection = connect(client, lambda _: None)
+        with pytest.raises(RequestTimedOutError):
+            await client.send(NODE, JOIN, group=ConnectionGroup.COORDINATION)
+        assert now() == 65.0
+        assert len(beside.sent) == 1 + 65 // REQUEST_SECONDS
+        assert connection.closed == [module.CloseReason.CONNECTION_TIMEOUT]
+
+    run_simulated(join())
 
 
 @pytest.mark.asyncio

@@ -17,7 +17,8 @@ from worker.view.timeline import page
 from worker.view.timeline.markup import VOID, data, element, text
 
 HOSTILE = (
-    '</style></script><script>alert(1)</script><img src=x onerror=alert(1)>"\' onmouseover="alert(1)" &lt; &amp;lt; '
+    "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"' "
+    'onmouseover="alert(1)" &lt; &amp;lt; '
     "<!-- ]]> {{x}} javascript:alert(1)"
 )
 
@@ -191,7 +192,8 @@ def test_however_little_there_is(summaries):
 
 @pytest.mark.parametrize(
     ("ratings", "shades"),
-    [((1, 3, 5), ("r0", "r2", "r4")), ((0, 5, 10), ("r0", "r2", "r4")), ((4, 4, 4), ("r3",) * 3), ((7, 7, 7), ("r4",) * 3)],
+    [((1, 3, 5), ("r0", "r2", "r4")), ((0, 5, 10), ("r0", "r2", "r4")), ((4, 4, 4), ("r3",) * 3),
+     ((7, 7, 7), ("r4",) * 3)],
 )  # fmt: skip
 def test_shades_of_ratings(ratings, shades):
     """Of five stars, or of whatever scale there is."""

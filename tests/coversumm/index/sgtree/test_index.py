@@ -97,7 +97,8 @@ def test_nothing_is_built_before_it_is_asked_and_then_in_one_batch() -> None:
             live[b"more %d" % i] = (i, -i)
         assert inserted.call_count == calls
         assert index.memory_bytes > small + 300 * 100
-        index.on_commit()  # the tree has the earlier sentences in memory: stored rows are not read again
+        # The tree has the earlier sentences in memory: stored rows are not read again.
+        index.on_commit()
         disk.live = {}
         n, total = centroid(live, 2)
         second = index.nearest(n, np.array(total, float), 5, 2)

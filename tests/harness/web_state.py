@@ -1,0 +1,79 @@
+"""The state behind a worker's web pages, as a test says it is."""
+
+from worker.processing.short_view import ShortSentence, ShortView
+from worker.state import SummaryView, ViewSentence
+from worker.state.listing import ListedEntity, Page
+
+ELSEWHERE = "http://worker-1.example:8080"
+VIEW = SummaryView(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    sequence=17,
+    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 2),),
+)
+SHORT = ShortView(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    threshold=0.8,
+    sentences=(ShortSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 3, 2),),
+    partition=0,
+    next_offset=18,
+)
+
+
+class FakeState:
+    """A worker of which everything can be chosen."""
+
+    def __init__(self):
+        self.is_ready = True
+        self.owner = (True, "http://127.0.0.1:8080")
+        self.summaries = {"x": VIEW}
+        self.asked = []
+        self.searches = []
+        self.extents = []
+
+    def ready(self):
+        return self.is_ready, "because"
+
+    def lag(self):
+        return {0: 5, 1: None}
+
+    def partitions(self):
+        return 2, 6
+
+    def undecided(self):
+        return {0: 0}
+
+    def broker_silent_seconds(self):
+        return {"consumer": 0.04, "producer": 12.34}
+
+    def rocksdb_bytes(self):
+        return 0
+
+    def stall(self):
+        return None
+
+    def owner_of(self, entity_id):
+        return self.owner
+
+    async def entities(self, partitions, search, limit, seconds):
+        self.searches.append((partitions, search, limit, seconds))
+        return Page([ListedEntity("x", 3, 2, None, 0)], "x", 7)
+
+    def others(self):
+        return {ELSEWHERE: [2]}
+
+    def describe(self):
+        return {"ready": self.is_ready, "lag": {"0": 5}}
+
+    async def summary(self, entity_id):
+        self.asked.append(entity_id)
+        return self.summaries.get(entity_id)
+
+    async def short_view(self, entity_id, extent):
+        self.extents.append((entity_id, extent))
+        return SHORT if entity_id == "x" else None

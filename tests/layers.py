@@ -1,0 +1,31 @@
+"""The folders of the package and what may import what."""
+
+# The house from its roof down: a room may use those below it, never one beside or above it.
+FLOORS = (
+    ("worker.__main__",),
+    ("worker.cli",),
+    ("worker.demo",),
+    ("worker.view",),
+    ("worker.app",),
+    ("worker.replay",),
+    ("worker.page",),
+    ("worker.tools",),
+    ("worker.published",),
+    ("worker.web",),
+    ("worker.server",),
+    ("worker.metrics", "worker.peers", "worker.tracing"),
+    ("worker.spans",),
+    ("worker.stream",),
+    ("worker.summarizer",),
+    ("worker.sources",),
+    ("worker.processing",),
+    ("worker.kafka",),
+    ("worker.storage",),
+    ("worker.settings",),
+    ("worker.state",),
+    ("worker.events", "worker.text"),
+    ("worker.coversumm",),
+    ("worker.clock", "worker.errors", "worker.limits"),
+    ("worker",),
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
