@@ -28,7 +28,7 @@ from worker.page.routes import POLICY
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
 from worker.stream.feed import ChangeFeed
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 from worker.web import add_pages
 
 
@@ -53,7 +53,7 @@ class Site:
         self.state: Any = FakeState()
         self.state.owner = (True, None)
         self.state.others = dict
-        self.feed = ChangeFeed("out", RealThreads())
+        self.feed = ChangeFeed("out", Threads())
         self.history = FakeHistory()
         self.has_page = True
 

@@ -12,7 +12,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.processing.stats import Coordinates, Stats
 from worker.stream import journal as module
 from worker.stream.journal import DeadLetterLog
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 def stats(first_offset: int = 0, **letters: int) -> Stats:
@@ -23,7 +23,7 @@ def stats(first_offset: int = 0, **letters: int) -> Stats:
 
 
 def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFixture) -> None:
-    log = DeadLetterLog(RealThreads())
+    log = DeadLetterLog(Threads())
     log.tell()
     log.count(stats())
     log.tell()
@@ -55,7 +55,7 @@ def test_it_tells_by_itself(
 ) -> None:
     assert module.TELL_SECONDS == 60
     monkeypatch.setattr(module, "TELL_SECONDS", 0.01)
-    log = DeadLetterLog(RealThreads())
+    log = DeadLetterLog(Threads())
     log.count(stats(no_key=1))
 
     async def run() -> None:

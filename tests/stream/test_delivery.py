@@ -27,12 +27,11 @@ from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.feed import ChangeFeed
 from worker.stream.journal import DeadLetterLog, Journal
-from worker.stream.run_bounds import Ledger, NoLedger
-from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
+from worker.stream.run_bounds import NO_LEDGER, Ledger
+from worker.stream.surroundings import ProcessorThread, Surroundings, Threads
 
 MEMBER = Membership(5, "member")
 NOW = Tenure(3, MEMBER)
-NO_LEDGER = NoLedger()
 MESSAGE = Message("out", 0, b"k", b"v", [])
 
 
@@ -48,7 +47,7 @@ class Rig:
         size: TransactionSize | None = None,
     ) -> None:
         self.log: list[Any] = []
-        self.feed = ChangeFeed(MESSAGE.topic, RealThreads())
+        self.feed = ChangeFeed(MESSAGE.topic, Threads())
         self.notes: list[dict[int, str]] = []  # of each transaction
         self.epochs: list[int] = []  # under which rows were written
         self.done: list[MicroBatch] = []
@@ -230,7 +229,7 @@ def batch(
     return MicroBatch(made, starts, {p: offset + 1 for p, offset in records}, tenure)
 
 
-class NotingLedger(NoLedger):
+class NotingLedger(Ledger):
     """Notes each batch by its number, and keeps what it is told."""
 
     def __init__(self) -> None:

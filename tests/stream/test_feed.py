@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from worker.events import Message
 from worker.stream.feed import RECENT_CHANGES, RECENT_PER_ENTITY, ChangeFeed
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 def change(key: str, number: int = 0, topic: str = "out") -> Message:
@@ -14,7 +14,7 @@ def change(key: str, number: int = 0, topic: str = "out") -> Message:
 
 
 def feed() -> ChangeFeed:
-    return ChangeFeed("out", RealThreads())
+    return ChangeFeed("out", Threads())
 
 
 def test_nothing_is_kept_while_nobody_looks_on() -> None:

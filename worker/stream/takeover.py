@@ -34,7 +34,7 @@ from worker.stream.assignment import Assignment, Role
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.run_bounds import NO_LEDGER, Ledger
-from worker.stream.surroundings import Joinable, ProcessorThread, Surroundings
+from worker.stream.surroundings import ProcessorThread, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Takeover:
         self._seek = seek
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
-        self._follower: Joinable | None = None
+        self._follower: Any = None
         self._leaving = False
 
     # -- the end of an assignment
