@@ -385,7 +385,7 @@ async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_ha
 async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
     rig = Rig()
     rig.take_over(p0=5)
-    rig.feed.look_on([b"k"])
+    rig.feed.subscribe([b"k"])
     seen: list[int] = []
     rig.rows_of = lambda _partition: seen.append(rig.feed.take().changes) or {b"row": b"1"}
     await rig.deliver(batch((0, 5), starts={0: 5}))
@@ -764,7 +764,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: happened
-    rig.feed.look_on([])
+    rig.feed.subscribe([])
     await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6)]),

@@ -61,7 +61,7 @@ def estimate(
     throttle: RateThrottle,
     clock: Clock = time,
 ) -> Estimate:
-    """Read a sample and process it. Raises SetupError where it cannot be read."""
+    """Read a sample and process it. Raises SetupError if it cannot be read."""
     places = list(_windows(ranges))
     seconds = SAMPLE_SECONDS / max(1, len(places))
     sample = _Sample(ranges, config, engine, vectors, seconds, clock)

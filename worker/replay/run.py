@@ -48,12 +48,6 @@ class Replay:
     Attributes:
         plan: once it is known.
         holes: what files lack, once the plan or an estimate is known.
-
-    Args:
-        names: identify it.
-        clients: of its Kafka.
-        throttle: limits this process.
-        clock: limits the wait for brokers.
     """
 
     def __init__(

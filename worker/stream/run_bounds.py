@@ -1,5 +1,6 @@
-"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps an
-account, and stops. Without bounds a worker begins at the log's start and runs until it is stopped.
+"""A run that ends: it reads its input between given offsets, keeps an account, and stops.
+
+Without bounds a worker begins at the log's start and runs until it is stopped.
 """
 
 import time
@@ -20,7 +21,7 @@ from worker.stream.surroundings import Surroundings
 IDLE_SECONDS = 0.2
 """Seconds between two checks whether this process has finished its partitions."""
 ASK_SECONDS = 1.0
-"""Seconds between two questions to the group, once this process has."""
+"""Seconds between two requests to the group, once this process has."""
 
 
 class Ledger:
@@ -37,7 +38,7 @@ class Ledger:
         """The batch is committed with these notes."""
 
     def is_over(self, partition: int) -> bool:
-        """Whether a held partition is done and committed, up to its end."""
+        """Whether a held partition is committed up to its end."""
         return False
 
 
@@ -141,14 +142,7 @@ ENDLESS = RunBounds()
 
 
 class Ending:
-    """Ends a bounded run when the group has finished all partitions, in whatever process.
-
-    Args:
-        bounds: of the run.
-        assignment: what this process holds.
-        end: ends this process in order.
-        surroundings: clock, threads, and the end of the process after a failure.
-    """
+    """Calls `end`, which ends this process in order, when the group has finished all partitions."""
 
     def __init__(
         self,
@@ -165,8 +159,9 @@ class Ending:
         self._die = surroundings.die
 
     async def watch(self) -> None:
-        """Wait for the end of the run, then end this process. A process without work stays: it may
-        be given another one's partitions.
+        """Wait for the end of the run, then end this process.
+
+        A process without work stays, because it may be given another one's partitions.
         """
         try:
             while not (self._is_idle() and await self._is_over()):
@@ -187,4 +182,4 @@ class Ending:
         except Exception as cause:
             if not isinstance(cause, Crash) and not is_retriable(cause):
                 raise
-            return False  # asked again
+            return False

@@ -14,14 +14,16 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from worker.clock import Clock
 from worker.errors import CoversummError, Crash, SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.transaction import within
+from worker.limits import Limit
 from worker.processing.embed import VectorStore
 from worker.processing.processor import Processor
+from worker.processing.stats import Stats
 from worker.storage.databases import PartitionDatabases
 from worker.stream.tracing import NO_TRACING, Tracing
 
@@ -133,6 +135,25 @@ class Surroundings:
     die: Callable[[BaseException], NoReturn] = die
     started: float | None = None
     tracing: Tracing = NO_TRACING
+
+
+class WorkerMetrics(Protocol):
+    """What a worker reports of its work."""
+
+    def observe_batch(self, stats: Stats) -> None:
+        """A part of a micro-batch was committed."""
+
+    def observe_commit(self, seconds: float) -> None:
+        """A commit took this long."""
+
+    def observe_doubt(self, committed: bool) -> None:
+        """A commit was in doubt, and it had happened or not."""
+
+    def observe_limit(self, limit: Limit) -> None:
+        """A limit was hit."""
+
+    def observe_restore(self, rows: int, remaining: int) -> None:
+        """A restore has read these rows, and has these changelog offsets to go."""
 
 
 class ProcessorThread:

@@ -19,8 +19,8 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import wait_for
 
-from worker.stream.faust import consumer_thread as module
-from worker.stream.faust.consumer_thread import (
+from worker.stream.faust import group_client as module
+from worker.stream.faust.group_client import (
     FETCH_SECONDS,
     REQUEST_SECONDS,
     GroupClient,

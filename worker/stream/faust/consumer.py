@@ -33,6 +33,7 @@ from worker.stream.assignment import Tenure
 from worker.stream.bounded_reader import BoundedReader
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
+from worker.stream.faust.bare_consumer import BareConsumer
 from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
 from worker.stream.live_reader import Fetched, LiveReader
 from worker.stream.worker import StreamWorker
@@ -40,8 +41,8 @@ from worker.stream.worker import StreamWorker
 log = logging.getLogger(__name__)
 
 
-class GuardedConsumer(driver.Consumer):
-    """The aiokafka driver's consumer under the rules of this module.
+class GuardedConsumer(BareConsumer):
+    """The driver's consumer under the rules of this module.
 
     Attributes:
         cursors: by partition, the offset after the last record that was handed over.
@@ -193,9 +194,7 @@ class GuardedConsumer(driver.Consumer):
         for partition, records in more.items():
             before = merged.setdefault(partition, [])
             following = before[-1].offset + 1 if before else None
-            fresh = [
-                record for record in records if following is None or record.offset >= following
-            ]
+            fresh = [one for one in records if following is None or one.offset >= following]
             if following is not None and fresh and fresh[0].offset > following:
                 if self._asked.get(partition) != self.cursors.get(partition):
                     # else this fetch is the proof of a gap at the head
@@ -248,39 +247,11 @@ class GuardedConsumer(driver.Consumer):
         own = (tp.topic, partition, max(0, end - 1), 0.0, 0, (), b"", batch, None, 0, 0, tp)
         return driver.ConsumerMessage(*own, generation_id=batch.tenure.membership.generation)
 
-    # -- what Faust may not do
-
     def resume_partitions(self, tps: Any) -> None:
         """Resume input partitions. Changelogs stay paused: a takeover reads them itself."""
         super().resume_partitions({tp for tp in tps if self._is_input(tp)})
 
-    async def highwaters(self, *tps: TP) -> Mapping[TP, int]:
-        """Nothing for Faust to recover."""
-        return dict.fromkeys(tps, 0)
-
-    async def earliest_offsets(self, *tps: TP) -> Mapping[TP, int]:
-        """Nothing for Faust to recover."""
-        return dict.fromkeys(tps, 0)
-
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Nothing to seek: changelogs are not read through this consumer."""
-
-    def on_buffer_full(self, tp: TP) -> None:
-        """Nothing: a full queue already holds back the next micro-batch."""
-
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Nothing: `guard` proves gaps; Faust acknowledges none."""
-
-    def _new_offset(self, tp: TP) -> int | None:
-        """None: the transaction commits offsets, Faust commits none."""
-        self._acked[tp].clear()
-        self._acked_index[tp].clear()
-        return None
-
-    async def verify_all_partitions_active(self) -> None:
-        """Nothing: Faust would judge by its own commits, which do not exist. See the watchdog."""
-
-    # -- what readers, status and watchdog ask
+    # -- positions
 
     def fetch_position(self, partition: int) -> int | None:
         """Where the next fetch begins: unlike the cursor, beyond transaction markers."""
