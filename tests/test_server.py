@@ -18,7 +18,7 @@ from worker import server
 from worker.metrics import Metrics
 from worker.server import RequestErrors, Runner, allowed_hosts
 from worker.settings import Settings
-from worker.stream.journal import TELL_SECONDS
+from worker.stream.journal import INTERVAL_SECONDS
 from worker.web import add_pages
 
 Ask = Callable[[bytes], Awaitable[bytes]]
@@ -194,7 +194,7 @@ def test_what_was_not_told_is_counted_in_the_next_line() -> None:
         return logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), None)
 
     assert [errors.filter(record()) for _ in range(4)] == [True, False, False, False]
-    clock.now = TELL_SECONDS
+    clock.now = INTERVAL_SECONDS
     last = record()
     assert errors.filter(last)
     assert last.getMessage().startswith("4 HTTP requests failed")

@@ -1,5 +1,3 @@
-"""coversumm-worker: the exact extractive summary of every entity's reviews, kept current on Kafka,
-exactly once.
-"""
+"""coversumm-worker keeps the exact extractive summary of every entity's reviews on Kafka."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,7 @@
-"""The composition root: where a worker is put together, and the only place that knows all of its
-parts.
+"""The composition root puts a worker together, and alone knows all of its parts.
 
-Everything that can be wrong with the surroundings is looked at before the worker joins its group
-(`build_app`), so that it ends in one clear line and exit code 2.
+`build_app` checks the surroundings before the worker joins its group, so that any error ends in one
+clear line and exit code 2.
 """
 
 import logging
@@ -36,19 +35,26 @@ from worker.storage.vectors import open_vector_store
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery
-from worker.stream.faust.application import CoverSummApp, check_faust, faust_app
+from worker.stream.faust.application import CoverSummApp, faust_app
 from worker.stream.faust.client_log import route_errors
+from worker.stream.faust.faust_names import check_faust
 from worker.stream.faust.process import run, use_event_loop
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
-from worker.stream.journal import DeadLetterLog, Journal, tell_start
+from worker.stream.journal import DeadLetterLog, Journal, log_start
 from worker.stream.queries import EntityLister, SummaryReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
-from worker.stream.surroundings import LeavingFirst, ProcessorThread, Surroundings, die
+from worker.stream.surroundings import (
+    LeavingFirst,
+    ProcessorThread,
+    Surroundings,
+    WorkerMetrics,
+    die,
+)
 from worker.stream.takeover import Takeover
-from worker.stream.worker import StreamWorker, WorkerMetrics
+from worker.stream.worker import StreamWorker
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 from worker.tracing import open_tracing
@@ -62,7 +68,7 @@ class BoundedRun:
     """A run of the worker that ends at given offsets.
 
     Attributes:
-        make_bounds: its bounds, by the input's partition count and the engine that embeds. Raises
+        make_bounds: makes its bounds from the input's partition count and the engine. Raises
             SetupError.
         specs: the topics it needs, by role.
         die: ends its process.
@@ -83,15 +89,13 @@ def run_worker(settings: Settings, bounded_run: BoundedRun | None = None) -> int
     try:
         return run(app, settings.shutdown_timeout_ms / 1000)
     finally:
-        app.tracing.close()
+        app.stream_worker.surroundings.tracing.close()
 
 
 def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> CoverSummApp:
-    """Look at the surroundings, take over the transactional id, and put the worker on Faust.
+    """Check the surroundings, take over the transactional id, and put the worker on Faust.
 
-    Raises:
-        SetupError: a setting, the data directory, the model or the broker is not as it must
-        be.
+    Raises SetupError if a setting, the data directory, the model or the broker is not as required.
     """
     started = time.monotonic()
     tracing = open_tracing(settings)
@@ -136,7 +140,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     worker.group.check_before_joining()
     worker.producer.start()
     route_errors(worker.contact)
-    tell_start(settings, partitions, engine)
+    log_start(settings, partitions, engine)
     app = on_faust(worker, metrics)
     return app
 
@@ -150,17 +154,10 @@ def assemble(
     seek: Callable[[], Awaitable[None]],
     bounds: RunBounds = ENDLESS,
 ) -> StreamWorker:
-    """Put a worker together over its surroundings, real or simulated; nothing is read or written
-    yet.
+    """Put a worker together over its surroundings, real or simulated; it reads and writes nothing.
 
-    Args:
-        settings: of the worker.
-        partitions: the input's partition count.
-        engine: embeds texts; None where every event brings its embeddings.
-        metrics: are told of its work.
-        surroundings: everything outside of it.
-        seek: the consumer's seek, which ends a takeover.
-        bounds: from where to where it reads its input.
+    `partitions` is the input's partition count, `seek` the consumer's seek, which ends a takeover.
+    Without an `engine` every event brings its embeddings.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
@@ -256,9 +253,7 @@ def assemble(
 
 
 def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
-    """The worker as a Faust app with its web pages; SetupError where its address cannot be
-    listened on.
-    """
+    """The worker as a Faust app with its web pages. Raises SetupError if its port is in use."""
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
     pages = install_web(
@@ -276,9 +271,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, for Faust's own command line: built when it is first asked for, because that reads
-    settings and asks the broker.
-    """
+    """`app`, for Faust's own command line; built at its first use, which reads settings."""
     if name != "app":
         raise AttributeError(name)
     if unknown := unknown_settings():

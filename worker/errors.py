@@ -1,10 +1,10 @@
-"""Every error the worker ends with, and its exit code.
+"""The errors that end a worker, and their exit codes.
 
 CoversummError
 |-- SetupError       2  settings, files or the broker are wrong: one line says what to do
-|-- Crash            3  something unexpected: nothing was half done, restart the process
+|-- Crash            3  unexpected: the open transaction is not committed, restart the process
 |   |-- Unanswered      brokers gave no answer: callers that can retry do so first
-|   `-- InDoubt         a commit has no reliable answer: the worker finds out whether it happened
+|   `-- InDoubt         a commit has no reliable answer: the worker determines whether it happened
 |       |-- TooSlow     its records were not written in time: the next transaction is smaller
 |       `-- Overtaken   the group refused it: its partitions are being given to others
 `-- Fenced           4  another worker has this instance id: nothing was lost, stop one of the two
@@ -42,9 +42,7 @@ class TooSlow(InDoubt):
 
 
 class Overtaken(InDoubt):
-    """The group no longer knows this membership: nothing was committed, and nothing will be before
-    the next assignment.
-    """
+    """The group no longer knows this membership: nothing is committed until the next assignment."""
 
 
 class Fenced(CoversummError):

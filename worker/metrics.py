@@ -64,7 +64,7 @@ class GaugeSource(Protocol):
         """Number of partitions it processes, and of the input topic."""
 
     def lag(self) -> dict[int, int | None]:
-        """By partition, records that are not committed yet; None where unknown."""
+        """By partition, records that are not committed yet; None if unknown."""
 
     def undecided(self) -> dict[int, int]:
         """By partition, records behind an open transaction of an upstream producer."""
@@ -93,7 +93,7 @@ class Metrics:
         self.families: list[Family] = []
         self._make_event_metrics()
         self._make_work_metrics()
-        self._make_moment_metrics()
+        self._make_gauges()
         ProcessCollector(registry=self.registry)
 
     def _make_event_metrics(self) -> None:
@@ -194,7 +194,7 @@ class Metrics:
             Gauge, "restore_remaining", "Changelog offsets the restore has to go"
         )
 
-    def _make_moment_metrics(self) -> None:
+    def _make_gauges(self) -> None:
         self._ready = self._add(
             Gauge, "ready", "1 when the worker processes its partitions, else 0"
         )
@@ -278,20 +278,20 @@ class Metrics:
         self._restored.set(rows)
         self._to_restore.set(remaining)
 
-    def page(self, moment: GaugeSource) -> bytes:
+    def page(self, source: GaugeSource) -> bytes:
         """All metrics in Prometheus' text format."""
-        self._ready.set(moment.ready()[0])
-        processed, all_partitions = moment.partitions()
+        self._ready.set(source.ready()[0])
+        processed, all_partitions = source.partitions()
         self._partitions.set(processed)
         self._input_partitions.set(all_partitions)
         self._lag.clear()  # a partition that moved away must not keep its last lag
-        for partition, records in moment.lag().items():
+        for partition, records in source.lag().items():
             if records is not None:
                 self._lag.labels(str(partition)).set(records)
         self._undecided.clear()
-        for partition, records in moment.undecided().items():
+        for partition, records in source.undecided().items():
             self._undecided.labels(str(partition)).set(records)
-        for client, seconds in moment.broker_silent_seconds().items():
+        for client, seconds in source.broker_silent_seconds().items():
             self._broker_silent.labels(client).set(round(seconds, 1))
-        self._rocksdb_bytes.set(moment.rocksdb_bytes())
+        self._rocksdb_bytes.set(source.rocksdb_bytes())
         return generate_latest(self.registry)

@@ -51,7 +51,7 @@ class PeerAnswer(NamedTuple):
     location: str | None = None
 
     def json(self) -> Any:
-        """The body. Raises PeerUnreachable where it is no JSON."""
+        """The body. Raises PeerUnreachable if it is no JSON."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -59,7 +59,7 @@ class PeerAnswer(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The body; empty where it is no JSON object."""
+        """The body; empty if it is no JSON object."""
         try:
             value = self.json()
         except PeerUnreachable:
@@ -101,7 +101,7 @@ class Peers:
 
     @asynccontextmanager
     async def frames(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The events of a stream as they come. Raises PeerUnreachable where there is none."""
+        """The events of a stream as they come. Raises PeerUnreachable if there is none."""
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=QUIET_SECONDS)
         try:
             async with self._get(url, timeout) as answer:
@@ -120,7 +120,7 @@ class Peers:
         if not url.startswith(("http://", "https://")):
             raise PeerUnreachable(f"{url} is not a URL")
         if self._session is None:
-            # No limit of connections: streams would keep all of them, and questions wait for ever.
+            # No limit of connections: streams would keep all of them, and requests would wait forever.
             self._session = ClientSession(
                 connector=TCPConnector(limit=0),
                 cookie_jar=DummyCookieJar(),

@@ -25,7 +25,7 @@ from worker import __version__
 from worker.events import Record
 from worker.processing.processor import ProcessedBatch
 from worker.settings import Settings
-from worker.stream.tracing import Contexts, Span
+from worker.stream.tracing import Contexts, Span, Tracing
 
 TRACEPARENT: Final = "traceparent"
 CLOSE_SECONDS: Final = 2.0
@@ -38,8 +38,8 @@ def exported(settings: Settings) -> SpanTracing:
     return SpanTracing(settings, BatchSpanProcessor(OTLPSpanExporter()))
 
 
-class SpanTracing:
-    """Spans for a processor of the SDK; see `worker.stream.tracing.Tracing`."""
+class SpanTracing(Tracing):
+    """Spans for a processor of the SDK."""
 
     def __init__(self, settings: Settings, processor: SpanProcessor) -> None:
         own = {
@@ -67,7 +67,7 @@ class SpanTracing:
         }
 
     def contexts(self, fetched: Iterable[Any]) -> Contexts:
-        """See `Tracing`."""
+        """The `traceparent` headers of these records."""
         return {
             (record.partition, record.offset): value
             for record in fetched
@@ -77,7 +77,7 @@ class SpanTracing:
 
     @contextmanager
     def micro_batch(self) -> Iterator[Span]:
-        """See `Tracing`. A new trace, linked to the traces of its records."""
+        """A new trace, linked to the traces of its records."""
         span = self._tracer.start_span(
             self._name, Context(), SpanKind.CONSUMER, attributes=self._attributes
         )
@@ -91,15 +91,13 @@ class SpanTracing:
             span.end()
 
     def close(self) -> None:
-        """See `Tracing`."""
+        """Send the last spans, for at most `CLOSE_SECONDS`."""
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
 
 
-class _MicroBatchSpan:
-    """See `worker.stream.tracing.Span`."""
-
+class _MicroBatchSpan(Span):
     def __init__(self, span: trace.Span, output_topic: str, max_links: int) -> None:
         self._span = span
         self._output_topic = output_topic
@@ -108,7 +106,6 @@ class _MicroBatchSpan:
     def processed(
         self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
     ) -> None:
-        """See `Span`."""
         self._send_on(batch)
         span, stats = self._span, batch.stats
         if not span.is_recording():
@@ -129,11 +126,9 @@ class _MicroBatchSpan:
             self._link(records[: batch.taken], contexts)
 
     def in_doubt(self) -> None:
-        """See `Span`."""
         self._span.set_status(Status(StatusCode.ERROR, "the commit is in doubt"))
 
     def dropped(self) -> None:
-        """See `Span`."""
         self._span.set_status(Status(StatusCode.ERROR, "the assignment ended before the commit"))
 
     def _send_on(self, batch: ProcessedBatch) -> None:

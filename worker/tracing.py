@@ -8,7 +8,7 @@ PROTOCOL = "http/protobuf"
 
 
 def open_tracing(settings: Settings) -> Tracing:
-    """Tracing as the environment sets it. Raises SetupError where that is impossible."""
+    """Tracing as the environment sets it. Raises SetupError if that is impossible."""
     endpoint = traces_endpoint()
     if endpoint is None:
         return NO_TRACING

@@ -58,7 +58,7 @@ class LiveWorker(GaugeSource, Protocol):
     """The running worker, as the pages need it."""
 
     def stall(self) -> str | None:
-        """What it is waiting for; None where it is not."""
+        """The hindrance it waits for, if any."""
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
         """Whether this worker owns the entity, else the URL of the owner."""
@@ -124,13 +124,13 @@ def check_port(host: str, port: int) -> None:
 
 
 def free_port(host: str) -> int:
-    """A free port. Raises SetupError where the address does not belong to this machine."""
+    """A free port. Raises SetupError if the address does not belong to this machine."""
     with bind(host, 0) as listener:
         return int(listener.getsockname()[1])
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises SetupError where the address is not available."""
+    """A listening socket. Raises SetupError if the address is not available."""
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -282,7 +282,7 @@ class Pages:
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
     """The id in a path, decoded here because the router leaves some sequences encoded.
 
-    Raises UnicodeError where it is not UTF-8.
+    Raises UnicodeError if it is not UTF-8.
     """
     encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
     return unquote_to_bytes(encoded).decode() or request.query.get("id", "")

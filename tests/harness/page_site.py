@@ -19,7 +19,7 @@ from worker.metrics import Metrics
 from worker.page import install_page
 from worker.page.history import ChangeHistory, NoHistory
 from worker.stream.feed import ChangeFeed
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 from worker.web import add_pages
 
 
@@ -48,7 +48,7 @@ class Site:
         self.state: Any = FakeState()
         self.state.owner = (True, None)
         self.state.others = dict
-        self.feed = ChangeFeed("out", RealThreads())
+        self.feed = ChangeFeed("out", Threads())
         self.history = FakeHistory()
         self.has_page = True
 

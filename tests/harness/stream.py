@@ -24,7 +24,7 @@ from worker.stream.assignment import Assignment
 from worker.stream.gate import Gate
 from worker.stream.journal import Journal
 from worker.stream.run_bounds import ENDLESS, RunBounds
-from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
+from worker.stream.surroundings import ProcessorThread, Surroundings, Threads
 from worker.stream.takeover import Takeover
 
 INPUT = "reviews"
@@ -53,7 +53,7 @@ def die(cause: BaseException) -> NoReturn:
     raise cause if isinstance(cause, End) else End(cause)
 
 
-class WatchedThreads(RealThreads):
+class WatchedThreads(Threads):
     """What ends the process in a task ends whoever waits for the task: nothing runs on."""
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ class Parts:
             die=lambda cause: self.die(cause),
         )
         self.assignment = Assignment(self.clock, Journal(self.clock, 2))
-        self.gate = Gate(CHANGELOG, self.assignment, self.databases, self.logs.ids, RealThreads())
+        self.gate = Gate(CHANGELOG, self.assignment, self.databases, self.logs.ids, Threads())
         self.restores: list[tuple[int, int]] = []
         self.takeover = Takeover(
             self.assignment,

@@ -13,6 +13,6 @@ INTERVAL_SECONDS = 4.0
 """In place of the minute between two lines about dead letters or a silent broker."""
 
 if __name__ == "__main__":
-    journal.TELL_SECONDS = INTERVAL_SECONDS  # type: ignore[misc]
+    journal.INTERVAL_SECONDS = INTERVAL_SECONDS  # type: ignore[misc]
     contact.REPEAT_SECONDS = INTERVAL_SECONDS
     main()

@@ -14,14 +14,14 @@ from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.page import history as module
 from worker.page.history import ChangeHistory, NoHistory, RecentHistory
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 class Readings(RecentHistory):
     """Each reading waits until it may go on, and tells which one it is."""
 
     def __init__(self) -> None:
-        super().__init__(cast(Any, None), "out", "group", RealThreads().in_order("history"))
+        super().__init__(cast(Any, None), "out", "group", Threads().in_order("history"))
         self.begun: list[tuple[str, int | None]] = []
         self.go_on = threading.Semaphore(0)
 

@@ -17,7 +17,7 @@ from worker.events.json_codec import encode
 from worker.page import watchers as module
 from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 from worker.stream.feed import ChangeFeed
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 def events(frame: bytes) -> list[tuple[str, Any]]:
@@ -31,7 +31,7 @@ def events(frame: bytes) -> list[tuple[str, Any]]:
 
 @pytest.fixture
 def feed() -> ChangeFeed:
-    return ChangeFeed("out", RealThreads())
+    return ChangeFeed("out", Threads())
 
 
 @pytest.mark.asyncio

@@ -25,7 +25,7 @@ from worker.coversumm import max_sentences
 from worker.errors import SetupError
 from worker.events import Limits, summary_messages
 from worker.limits import Limit
-from worker.processing import publish as publishing
+from worker.processing import outbox
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import BatchPlan
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
@@ -310,7 +310,7 @@ def test_no_message_is_made_where_they_are_too_many(monkeypatch, emit):
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
 def test_few_messages_are_made_where_they_are_too_large(monkeypatch, emit):
     """What is thrown away was never much more than a transaction may have."""
-    monkeypatch.setattr(publishing, "CHANGES_BYTES", 200)
+    monkeypatch.setattr(outbox, "CHANGES_BYTES", 200)
     made = count_messages(monkeypatch)
     batch = Driver(config(emit=emit, batch={"transaction_bytes": 800})).run(*fifty(emit))
     assert batch.taken == 1
@@ -322,7 +322,7 @@ def count_messages(monkeypatch):
     """How many messages are made at once, whenever any are."""
     made = []
     monkeypatch.setattr(
-        publishing,
+        outbox,
         "summary_messages",
         lambda topic, drafts: made.append(len(drafts)) or summary_messages(topic, drafts),
     )

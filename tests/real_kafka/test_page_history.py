@@ -18,7 +18,7 @@ from worker.kafka.clients import KafkaClients
 from worker.page import history as module
 from worker.page.history import NoHistory, RecentHistory
 from worker.settings import Settings
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -40,7 +40,7 @@ async def test_it_goes_back_step_by_step(
         sent.append(Sent(entity_id.encode(), encode(body)))
     send(kafka.bootstrap_servers, "page-history", [*sent, Sent(b"mine", None)])
     clients = KafkaClients(Settings(bootstrap_servers=kafka.bootstrap_servers))
-    thread = RealThreads().in_order("history")
+    thread = Threads().in_order("history")
     recent = RecentHistory(clients, "page-history", "nobody", thread)
     found: list[Any] = []
     before = None

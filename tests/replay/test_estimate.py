@@ -13,7 +13,7 @@ from tests.processing.slow import SlowEngine
 from worker.processing.pace import FIRST_CHARACTERS
 from worker.replay.estimate import SAMPLE_SECONDS, START_SECONDS, WINDOWS, estimate
 from worker.replay.ranges import Range
-from worker.replay.request import RateThrottle
+from worker.stream.run_bounds import RateThrottle
 
 CHARACTERS = 44
 

@@ -24,7 +24,6 @@ from worker.replay.request import ReplayIdentity, Request
 from worker.replay.resume import check_resumable
 from worker.replay.run import Replay
 from worker.settings import Settings
-from worker.stream.run_bounds import NoThrottle
 
 LIVE = Settings(
     app_id="live", input_topic="in", output_topic="out", dlq_topic="dead", data_dir=Path("data")
@@ -92,7 +91,7 @@ def test_the_course_is_that_of_plan_and_request(replay: Replay) -> None:
     bounds = replay.keep_to(plan_of(replay))
     assert (bounds.first, bounds.ends) == ({0: 0, 1: 5, 2: 4}, {0: 10, 1: 9, 2: 4})
     assert (bounds.emit, bounds.selection) == ("final", REQUEST.selection)
-    assert isinstance(bounds.throttle, NoThrottle)
+    assert not bounds.throttle.is_on
     assert set(bounds.open_partitions()) == {0, 1, 2}
     assert bounds.ledger is not replay.keep_to(plan_of(replay)).ledger
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.fake_clients import FakeClock
-from worker.replay.request import RateThrottle
+from worker.stream.run_bounds import RateThrottle
 
 rates = st.one_of(st.none(), st.floats(0.5, 1000))
 

@@ -17,7 +17,7 @@ from worker.kafka import producer
 from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
-from worker.kafka.transaction import Transactions
+from worker.kafka.transactions import Transactions
 from worker.processing import partitions as row_writer
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor

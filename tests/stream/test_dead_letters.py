@@ -12,7 +12,7 @@ from tests.harness.eventually import eventually_here
 from worker.processing.stats import Coordinates, Stats
 from worker.stream import journal as module
 from worker.stream.journal import DeadLetterLog
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 def stats(first_offset: int = 0, **letters: int) -> Stats:
@@ -23,16 +23,16 @@ def stats(first_offset: int = 0, **letters: int) -> Stats:
 
 
 def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFixture) -> None:
-    log = DeadLetterLog(RealThreads())
-    log.tell()
+    log = DeadLetterLog(Threads())
+    log.log_counts()
     log.count(stats())
-    log.tell()
+    log.log_counts()
     assert caplog.records == []
     log.count(stats(7, bad_json=2))
     log.count(stats(11, bad_json=3, no_key=1))
     assert caplog.records == []
-    log.tell()
-    log.tell()
+    log.log_counts()
+    log.log_counts()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
@@ -47,20 +47,20 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
         },
     }
     log.count(stats(20, bad_json=1))
-    log.tell()
+    log.log_counts()
     assert caplog.records[-1].facts["first"]["bad_json"]["offset"] == 20  # type: ignore[attr-defined]
 
 
 def test_it_tells_by_itself(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert module.TELL_SECONDS == 60
-    monkeypatch.setattr(module, "TELL_SECONDS", 0.01)
-    log = DeadLetterLog(RealThreads())
+    assert module.INTERVAL_SECONDS == 60
+    monkeypatch.setattr(module, "INTERVAL_SECONDS", 0.01)
+    log = DeadLetterLog(Threads())
     log.count(stats(no_key=1))
 
     async def run() -> None:
-        telling = asyncio.ensure_future(log.tell_now_and_then())
+        telling = asyncio.ensure_future(log.log_every_minute())
         await eventually_here(lambda: caplog.records)
         telling.cancel()
 

@@ -28,12 +28,11 @@ from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.feed import ChangeFeed
 from worker.stream.journal import DeadLetterLog, Journal
-from worker.stream.run_bounds import Ledger, NoLedger
-from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
+from worker.stream.run_bounds import NO_LEDGER, Ledger
+from worker.stream.surroundings import ProcessorThread, Surroundings, Threads
 
 MEMBER = Membership(5, "member")
 NOW = Tenure(3, MEMBER)
-NO_LEDGER = NoLedger()
 MESSAGE = Message("out", 0, b"k", b"v", [])
 
 
@@ -49,7 +48,7 @@ class Rig:
         size: TransactionSize | None = None,
     ) -> None:
         self.log: list[Any] = []
-        self.feed = ChangeFeed(MESSAGE.topic, RealThreads())
+        self.feed = ChangeFeed(MESSAGE.topic, Threads())
         self.notes: list[dict[int, str]] = []  # of each transaction
         self.epochs: list[int] = []  # under which rows were written
         self.done: list[MicroBatch] = []
@@ -231,7 +230,7 @@ def batch(
     return MicroBatch(made, starts, {p: offset + 1 for p, offset in records}, tenure)
 
 
-class NotingLedger(NoLedger):
+class NotingLedger(Ledger):
     """Notes each batch by its number, and keeps what it is told."""
 
     def __init__(self) -> None:
@@ -387,7 +386,7 @@ async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_ha
 async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
     rig = Rig()
     rig.take_over(p0=5)
-    rig.feed.look_on([b"k"])
+    rig.feed.subscribe([b"k"])
     seen: list[int] = []
     rig.rows_of = lambda _partition: seen.append(rig.feed.take().changes) or {b"row": b"1"}
     await rig.deliver(batch((0, 5), starts={0: 5}))
@@ -760,7 +759,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: happened
-    rig.feed.look_on([])
+    rig.feed.subscribe([])
     await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6)]),

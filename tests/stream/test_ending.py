@@ -17,11 +17,11 @@ from worker.errors import Crash, SetupError
 from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
-from worker.stream.run_bounds import ASK_SECONDS, IDLE_SECONDS, Ending, NoLedger, RunBounds
+from worker.stream.run_bounds import ASK_SECONDS, IDLE_SECONDS, Ending, Ledger, RunBounds
 from worker.stream.surroundings import Surroundings
 
 
-class Ledger(NoLedger):
+class FinishedLedger(Ledger):
     """Says of these that they are over."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Rig:
 
     def __init__(self, *answers: Any) -> None:
         self.clock = Clock()
-        self.ledger = Ledger()
+        self.ledger = FinishedLedger()
         self.assignment = Assignment(self.clock, Journal(self.clock, 2))
         self.answers = list(answers)
         self.asked: list[float] = []  # when

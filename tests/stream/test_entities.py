@@ -17,7 +17,7 @@ from worker.state.rows import Header, PublishedSet, encode_header, encode_publis
 from worker.storage.databases import Databases
 from worker.storage.rows import Look
 from worker.stream.queries import EntityLister, NotHere
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 LONG = 60.0
 
@@ -39,7 +39,7 @@ class Site:
         self.databases = Databases(folder, 32 * 2**20, 2, die)
         for partition in (0, 1):
             self.databases.open(partition)
-        self.lister = EntityLister(self.databases, RealThreads(), die)
+        self.lister = EntityLister(self.databases, Threads(), die)
 
     async def page(self, limit: int = 10, seconds: float = LONG, **search: str) -> Page:
         return await self.lister.read([0, 1], EntitySearch(**search), limit, seconds)

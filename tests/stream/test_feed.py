@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from worker.events import Message
 from worker.stream.feed import RECENT_CHANGES, RECENT_PER_ENTITY, ChangeFeed
-from worker.stream.surroundings import RealThreads
+from worker.stream.surroundings import Threads
 
 
 def change(key: str, number: int = 0, topic: str = "out") -> Message:
@@ -14,23 +14,23 @@ def change(key: str, number: int = 0, topic: str = "out") -> Message:
 
 
 def feed() -> ChangeFeed:
-    return ChangeFeed("out", RealThreads())
+    return ChangeFeed("out", Threads())
 
 
 def test_nothing_is_kept_while_nobody_looks_on() -> None:
     one = feed()
     one.committed([change("a")])
     assert one.take() == (0, [], {})
-    one.look_on([])
+    one.subscribe([])
     one.committed([change("a")])
-    one.look_on(None)
-    one.look_on([])
+    one.subscribe(None)
+    one.subscribe([])
     assert one.take() == (0, [], {})
 
 
 def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
     one = feed()
-    one.look_on([b"b"])
+    one.subscribe([b"b"])
     told = [change("a"), change("b", 1), change("b", 2)]
     one.committed([*told, change("b", topic="dlq")])
     assert one.take() == (3, told, {b"b": (2, told[1:])})
@@ -39,7 +39,7 @@ def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
 
 def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
     one = feed()
-    one.look_on([b"b", b"c"])
+    one.subscribe([b"b", b"c"])
     for number in range(1000):
         one.committed([change("b", number), change("a", number)])
     lately = one.take()
@@ -54,11 +54,11 @@ def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
 
 def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
     one = feed()
-    one.look_on([b"b"])
+    one.subscribe([b"b"])
     one.committed([change("b", 1), change("c", 1)])
-    one.look_on([b"b", b"c"])
+    one.subscribe([b"b", b"c"])
     one.committed([change("c", 2)])
     assert one.take().watched == {b"b": (1, [change("b", 1)]), b"c": (1, [change("c", 2)])}
     one.committed([change("b", 3)])
-    one.look_on([b"c"])
+    one.subscribe([b"c"])
     assert one.take().watched == {}

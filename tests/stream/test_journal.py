@@ -14,7 +14,7 @@ from tests.harness.fake_clients import FakeClock
 from worker.kafka.group import Membership
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.journal import Journal, shown_ranges, tell_start
+from worker.stream.journal import Journal, log_start, shown_ranges
 
 
 class Told:
@@ -110,8 +110,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert told() == [
         (
-            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost, it is being found out "
-            "whether it happened",
+            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost; the worker determines whether it happened",
             {"doubt": "_TIMED_OUT: no answer", "partitions": [0, 1]},
         )
     ]
@@ -124,8 +123,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     held.flow()
     ((line, facts),) = told()
     assert line == (
-        "goes on after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is "
-        f"decided, {outcome}; "
+        f"continues after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is decided, {outcome}; "
         "restored 3 rows of 2 partitions in 0.25 s"
     )
     assert (facts["doubt"], facts["committed"], facts["seconds"]) == (
@@ -225,7 +223,7 @@ def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) ->
         sasl_username="worker",
         sasl_password="MARKER",
     )
-    tell_start(settings, 6, None)
+    log_start(settings, 6, None)
     lines = told()
     text = "\n".join(line for line, _ in lines)
     for word in (

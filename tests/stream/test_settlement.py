@@ -20,7 +20,7 @@ from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
 from worker.stream.settlement import PAUSE_SECONDS, Settlement
-from worker.stream.surroundings import RealThreads, Surroundings, T
+from worker.stream.surroundings import Surroundings, T, Threads
 
 MEMBER = Membership(5, "member")
 DOUBT = InDoubt("no answer")
@@ -30,7 +30,7 @@ NEXT = {0: 7, 1: 9}
 """What the commit in doubt would have committed."""
 
 
-class AtOnce(RealThreads):
+class AtOnce(Threads):
     """What may block does not: no thread is needed for it."""
 
     async def beside(self, work: Callable[[], T]) -> T:

@@ -22,7 +22,7 @@ from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import VECTORS, header_key, parse_entity_key
 from worker.storage.rows import NotOpen
 from worker.stream.queries import NotHere, SummaryReader
-from worker.stream.surroundings import ProcessorThread, RealThreads
+from worker.stream.surroundings import ProcessorThread, Threads
 
 
 class Blocking(FakeEngine):
@@ -47,7 +47,7 @@ class Site:
         self.driver = Driver(engine=self.engine)
         self.open = {0}
         self.rows: dict[int, Rows] = dict(self.driver.rows)
-        threads = RealThreads()
+        threads = Threads()
         self.thread = ProcessorThread(self.driver.processor, threads.in_order("processing"))
         databases: Any = self
         self.reader = SummaryReader(self.driver.processor.summaries, databases, threads, die)
@@ -107,7 +107,7 @@ async def test_a_partition_that_is_not_here_or_goes_away(
         raise NotOpen
 
     monkeypatch.setattr(processing, "read_summary", goes)
-    reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
+    reader = SummaryReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
         await reader.read(0, "e")
 
@@ -199,7 +199,7 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     monkeypatch.setattr(processing, "read_summary", slowly)
     site.driver.restart()  # nothing is in memory
     site.driver.processor.begin(0)
-    reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
+    reader = SummaryReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
     large = asyncio.ensure_future(reader.read(0, "big"))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
     view = await reader.read(0, "e")

@@ -28,10 +28,11 @@ from tests.harness.stream import INPUT, make_app
 from tests.stream.faust.rig import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.offsets import CUT_SHORT_SECONDS
-from worker.stream.bounded_reader import CHECK_SECONDS, Tail
+from worker.stream.bounded_reader import CHECK_SECONDS
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer_thread import is_empty
-from worker.stream.run_bounds import NoLedger, RunBounds
+from worker.stream.run_bounds import Ledger, RunBounds
+from worker.stream.tail import Tail
 
 A, B = TP(INPUT, 0), TP(INPUT, 1)
 
@@ -396,7 +397,7 @@ async def test_nothing_is_finished_before_the_seek_that_ends_a_takeover(app: Any
 
 @pytest.mark.asyncio
 async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> None:
-    class Over(NoLedger):
+    class Over(Ledger):
         def is_over(self, partition: int) -> bool:
             return partition == 0
 

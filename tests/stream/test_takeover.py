@@ -26,7 +26,7 @@ from worker.state.rows import Output
 from worker.storage.snapshot import PARTIAL_KEY
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
-from worker.stream.run_bounds import NoLedger
+from worker.stream.run_bounds import Ledger
 from worker.stream.takeover import PAUSE_SECONDS
 
 START = Start(5, True, 9)
@@ -663,12 +663,12 @@ async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_proce
 ) -> None:
     told = []
 
-    class Ledger(NoLedger):
+    class BegunLedger(Ledger):
         def begin(self, starts: Mapping[int, Start]) -> None:
             assert rig.assignment.positions == {}
             told.append(dict(starts))
 
-    rig.takeover._ledger = Ledger()
+    rig.takeover._ledger = BegunLedger()
     start = Start(4, True, 10, "a note")
     rig.processor.applied = {0: 4}
     await rig.takeover.begin_processing({0: start})

@@ -270,9 +270,9 @@ def command(
     from worker.cli.replay_process import ReplayProcess, estimate
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
-    from worker.replay.request import RateThrottle
     from worker.replay.resume import start_over
     from worker.replay.run import Replay
+    from worker.stream.run_bounds import RateThrottle
 
     with _advised(names):
         clients = reached(names.settings, KafkaClients(names.settings))

@@ -20,8 +20,9 @@ from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.filled_archive import Holes
-    from worker.replay.request import RateThrottle, ReplayIdentity
+    from worker.replay.request import ReplayIdentity
     from worker.replay.run import Replay, ReplayProgress
+    from worker.stream.run_bounds import RateThrottle
     from worker.text.engine import EmbeddingEngine
 
 
@@ -273,7 +274,7 @@ class ReplayProcess:
         patiently(replay.prepare)
         if self._throttle.is_on:
             os.nice(NICENESS)
-        end = partial(die, told=replay.names.advised)
+        end = partial(die, advised=replay.names.advised)
         with telling(replay, self._as_json):
             code = run_worker(self._settings(), BoundedRun(replay.bounds, replay.names.specs, end))
         if code == 0 and patiently(replay.open_partitions):

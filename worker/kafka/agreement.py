@@ -20,6 +20,7 @@ from worker.kafka.errors import FENCED, broker_errors
 from worker.kafka.reader import NoTopic, TopicReader
 
 SECONDS = 30.0
+"""Timeout of a request."""
 DEADLINE_SECONDS = 120.0
 """Seconds for all attempts to write the record."""
 KNOWN_SECONDS, PAUSE_SECONDS = 5.0, 0.2
@@ -33,11 +34,7 @@ KEY = b"agreed"
 class AgreedRecord:
     """The record of one topic, which has one partition.
 
-    Args:
-        clients: create the reader and the producer.
-        admin: creates the topic.
-        topic: its name; also the transactional id.
-        clock: limits the attempts.
+    The name of the topic is also the transactional id.
     """
 
     def __init__(

@@ -46,14 +46,7 @@ PAUSE_SECONDS = 1.0
 class ChangelogReader:
     """Applies the committed rows of some changelog partitions.
 
-    Args:
-        clients: create the consumer.
-        group: the consumer's group; it joins nothing and commits nothing.
-        topic: the changelog.
-        starts: by partition the first offset to apply.
-        apply: writes rows and offset atomically.
-        at_end: called when a partition's rows have reached the log's end, as it was then.
-        clock: measures a stalled restore.
+    `starts` has by partition the first offset to apply. The consumer joins no group.
     """
 
     def __init__(

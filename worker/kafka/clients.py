@@ -43,14 +43,7 @@ class ErrorLog:
 
 
 class ContactErrors(ErrorLog):
-    """An `ErrorLog` that also reports to a contact why a client reaches no broker.
-
-    Args:
-        settings: for the reason's advice.
-        contact: receives the reason.
-        client: the client's name there.
-        log: gets the other errors.
-    """
+    """An `ErrorLog` that also reports to a contact why the named client reaches no broker."""
 
     def __init__(
         self, settings: Settings, contact: Contact, client: str, log: logging.Logger

@@ -51,9 +51,7 @@ class _Failures(NamedTuple):
 class Contact:
     """When each client last heard from a broker. Safe to use from any thread.
 
-    Args:
-        timeout_seconds: a client that heard nothing for this long has lost contact.
-        clock: measures it.
+    A client that heard nothing for `timeout_seconds` has lost contact.
     """
 
     def __init__(self, timeout_seconds: float, clock: Clock = time) -> None:

@@ -92,10 +92,6 @@ class InputLog:
     """The input topic as the worker's group reads it.
 
     Args:
-        clients: create the consumer.
-        topic: its name.
-        group: whose committed offsets count.
-        clock: limits retries.
         first: by partition the offset to begin at without a committed one; by default the log's
             start.
         file_ranges: by partition the offsets whose records come from files.
@@ -216,7 +212,7 @@ def offsets_at(
     timeout_seconds: float,
     clock: Clock = time,
 ) -> dict[int, int]:
-    """By partition the first offset whose timestamp is not before `time_ms`, where there is one.
+    """By partition the first offset whose timestamp is not before `time_ms`, if any.
 
     A transaction marker or an aborted record may be there, with the broker's clock;
     `first_records_at` finds the first record. Waits as `watermarks` does. Raises KafkaException if
@@ -269,12 +265,9 @@ def first_records_at(
     may contain such a record.
 
     Args:
-        asker: asks for the lower bounds; it sees as far as the bounds go.
+        asker: fetches the lower bounds; it sees as far as the bounds go.
         reader: a committed reader with the options `READ_TO_END`; it ends without partitions.
-        topic: its name.
         bounds: by partition the start and the end.
-        time_ms: the time.
-        clock: measures a stalled search.
 
     Raises:
         SetupError: retention removed records before they were read, or none arrive.

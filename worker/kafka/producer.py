@@ -18,15 +18,8 @@ from worker.events import Message
 from worker.kafka.clients import Clients
 from worker.kafka.errors import OVERTAKEN, REFUSED, unanswered
 from worker.kafka.group import Membership, group_metadata
-from worker.kafka.transaction import (
-    SOCKET_TIMEOUT_MS,
-    Hung,
-    TransactionError,
-    Transactions,
-    UnwrittenError,
-    Within,
-    within,
-)
+from worker.kafka.transaction import Hung, TransactionError, UnwrittenError, Within, within
+from worker.kafka.transactions import SOCKET_TIMEOUT_MS, Transactions
 from worker.settings import Settings
 
 START_SECONDS = 20.0
@@ -51,12 +44,10 @@ Neither a broker that gave up on a transaction nor a late call of an old client 
 class TransactionalProducer:
     """Commits a worker's micro-batches, one transaction each.
 
+    Its transactional id is stable over restarts and unique among running workers.
+
     Args:
-        settings: the worker's; its transactional id is stable over restarts and unique among
-            running workers.
-        clients: create the producer.
         on_full: called when a commit waits because the producer's queue is full.
-        clock: measures a transaction.
         bounded: runs calls that may hang.
     """
 

@@ -41,8 +41,6 @@ class TopicReader:
     """A committed reader of one topic; a context manager.
 
     Args:
-        clients: create the consumer.
-        topic: its name.
         group: whose committed offsets `committed` returns; the reader joins nothing.
         chosen: selects the partitions to read; by default all. Each one costs requests.
 

@@ -47,18 +47,12 @@ class _Asked(NamedTuple):
 
 
 class TopicIds:
-    """Asks a broker for the ids of some topics.
-
-    Attributes:
-        topics: their names.
+    """Fetches the ids of some topics.
 
     Args:
-        clients: create the admin client.
         topics: their names.
         partitions: counts that must not change, by topic.
         timeout_seconds: for an answer, over all attempts.
-        clock: limits the attempts.
-        on_error: the client's error callback.
         planned: the ids of topics in the plan of a replay; empty for an unknown one.
     """
 

@@ -32,6 +32,7 @@ from worker.state.errors import NEW_EPOCH, PartitionsChanged
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 15.0
+"""Timeout of a tool's first request."""
 DENIED_SECONDS = 5.0
 """Grace period for a user that is still being created, after a broker refused the client."""
 UNREACHABLE_SECONDS = 2.0
@@ -65,11 +66,9 @@ def ask_metadata(
     """A broker's metadata of the cluster.
 
     Args:
-        settings: name the brokers.
-        admin: the client.
-        diagnosis: its error callback.
+        diagnosis: the client's error callback.
         timeout_seconds: for all attempts together.
-        patient: wait for a broker that cannot be reached yet: it may be starting too.
+        patient: whether to wait for a broker that cannot be reached yet.
 
     Raises:
         SetupError: no broker answers.
@@ -148,9 +147,9 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
 
 
 def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
-    """A sentence about a cleanup policy that loses data.
+    """A sentence about a cleanup policy that loses data, if it does.
 
-    That is a compacted input, or an output or changelog that deletes.
+    It does for a compacted input, and for an output or changelog that deletes.
     """
     wanted = spec.config["cleanup.policy"]
     if policy == wanted or spec.role == "dead letters":
@@ -162,8 +161,6 @@ class Topics:
     """The worker's topics on a broker.
 
     Args:
-        settings: name the topics and the brokers.
-        clients: create the admin client.
         specs: the topics by role; by default those of any worker.
         patient: see `ask_metadata`; a tool's user prefers an early error.
 
@@ -239,7 +236,7 @@ class Topics:
         return {name: str(found[name]["cleanup.policy"].value) for name in existing}
 
     def check_policies(self) -> dict[str, str]:
-        """By role a `policy_complaint`, where there is one. Raises as `policies` does."""
+        """By role a `policy_complaint`, if any. Raises as `policies` does."""
         policies = self.policies(self.specs.values())
         complaints = {
             spec.role: policy_complaint(spec, policies[spec.name])

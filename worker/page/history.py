@@ -14,7 +14,7 @@ from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
 from worker.published.history import PublishedChange, last_steps
 from worker.published.published import publication
-from worker.stream.surroundings import InOrder
+from worker.stream.surroundings import OneThread
 
 LOOKED_AT: Final = 3000
 """Messages of the partition that one request reads, of any entity."""
@@ -46,7 +46,7 @@ class RecentHistory:
     It neither reads nor changes the offsets of `group`.
     """
 
-    def __init__(self, clients: Clients, topic: str, group: str, thread: InOrder) -> None:
+    def __init__(self, clients: Clients, topic: str, group: str, thread: OneThread) -> None:
         self._clients = clients
         self._topic = topic
         self._group = group

@@ -100,7 +100,7 @@ class Watchers:
 
     def _subscribe(self) -> None:
         keys = {watcher.key for watcher in self._all} - {None}
-        self._feed.look_on([key for key in keys if key is not None] if self._all else None)
+        self._feed.subscribe([key for key in keys if key is not None] if self._all else None)
 
     async def _beat(self) -> None:
         try:

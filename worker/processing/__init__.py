@@ -1,9 +1,10 @@
 """A micro-batch of events into rows and messages, without broker, database, or wall clock in
 results.
 
-`processor` runs the steps: `plan` applies the contract's rules to events and stored rows, `embed`
-fills in vectors, `publish` ranks and makes messages, `partitions` makes rows, and `pace` limits
-size and time. Kept between micro-batches: `partitions`, and `entities` over `entity_cache`.
+`processor` runs the steps: `plan` applies the contract's rules to events and stored rows and makes
+`changes`, `embed` fills in vectors, `publish` ranks and fills the `outbox` with messages,
+`partitions` makes rows, and `pace` limits size and time. `partitions`, and `entities` over
+`entity_cache`, last longer than a micro-batch.
 `summaries` and `short_view` serve committed summaries to other threads. `stats` feeds the metrics,
 `config` holds what comes from settings, `in_memory` runs everything without Kafka and RocksDB.
 """

@@ -1,4 +1,4 @@
-"""What the processor's results depend on besides records and rows, and its settings."""
+"""The configuration of the processor, from the settings."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -53,21 +53,18 @@ class RecordSelection:
 
 def occurred(record: Record, event: Event | Rejected) -> int:
     """When the event occurred, in milliseconds since 1970."""
-    said = None if isinstance(event, Rejected) else event.occurred_at
-    return record.timestamp_ms if said is None else milliseconds(said)
+    own = None if isinstance(event, Rejected) else event.occurred_at
+    return record.timestamp_ms if own is None else milliseconds(own)
 
 
 ALL = RecordSelection()
-
 
 VECTOR_OVERHEAD = 64
 """Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]
-"""Which changes of an entity are published: each; the net change of each micro-batch; the last one,
-by `Processor.finish`; none.
-"""
+"""The published changes of an entity: each; the net one of each micro-batch; the last; none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +82,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorConfig:
-    """What the results depend on besides records and rows, and the size of the cache."""
+    """All that results depend on besides records and rows, and the size of the cache."""
 
     input_topic: str
     output_topic: str
@@ -95,9 +92,9 @@ class ProcessorConfig:
     distinct: bool
     emit: Emit
     min_changes: int
-    """Sentences that must differ from the set last published, with `every` and `coalesced`. Not
-    part of the fingerprint: the stored set is always the one last published, so the value may
-    change.
+    """Sentences that must differ from the set last published, with `every` and `coalesced`.
+
+    Not part of the fingerprint: the stored set is the one last published, so the value may change.
     """
     limits: Limits  # of one event and one entity; includes dimension and model
     batch: BatchLimits
@@ -164,16 +161,14 @@ def processor_config(
 
 
 def _check_largest_event(settings: Settings, dimension: int) -> None:
-    largest = (
-        settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension)
-        + settings.max_event_bytes
-    )
+    sentences = settings.max_sentences_per_review
+    largest = sentences * (VECTOR_OVERHEAD + 2 * dimension) + settings.max_event_bytes
     if largest > settings.transaction_bytes:
         raise SetupError(
-            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of "
-            f"dimension {dimension} with their texts may be {largest} bytes of rows, more than "
-            "COVERSUMM_TRANSACTION_BYTES "
-            f"({settings.transaction_bytes}): lower the one or raise the other"
+            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {sentences} sentences of dimension {dimension} "
+            f"with their texts may be {largest} bytes of rows, more than "
+            f"COVERSUMM_TRANSACTION_BYTES ({settings.transaction_bytes}): lower the one or raise "
+            "the other"
         )
 
 

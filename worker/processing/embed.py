@@ -1,7 +1,7 @@
-"""Embedding the distinct new texts of a micro-batch, in one call of the engine or in timed parts.
+"""Embeds the distinct new texts of a micro-batch, in one call of the engine or in timed parts.
 
-A text whose vector is in the store is not new. It is looked up when its record is planned, so it
-does not count when a micro-batch is cut by the expected time of embedding.
+Planning looks up each text in the store. One with a stored vector is not new, and does not count
+when a micro-batch is cut by the expected time of embedding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,7 @@ class Embedder:
         return [text for text in missing if text not in self.vectors]
 
     def fill_in(self, plan: BatchPlan) -> dict[int, Rejected]:
-        """Give every planned sentence its vector; returns the records that cannot have one, by
-        index.
-        """
+        """Give every planned sentence its vector; returns by index the records without one."""
         texts = [text for text in plan.unembedded if text not in self.vectors]
         if texts:
             self.vectors |= self._embed(texts)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from worker.coversumm import EntityCore
 from worker.coversumm.index import index_class
+from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
 from worker.processing.partitions import Partitions
-from worker.processing.plan import EntityChanges
 from worker.state.entity import EntityRows, read_header
 
 

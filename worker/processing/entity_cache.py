@@ -1,6 +1,6 @@
 """Entities in memory, kept between micro-batches up to a number of bytes.
 
-All of it can be read again from the stored rows, so eviction and restarts only cost time.
+All of it can be read again from the stored rows.
 """
 
 from collections import OrderedDict
@@ -52,8 +52,14 @@ class SummaryMember:
 
 
 class CachedEntity:
-    """One incarnation of an entity. It changes only while a micro-batch is ranked, not while
-    planned.
+    """One incarnation of an entity. It changes only while a micro-batch is ranked.
+
+    Attributes:
+        sequence: source offset of the last published change.
+        published: `{sentence id: text digest}` of the set last published, in rank order.
+        members: live sentences that are or recently were in the set; the others are in stored
+            rows. Changed only by the methods below.
+        member_bytes: approximate; above the size of a message with all of them.
     """
 
     __slots__ = (
@@ -84,16 +90,10 @@ class CachedEntity:
         self.rows = rows
         self.review_count = 0
         self.sentence_count = 0
-        self.sequence: int | None = None  # source offset of the last published change
-        self.published: dict[
-            bytes, bytes
-        ] = {}  # {sentence id: text digest}, last published, by rank
-        """`{sentence id: text digest}` of the set last published, in rank order."""
+        self.sequence: int | None = None
+        self.published: dict[bytes, bytes] = {}
         self.members: dict[bytes, SummaryMember] = {}
-        """Live sentences that are or recently were in the set; the others are in stored rows.
-        Changed only by the methods below.
-        """
-        self.member_bytes = 0  # approximate; above the size of a message with all of them
+        self.member_bytes = 0
         self.memory_bytes = 0
         self._core: EntityCore | None = None
         self._counted = Counters()
@@ -153,7 +153,7 @@ class CachedEntity:
             self._counted = now.copy()
 
     def on_processed(self) -> None:
-        """The rows are up to date: release what bridged the time until then."""
+        """The rows are up to date: release what they contain now."""
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
@@ -195,9 +195,7 @@ class EntityCache:
             self.memory_bytes -= entity.memory_bytes
 
     def on_processed(self, touched: Iterable[EntityKey]) -> int:
-        """The rows of these entities are written: evict down to the limit, return the number
-        evicted.
-        """
+        """The rows of these entities are written: evict down to the limit; how many it evicted."""
         for key in touched:
             entity = self._entities.get(key)
             if entity is not None:

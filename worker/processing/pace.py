@@ -1,8 +1,8 @@
-"""How long and how large a micro-batch may be, by what recent ones took.
+"""Limits time and size of micro-batches by the time of recent ones.
 
-Processors differ tenfold in speed and sentences hundredfold in length, so the time of recent texts
-and records decides. Nothing is known at first, so the first micro-batch is small. A link to the
-brokers may be slow or have a quota, so transactions have a size of their own (`TransactionSize`).
+Processors differ tenfold in speed, and sentences hundredfold in length. Nothing is known at first,
+so the first micro-batch is small. A link to the brokers may be slow or have a quota, so
+transactions have a limit of their own (`TransactionSize`).
 """
 
 import math
@@ -21,8 +21,8 @@ FIRST_CHARACTERS, FIRST_RECORDS = 2000, 100
 """Tried while nothing is known: about 20 sentences, a tenth of a second on a common processor."""
 FIRST_BYTES = 2**20  # of a transaction, tried while nothing is known
 FAST, SLOW = 1 / 4, 1 / 2
-"""Shares of a transaction's time limit: a faster one than the first may grow, a slower one than the
-second shrinks.
+"""Shares of a transaction's time limit: it grows if faster than the first, shrinks if slower than
+the second.
 """
 AIMED_AT = 3 / 4
 """Share of a transaction's largest size that its records should fill, so that few are cut twice."""
@@ -155,11 +155,10 @@ class Pace:
         return max(1, int(min(likely, MOST)))
 
     def parts(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
-        """The texts in order, in parts expected to be embedded within the limit each, or a single
-        text.
+        """The texts in order, in parts that are each expected to be embedded within the limit.
 
-        A part's measured time sizes the next one: large enough for an engine to work at its best,
-        small enough that a record of very many sentences shows progress.
+        A part has at least one text. A part's measured time sizes the next one: large enough for an
+        engine to work at its best, small enough that a huge record shows progress.
         """
         if not self._is_limited:
             yield texts
@@ -184,18 +183,14 @@ class Pace:
         self.on_progress()
 
     def processed(self, records: int, seconds: float, size: int = 0) -> None:
-        """Record that these records took this long, embedding excluded, and `size` transaction
-        bytes.
-        """
+        """Record the time of these records, without embedding, and their transaction bytes."""
         # a difference of clocks may be negative
         self._records.measured(records, max(0.0, seconds))
         self._record_bytes = size / max(1, records)
 
 
 class TooMuch(Exception):
-    """A micro-batch exceeds a limit: only its first `keep` records continue. The processor handles
-    it.
-    """
+    """A micro-batch exceeds a limit: the processor continues with its first `keep` records."""
 
     def __init__(self, limit: Limit, keep: int) -> None:
         self.limit = limit
@@ -203,9 +198,7 @@ class TooMuch(Exception):
 
 
 class Load:
-    """The size of a micro-batch of `records` records so far; `size` is in bytes. One record always
-    fits.
-    """
+    """The size of a micro-batch of `records` records so far, in bytes. One record always fits."""
 
     __slots__ = ("_limits", "_most_bytes", "_pace", "_records", "_transaction_records", "size")
 

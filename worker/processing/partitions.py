@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.events import Record
+from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.pace import Load
-from worker.processing.plan import EntityChanges
 from worker.state import Applied, Changes, Fingerprint, Rows, check_fingerprint, read_applied
 from worker.state.overlay import Overlay
 from worker.state.partition import (
@@ -33,7 +33,7 @@ class Partition:
     output: Output | None  # where its summaries are published, if known
     has_fingerprint: bool
     has_output: bool = True  # whether the rows contain this output
-    has_garbage: bool = True  # until a look at the rows says otherwise
+    has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
     """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
 

@@ -10,7 +10,6 @@ deletion that comes before its review is remembered like any other, in an unknow
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -30,108 +29,25 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
-from worker.events.summary import LastChange
 from worker.limits import Limit
+from worker.processing.changes import EntityChanges, Outcome
 from worker.processing.entity_cache import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
-from worker.state.rows import Header
 from worker.text.splitting import cap_sentence, split_sentences
-
-Outcome = Ignored | Rejected | None  # of a record; None: it is applied
-
-
-@dataclass(slots=True)
-class PlannedStep:
-    """One event that changes live sentences or deletes a review, and the counts after it."""
-
-    index: int  # of the record in the micro-batch
-    event: Event
-    removed: Sequence[Sentence]
-    added: Sequence[Sentence]
-    rating: float | None
-    review_count: int
-    sentence_count: int
-
-
-class EntityChanges:
-    """The changes of a micro-batch to one incarnation of an entity."""
-
-    __slots__ = (
-        "_unread",
-        "end",
-        "entity",
-        "is_new",
-        "kept",
-        "key",
-        "review_count",
-        "reviews",
-        "sentence_count",
-        "set_changes",
-        "steps",
-        "stored_header",
-        "stored_sequence",
-    )
-
-    def __init__(self, key: EntityKey, entity: CachedEntity, *, is_new: bool) -> None:
-        self.key = key
-        self.entity = entity
-        self.is_new = is_new  # the entity has no stored rows
-        self.stored_header = Header(
-            entity.review_count, entity.sentence_count, entity.rows.incarnation
-        )
-        self.stored_sequence = entity.sequence
-        self.review_count = entity.review_count
-        self.sentence_count = entity.sentence_count
-        self.reviews: dict[bytes, Review] = {}  # the written reviews in their last state
-        self.steps: list[PlannedStep] = []
-        self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
-        self.set_changes = 0  # how often its set changed
-        self.kept: LastChange | None = None  # a last, not empty set, published later
-        self._unread: set[bytes] = set()
-
-    def review(self, review_id: bytes) -> Review | None:
-        """The review after the events so far; `live_sentences` loads vectors of a stored one."""
-        review = self.reviews.get(review_id)
-        if review is None and not self.is_new:
-            review = self.entity.rows.review(review_id)
-            if review is not None and review.sentences:
-                self._unread.add(review_id)
-        return review
-
-    def live_sentences(self, review_id: bytes, review: Review | None) -> Sequence[Sentence]:
-        """The review's sentences with their vectors, or with vectors still to be embedded."""
-        if review is None:
-            return ()
-        if review_id in self._unread:
-            self._unread.remove(review_id)
-            self.entity.rows.load_vectors(review_id, review)
-        return review.sentences
-
-    def write(
-        self,
-        index: int,
-        event: Event,
-        reviews: dict[bytes, Review],
-        removed: Sequence[Sentence],
-        added: Sequence[Sentence],
-    ) -> None:
-        """Record the reviews that an event wrote and the sentences it removed and added."""
-        self.reviews |= reviews
-        self.sentence_count += len(added) - len(removed)
-        # A deleted review may still be quoted by a summary that its last edit did not publish.
-        if removed or added or isinstance(event, ReviewDeleted):
-            rating = event.rating if isinstance(event, ReviewUpserted) else None
-            self.steps.append(
-                PlannedStep(
-                    index, event, removed, added, rating, self.review_count, self.sentence_count
-                )
-            )
 
 
 class BatchPlan:
-    """The plan of one micro-batch; `take` adds its events in order."""
+    """The plan of one micro-batch; `take` adds its events in order.
+
+    Attributes:
+        changes: by first event; several for an entity that is deleted in between.
+        unembedded: by text the sentences without a vector, with the index of their record.
+        new_characters: to embed, in units of `pace.characters`.
+        sentences: added, or read with their vectors.
+        cut_sentences: longer than the cap, so cut into several.
+    """
 
     def __init__(
         self,
@@ -140,18 +56,13 @@ class BatchPlan:
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
     ) -> None:
-        """`find` gives an entity with rows, `create` a new one by its source offset, `missing` the
-        distinct texts among the given ones that still need the engine.
+        """`find` gives an entity with rows, `create` a new one by its source offset.
+
+        `missing` gives the distinct texts among the given ones that still need the engine.
         """
-        self.changes: list[
-            EntityChanges
-        ] = []  # by first event; several for an entity deleted in between
-        self.unembedded: dict[
-            str, list[tuple[int, Sentence]]
-        ] = {}  # by text, with the record's index
-        self.new_characters = 0  # to embed, in units of `pace.characters`
-        self.sentences = 0  # added, or read with their vectors
-        self.cut_sentences = 0  # longer than the cap, so cut into several
+        self.changes: list[EntityChanges] = []
+        self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
+        self.new_characters = self.sentences = self.cut_sentences = 0
         self._limits = limits
         # The settings are checked against the core's exact range; other limits are capped here.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
@@ -175,7 +86,7 @@ class BatchPlan:
             case _:
                 assert_never(event)
 
-    # ---- entities
+    # -- entities
 
     def _changes_of(self, key: EntityKey) -> EntityChanges | None:
         """The entity's changes so far, or None if it has no row at this point."""
@@ -194,7 +105,7 @@ class BatchPlan:
         self.changes.append(changes)
         return changes
 
-    # ---- events
+    # -- events
 
     def _upsert(self, index: int, record: Record, key: EntityKey, event: ReviewUpserted) -> Outcome:
         review_id = event.review_id.encode()
@@ -295,7 +206,7 @@ class BatchPlan:
         self._open[key] = None
         return None
 
-    # ---- sentences
+    # -- sentences
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
         """The event's sentences under their ids; blank ones are dropped but counted."""

@@ -1,16 +1,16 @@
 """The processor: from a micro-batch of records and the committed rows to rows and messages.
 
 1. *Decode* the records that are not applied yet; one without a valid event becomes a dead letter.
-2. *Plan* each event, by versions and stored rows (`plan`). 3. *Embed* all new sentences of the
-micro-batch at once (`embed`). A record with a text that has no
-   usable vector becomes a dead letter, and the micro-batch is planned again without it.
+2. *Plan* each event, by versions and stored rows (`plan`).
+3. *Embed* all new sentences at once (`embed`). A record without usable vectors becomes a dead
+   letter, and the micro-batch is planned again without it.
 4. *Publish*: rank all events of each entity at once; one message per change of its set (`publish`).
 5. *Rows*: each changed row once, in its last state, and the applied offset (`partitions`).
 
 At a limit (`BatchLimits`, and `pace` for the time of processing and of writing) a micro-batch is
-cut: only its first records are processed, at least one, and the caller processes the others next.
-Sentences are counted while the plan is made. Records and bytes of the transaction are counted while
-messages and rows are made; past a limit that work is discarded and repeated for the first half.
+cut to its first records, at least one, and the caller processes the others next. Sentences are
+counted during planning, records and bytes of the transaction while messages and rows are made. Past
+a limit that work is discarded and repeated for the first half.
 
 The messages and rows of a record depend only on the records before it: not on the cutting into
 micro-batches (except for `emit=coalesced`), on caches, or on restarts. After an exception, or if a
@@ -30,14 +30,16 @@ from typing import NamedTuple
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
 from worker.events.summary import LastChange
 from worker.limits import Limit
+from worker.processing.changes import Outcome
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
+from worker.processing.outbox import Outbox, kept_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions, RowWriter
-from worker.processing.plan import BatchPlan, Outcome
-from worker.processing.publish import Outbox, kept_message, publish, publish_dead_letters
+from worker.processing.plan import BatchPlan
+from worker.processing.publish import publish, publish_dead_letters
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
@@ -86,8 +88,9 @@ class Processor:
         pace: Pace | None = None,
         vectors: VectorStore | None = None,
     ) -> None:
-        """`rows` gives the committed rows of a partition; `pace` limits the time of micro-batches,
-        by default not at all; texts in `vectors` are not embedded again. Raises IndexUnavailable.
+        """`rows` gives the committed rows of a partition, `vectors` known vectors of texts.
+
+        `pace` limits the time of micro-batches; by default it does not. Raises IndexUnavailable.
         """
         self.config = config
         self._pace = pace or Pace()
@@ -96,26 +99,24 @@ class Processor:
         self._partitions = Partitions(rows, config.fingerprint)
         self._entities = Entities(config, self._partitions)
         self._row_writer = RowWriter(config, self._partitions)
-        self.summaries = Summaries(
-            config, self._entities.cache
-        )  # as of the last commit, for any thread
+        self.summaries = Summaries(config, self._entities.cache)  # for any thread
         self._max_records = MOST  # after a cut: the number processed, then doubled each time
 
-    # ---- partitions
+    # -- partitions
 
     def check_partition(self, partition: int) -> int | None:
-        """The partition's next source offset by its rows, None for empty ones.
+        """The next source offset by the rows, None for empty ones.
 
         Raises FingerprintMismatch, CorruptRow.
         """
         return self._partitions[partition].next_offset
 
     def begin(self, partition: int) -> None:
-        """The partition's rows are complete, as of a commit: answer queries from here on."""
+        """Answer queries of the partition: its rows are complete, as of a commit."""
         self.summaries.begin(partition, self._partitions[partition].next_offset or 0)
 
     def topic_id(self, partition: int) -> str:
-        """The id of the input topic that the partition's rows were made from, or empty."""
+        """The id of the input topic that the rows were made from, or empty."""
         return self._partitions[partition].topic_id
 
     def reads_from(self, partition: int, topic_id: str) -> None:
@@ -123,7 +124,7 @@ class Processor:
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
     def output(self, partition: int) -> Output | None:
-        """Where the partition's summaries were published so far, if its rows contain that."""
+        """Where the summaries were published so far, if the rows contain that."""
         return self._partitions[partition].output
 
     def publishes_to(self, partition: int, topic_id: str) -> None:
@@ -143,13 +144,13 @@ class Processor:
         )
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """These partitions are no longer held: drop their caches."""
+        """Drop the caches of these partitions, which are no longer held."""
         gone = set(partitions)
         self._entities.cache.forget(gone)
         self.summaries.forget(gone)
         self._partitions.forget(gone)
 
-    # ---- a micro-batch
+    # -- a micro-batch
 
     def process(self, records: Sequence[Record]) -> ProcessedBatch:
         """The results of the first of these records, which are in offset order within each
@@ -176,7 +177,7 @@ class Processor:
                     batch.stats.limits += cuts
                     batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
                     self._pace.processed(batch.taken, seconds - embedder.seconds, batch.size)
-                    return self._go_on_from(batch)
+                    return self._add_rows(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
         """The results of all of these records. Raises TooMuch without a trace in the state."""
@@ -197,29 +198,26 @@ class Processor:
             messages, rows, next_offsets, stats, touched, len(records), size=load.size
         )
 
-    # ---- the end of a replay
+    # -- the end of a replay
 
     def finish(self, partition: int, end: int) -> ProcessedBatch:
-        """The rest of a partition whose records below `end` are processed: its last changes, in
-        chunks.
+        """The next last changes of a partition whose records below `end` are processed.
 
-        A chunk has as many summaries as fit into a transaction. The last one moves the offset to
-        `end`. Raises CorruptRow.
+        They come in chunks of as many summaries as fit into a transaction. The last chunk moves the
+        offset to `end`. Raises CorruptRow.
         """
         held = self._partitions[partition]
         limits = self.config.batch
         most_bytes = min(limits.transaction_bytes, self._pace.transaction.most)
-        # a message and a row each
-        most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // 2))
+        most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // 2))  # message and row
         rows: dict[bytes, bytes | None] = {}
         messages: list[Message] = []
         touched: list[EntityKey] = []
         size, is_last = 0, True
-        # A scan from the start would pass the tombstones of all published ones.
-        last = held.finished
+        last = held.finished  # a scan from the start would pass all tombstones
         for name, change in last_changes(held.rows, after=last):
             key = EntityKey(partition, name.decode())
-            message = self._finished(key, change)
+            message = self._last_message(key, change)
             length = len(message.value or b"")
             if messages and (len(messages) == most or size + length > most_bytes):
                 is_last = False
@@ -243,22 +241,20 @@ class Processor:
             is_last,
             size,
         )
-        self._go_on_from(finished)
+        self._add_rows(finished)
         held.finished = None if is_last else last
         return finished
 
-    def _finished(self, key: EntityKey, change: LastChange) -> Message:
-        """The message of an entity's last change."""
+    def _last_message(self, key: EntityKey, change: LastChange) -> Message:
         entity = self._entities.find(key)
         if entity is None:
-            raise CorruptRow(
-                describe(last_change_key(key.entity_id.encode())), "of an entity without rows"
-            )
+            row = describe(last_change_key(key.entity_id.encode()))
+            raise CorruptRow(row, "of an entity without rows")
         self.summaries.touch(key)
         return kept_message(entity, change, key.partition, self.config)
 
-    def _go_on_from(self, batch: ProcessedBatch) -> ProcessedBatch:
-        """Process the next micro-batch on top of this one; evict entities from the cache."""
+    def _add_rows(self, batch: ProcessedBatch) -> ProcessedBatch:
+        """Lay the rows over the committed ones for the next micro-batch, and evict entities."""
         self._partitions.on_processed(batch.rows, batch.next_offsets)
         cache = self._entities.cache
         if evicted := cache.on_processed(batch.touched):
@@ -269,7 +265,7 @@ class Processor:
         return batch
 
     def committed(self, batch: ProcessedBatch) -> None:
-        """The batch's rows are stored. From any thread, also while the next one is processed."""
+        """The batch's rows are stored. Call it from any thread, also beside `process`."""
         self.summaries.commit(batch.touched, batch.next_offsets)
         self._partitions.on_stored(batch.rows)
 
@@ -284,9 +280,10 @@ class Processor:
         while True:
             plan = BatchPlan(limits, entities.find, entities.create, embedder.missing)
             for i, event in events.items():
-                outcomes[i] = (
-                    event if isinstance(event, Rejected) else plan.take(i, records[i], event)
-                )
+                if isinstance(event, Rejected):
+                    outcomes[i] = event
+                else:
+                    outcomes[i] = plan.take(i, records[i], event)
                 load.check_plan(plan.sentences, plan.new_characters, i)
             rejected = embedder.fill_in(plan)
             if not rejected:
@@ -339,9 +336,7 @@ class Processor:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Disable garbage collection: a micro-batch makes many objects and hardly any cycles, and the
-    collector would walk them repeatedly, for a fifth of the time.
-    """
+    """Disable garbage collection, which takes a fifth of the time and finds hardly any cycles."""
     if not gc.isenabled():
         yield
         return

@@ -6,147 +6,47 @@ and text digests (`worker.state.verify`).
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
-from worker.coversumm import Points, Ranking, Step, measure, no_points
+from worker.coversumm import Points, Ranking, Step, no_points
 from worker.events import (
     EVENT_TYPES,
     Cause,
     EntityDeleted,
     Event,
     Message,
-    RankedChange,
     Record,
     Rejected,
     ReviewDeleted,
     SentencesDeleted,
     SummaryChanged,
-    SummaryDraft,
     dead_letter_message,
-    quote,
     summary_message,
-    summary_messages,
     tombstone_message,
 )
-from worker.events.summary import LastChange
+from worker.processing.changes import EntityChanges, Outcome, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
-from worker.processing.pace import Load
-from worker.processing.plan import EntityChanges, Outcome, PlannedStep
+from worker.processing.outbox import Outbox, SetChange, UnmeasuredChange, review_id_of
 from worker.state.entity import Sentence
-from worker.state.errors import CorruptRow
-from worker.state.keys import describe, last_change_key, review_of
+from worker.state.keys import review_of
 from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
-"""After these events no published summary may quote what they name, at any
-COVERSUMM_EMIT_MIN_CHANGES.
-"""
+"""After these events no summary may quote what they name, at any COVERSUMM_EMIT_MIN_CHANGES."""
 SPARE_MEMBERS = 32
-"""Sentences outside the set that an entity keeps: at the set's edge they leave and return."""
-
-
-CHANGES_BYTES = 2**20
-"""Changes are encoded in blocks of this size, so that a batch over the limit wastes one block."""
-
-
-class _Change(NamedTuple):
-    """The set after a step that changed it."""
-
-    step: PlannedStep
-    ranking: Ranking
-    members: list[SummaryMember]
-    digests: dict[bytes, bytes]
-
-
-class _Unmeasured(NamedTuple):
-    """A change to be published, without the distances of its sentences."""
-
-    at: int  # index of the record that caused it
-    record: Record
-    body: SummaryChanged  # without sentences
-    quotes: list[bytes]
-    ranking: Ranking
-
-
-class Outbox:
-    """Collects and counts a micro-batch's messages, each under the index of its record."""
-
-    def __init__(self, load: Load, topic: str) -> None:
-        self._load = load
-        self._topic = topic  # of summaries
-        self._messages: list[tuple[int, Message]] = []
-        self._changes: list[_Unmeasured] = []
-        self._change_bytes = 0  # at most
-        self._kept: list[tuple[EntityChanges, _Change, Record]] = []
-
-    def put(self, index: int, message: Message) -> None:
-        """Add a message. Raises TooMuch if it exceeds a limit."""
-        self._load.add(message.key, message.value)
-        self._messages.append((index, message))
-
-    def put_change(self, change: _Unmeasured, size: int) -> None:
-        """Add a change; its message, of at most `size` bytes, is made later with others.
-
-        Raises TooMuch if it exceeds a limit.
-        """
-        self._load.count()
-        self._changes.append(change)
-        self._change_bytes += size
-        if self._change_bytes > CHANGES_BYTES:
-            self._make()
-
-    def keep(self, changes: EntityChanges, last: _Change, record: Record) -> None:
-        """Keep an entity's last change for the end of the replay."""
-        self._kept.append((changes, last, record))
-
-    def _make(self) -> None:
-        """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""
-        changes = self._changes
-        self._changes, self._change_bytes = [], 0
-        measured = measure([change.ranking for change in changes])
-        drafts = [
-            SummaryDraft(
-                RankedChange(change.body, change.quotes, distances, change.ranking.support),
-                change.record.partition,
-                change.record,
-            )
-            for change, distances in zip(changes, measured, strict=True)
-        ]
-        for change, message in zip(changes, summary_messages(self._topic, drafts), strict=True):
-            self._load.weigh(len(message.key or b"") + len(message.value or b""))
-            self._messages.append((change.at, message))
-
-    def messages(self) -> list[Message]:
-        """All messages in the order of their records, then in order of `put`; stores kept changes.
-
-        Raises TooMuch if they exceed a limit.
-        """
-        if self._changes:
-            self._make()
-        measure([last.ranking for _, last, _ in self._kept])
-        for changes, last, record in self._kept:
-            changes.kept = _kept(last, record)
-        return [message for _, message in sorted(self._messages, key=itemgetter(0))]
+"""Sentences outside the set that an entity caches: those near the set often return to it."""
 
 
 def publish_dead_letters(
     records: Sequence[Record], outcomes: Sequence[Outcome], config: ProcessorConfig, outbox: Outbox
 ) -> None:
     """Put a dead letter for each rejected record into the outbox. Raises TooMuch."""
+    topic, version, limit = config.dlq_topic, config.worker_version, config.max_message_bytes
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Rejected):
-            message = dead_letter_message(
-                config.dlq_topic,
-                records[index],
-                outcome,
-                config.worker_version,
-                config.max_message_bytes,
-            )
-            outbox.put(index, message)
+            outbox.put(index, dead_letter_message(topic, records[index], outcome, version, limit))
 
 
 def publish(
@@ -158,7 +58,7 @@ def publish(
     """
     entity, end = changes.entity, changes.end
     summary = _Summary(entity)
-    last: _Change | None = None
+    last: SetChange | None = None
     deleted: set[bytes] = set()
     for step, ranking in zip(changes.steps, _rank(changes, config), strict=True):
         quoted = _quoted(entity.published, step.event) if config.is_behind else ()
@@ -196,10 +96,8 @@ class _Summary:
 
     def after(
         self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False
-    ) -> _Change | None:
-        """The set after the next step, with its members; None if it did not change, unless it is
-        wanted.
-        """
+    ) -> SetChange | None:
+        """The set after the next step; None if it did not change and is not wanted."""
         entity, added = self._entity, self._added
         for sentence in step.removed:
             entity.drop_member(sentence.id)
@@ -217,7 +115,7 @@ class _Summary:
         if digests == self._digests and not is_wanted:  # in any order
             return None
         self._digests = digests
-        return _Change(step, ranking, members, digests)
+        return SetChange(step, ranking, members, digests)
 
     def release_members(self) -> None:
         """Keep only few sentences outside the set."""
@@ -255,9 +153,9 @@ def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking |
 
 def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
     """The ranking after one step; after a deletion also that of an unchanged set."""
-    (ranking,) = (
-        entity.core.apply([_core_step(entity, step)]) if step.removed or step.added else (None,)
-    )
+    ranking = None
+    if step.removed or step.added:
+        (ranking,) = entity.core.apply([_core_step(entity, step)])
     if ranking is None and isinstance(step.event, DELETIONS):
         return entity.core.ranking()
     return ranking
@@ -287,7 +185,7 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
 
 def _publish_last(
     changes: EntityChanges,
-    last: _Change,
+    last: SetChange,
     deleted: Collection[bytes],
     records: Sequence[Record],
     config: ProcessorConfig,
@@ -310,69 +208,17 @@ def _publish_last(
     entity.published, entity.sequence = last.digests, record.offset
 
 
-def _kept(change: _Change, record: Record) -> LastChange:
-    step, ranking, members, _ = change
-    return LastChange(
-        record.timestamp_ms,
-        record.topic,
-        EVENT_TYPES[type(step.event)],
-        _review_id(step.event),
-        step.event.occurred_at,
-        step.review_count,
-        step.sentence_count,
-        [member.rating for member in members],
-        ranking.distances(),
-        ranking.support,
-    )
-
-
-def kept_message(
-    entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig
-) -> Message:
-    """The message of a committed entity's last change: its only one. Raises CorruptRow."""
-    offset, members = (
-        entity.sequence,
-        [entity.member(identifier) for identifier in entity.published],
-    )
-    if offset is None or {len(kept.ratings), len(kept.distances), len(kept.support)} != {
-        len(members)
-    }:
-        raise CorruptRow(
-            describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last"
-        )
-    body = SummaryChanged(
-        entity.entity_id,
-        config.epoch,
-        offset,
-        None,
-        [],
-        [member.sentence_id for member in members],
-        [],
-        kept.review_count,
-        kept.sentence_count,
-        config.k,
-        Cause(kept.event_type, kept.topic, partition, offset, kept.review_id),
-        kept.occurred_at,
-        config.limits.model,
-    )
-    quotes = [
-        quote(member.sentence_id, member.review_id, member.text, rating)
-        for member, rating in zip(members, kept.ratings, strict=True)
-    ]
-    record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
-    change = RankedChange(body, quotes, kept.distances, kept.support)
-    return summary_messages(config.output_topic, [SummaryDraft(change, partition, record)])[0]
-
-
 def _publish_change(
-    entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
+    entity: CachedEntity, change: SetChange, record: Record, config: ProcessorConfig, outbox: Outbox
 ) -> None:
     """Put a change into the outbox; its set becomes the one last published."""
     step, ranking, members, digests = change
     counts = step.review_count, step.sentence_count
     body = _changed(entity, digests, counts, step.event, record, config)
     quotes = [member.quote for member in members]
-    outbox.put_change(_Unmeasured(step.index, record, body, quotes, ranking), entity.member_bytes)
+    outbox.put_change(
+        UnmeasuredChange(step.index, record, body, quotes, ranking), entity.member_bytes
+    )
     entity.published, entity.sequence = digests, record.offset
 
 
@@ -380,18 +226,14 @@ def deletion_messages(
     entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
 ) -> list[Message]:
     """The last messages of an entity: its set becomes empty if it was not, then a tombstone."""
+    topic, partition = config.output_topic, record.partition
     tombstone = tombstone_message(
-        config.output_topic,
-        record.partition,
-        entity.entity_id,
-        config.epoch,
-        event.occurred_at,
-        record,
+        topic, partition, entity.entity_id, config.epoch, event.occurred_at, record
     )
     if not entity.published:
         return [tombstone]
     emptied = _changed(entity, {}, (0, 0), event, record, config)
-    return [summary_message(config.output_topic, record.partition, emptied, record), tombstone]
+    return [summary_message(topic, partition, emptied, record), tombstone]
 
 
 def _changed(
@@ -402,10 +244,11 @@ def _changed(
     record: Record,
     config: ProcessorConfig,
 ) -> SummaryChanged:
-    """The change from the published set to these digests, without sentences; `counts`: reviews,
-    sentences.
+    """The change from the published set to these digests, without sentences.
+
+    `counts` are those of reviews and sentences.
     """
-    published = entity.published
+    published, event_type = entity.published, EVENT_TYPES[type(event)]
     return SummaryChanged(
         entity.entity_id,
         config.epoch,
@@ -416,17 +259,7 @@ def _changed(
         [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
         *counts,
         config.k,
-        _cause(event, record),
+        Cause(event_type, record.topic, record.partition, record.offset, review_id_of(event)),
         event.occurred_at,
         config.limits.model,
     )
-
-
-def _cause(event: Event, record: Record) -> Cause:
-    return Cause(
-        EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, _review_id(event)
-    )
-
-
-def _review_id(event: Event) -> str | None:
-    return getattr(event, "review_id", None)

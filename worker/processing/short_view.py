@@ -1,8 +1,7 @@
-"""An entity's short view from its rows: its limits, and the result of
-`worker.coversumm.short_view`.
+"""An entity's short view from its rows, by `worker.coversumm.short_view`.
 
-With a word limit the walk goes down to `MOST_SENTENCES`, and takes each chosen sentence that still
-fits. It skips one that does not: stopping there would leave much of the room unused.
+With a word limit the walk goes down to `MOST_SENTENCES`, takes each chosen sentence that still
+fits, and skips the others.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,12 @@ from worker.state.keys import review_of
 
 SENTENCES, MOST_SENTENCES = 10, 100
 MOST_WORDS = 10_000
-THRESHOLD = 0.8  # of MiniLM: a cosine above it means the same thing said again
+THRESHOLD = 0.8  # of MiniLM: sentences with a cosine above it mean the same
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The limits of a short view. Raises ValueError, with a message for the user, if one is out of
-    range.
+    """The limits of a short view. Raises ValueError, for the user, if one is out of range.
 
     Attributes:
         sentences: at most this many; by default as many as the words allow, or `SENTENCES`.
@@ -88,11 +86,9 @@ def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) 
     scan = kept(entity.blocks)
     chosen = choose(scan, dimension, extent.threshold, extent.count)
     facts = [entity.text_and_rating(identifier) for identifier in chosen.ids]
-    taken = (
-        range(len(facts))
-        if extent.words is None
-        else fitting([text for text, _ in facts], extent.words)
-    )
+    taken: Sequence[int] = range(len(facts))
+    if extent.words is not None:
+        taken = fitting([text for text, _ in facts], extent.words)
     counts = stands_for(scan, chosen.vectors[taken], extent.threshold, review_of)
     return ShortView(
         entity_id,

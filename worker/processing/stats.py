@@ -8,14 +8,15 @@ from typing import NamedTuple
 from worker.coversumm import Counters as CoreCounters
 from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
 from worker.limits import Limit
+from worker.processing.changes import Outcome
 from worker.processing.config import RecordSelection
-from worker.processing.plan import BatchPlan, Outcome
+from worker.processing.plan import BatchPlan
 
 UNREADABLE = "unreadable"  # the event type of a record without an event
 
 
 class Coordinates(NamedTuple):
-    """Where a record is. Logs name only this, never the record's text."""
+    """The place of a record. Logs name only this, never the record's text."""
 
     topic: str
     partition: int

@@ -1,10 +1,9 @@
 """Summaries as of the last commit, for any thread, while later micro-batches are processed.
 
-Until its events are ranked, an entity in memory is the committed one and is read directly. From
-then to the commit its stored rows have the committed state. Reading them takes a second for an
-entity of very many sentences, so views of large, recently requested entities are kept. A view is
-made before the entity's next events are ranked; if earlier ones are not committed yet, it is held
-until they are.
+Until its events are ranked, an entity in memory is the committed one. From then to the commit the
+committed state is in its stored rows, which take long to read for very many sentences. So views of
+large, recently requested entities are kept. A view is made before the entity's next events are
+ranked, and waits for the commit of earlier ones.
 """
 
 import threading
@@ -24,7 +23,7 @@ from worker.state.view import view_sentences
 
 
 class EntitySnapshot(NamedTuple):
-    """All that a view of an entity needs, independent of later changes."""
+    """The data of a view, independent of later changes of the entity."""
 
     entity_id: str
     incarnation: int
@@ -50,7 +49,7 @@ class EntitySnapshot(NamedTuple):
         )
 
 
-def standing_of(entity: CachedEntity) -> EntitySnapshot | None:
+def snapshot_of(entity: CachedEntity) -> EntitySnapshot | None:
     """The entity now, or None if that needs a search of its rows. Raises CorruptRow."""
     ranking = entity.core.look() if entity.is_loaded else None
     if ranking is None:
@@ -111,21 +110,18 @@ class Summaries:
     def __init__(self, config: ProcessorConfig, cache: EntityCache) -> None:
         self._config = config
         self._cache = cache
-        # held for a moment only, never while anything is ranked or rows are scanned
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held briefly: never during a ranking or a scan
         self._touched: set[EntityKey] = set()  # by the micro-batch that is processed
-        # by those that are processed and not committed
-        self._waiting: Counter[EntityKey] = Counter()
-        # of entities in both: what will be committed next
-        self._coming: dict[EntityKey, EntitySnapshot | None] = {}
+        self._waiting: Counter[EntityKey] = Counter()  # by those that wait for their commit
+        self._coming: dict[EntityKey, EntitySnapshot | None] = {}  # of both: the next commit
         self._next_offsets: dict[int, int] = {}
         self._begun: dict[int, object] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
 
-    # ---- the processor's thread
+    # -- the processor's thread
 
     def touch(self, key: EntityKey) -> None:
-        """The entity's events will now be ranked: until the commit its memory is ahead."""
+        """The entity's events are ranked next: until the commit its memory is ahead."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and key not in self._touched:
@@ -137,11 +133,11 @@ class Summaries:
         if kept.view is not None and key not in self._waiting:
             return
         entity = self._cache.peek(key)
-        standing = None if entity is None else standing_of(entity)
+        snapshot = None if entity is None else snapshot_of(entity)
         if key in self._waiting:
-            self._coming[key] = standing
+            self._coming[key] = snapshot
         else:
-            kept.view = standing
+            kept.view = snapshot
 
     def processed(self, touched: Iterable[EntityKey]) -> None:
         """A micro-batch with these entities waits for its commit."""
@@ -177,7 +173,7 @@ class Summaries:
                 self._next_offsets.pop(partition, None)
                 self._begun.pop(partition, None)
 
-    # ---- any thread
+    # -- any thread
 
     def begun(self, partition: int) -> object | None:
         """An object that identifies the partition's `begin`, or None before it."""
@@ -189,9 +185,7 @@ class Summaries:
         return header is not None and header.sentences > LARGE
 
     def from_memory(self, key: EntityKey) -> SummaryView | None:
-        """The entity's summary if memory has it. Keep the partition's database open during the
-        call.
-        """
+        """The entity's summary if memory has it; needs the partition's open database."""
         with self._lock:
             next_offset = self._next_offsets.get(key.partition)
             found = None if next_offset is None else self._find(key)
@@ -212,10 +206,10 @@ class Summaries:
                 return kept.view
         is_ahead = key in self._touched or key in self._waiting
         entity = None if is_ahead else self._cache.peek(key)
-        standing = None if entity is None else standing_of(entity)
-        if standing is not None and standing.sentence_count > LARGE:
-            self._keep(key).view = standing
-        return standing
+        snapshot = None if entity is None else snapshot_of(entity)
+        if snapshot is not None and snapshot.sentence_count > LARGE:
+            self._keep(key).view = snapshot
+        return snapshot
 
     def from_rows(self, rows: Rows, key: EntityKey) -> SummaryView | None:
         """The entity's summary from the partition's rows, or None. Reads all of its vectors."""
@@ -238,8 +232,7 @@ class Summaries:
         return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
-        """Where to keep a large entity's view of rows up to this offset; None if a later commit has
-        come.
+        """Where to keep a large entity's view of rows up to this offset; None after a later commit.
 
         A commit during the reading replaces the object, so an old view is not served.
         """

@@ -1,6 +1,6 @@
 """A replay: a bounded run of the worker over history, under its own name, beside the live worker.
 
-- `request`: what to replay, the settings of the replay's worker, and its throttle.
+- `request`: what to replay, and the settings of the replay's worker.
 - `record_source`, `filled_archive`: history in files.
 - `ranges`: the offsets to read.
 - `plan`: request and ranges, fixed once for all processes and restarts.

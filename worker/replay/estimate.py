@@ -17,7 +17,7 @@ from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.replay.ranges import Range
 from worker.state import MemoryRows
-from worker.stream.run_bounds import Throttle
+from worker.stream.run_bounds import RateThrottle
 from worker.text.engine import EmbeddingEngine
 
 SAMPLE_SECONDS = 10.0
@@ -58,10 +58,10 @@ def estimate(
     config: ProcessorConfig,
     engine: EmbeddingEngine | None,
     vectors: VectorStore | None,
-    throttle: Throttle,
+    throttle: RateThrottle,
     clock: Clock = time,
 ) -> Estimate:
-    """Read a sample and process it. Raises SetupError where it cannot be read."""
+    """Read a sample and process it. Raises SetupError if it cannot be read."""
     places = list(_windows(ranges))
     seconds = SAMPLE_SECONDS / max(1, len(places))
     sample = _Sample(ranges, config, engine, vectors, seconds, clock)
@@ -119,7 +119,7 @@ class _Sample:
             if now > give_up:
                 return
 
-    def scaled(self, offsets: int, throttle: Throttle) -> Estimate:
+    def scaled(self, offsets: int, throttle: RateThrottle) -> Estimate:
         """The cost of `offsets` records like those of the sample, at the throttle's rates."""
         scale = offsets / self._records if self._records else 0.0
         size = round(self._size * scale)

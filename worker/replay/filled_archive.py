@@ -77,12 +77,8 @@ def listed(missing: Mapping[str, Missing]) -> str:
 class FilledArchive:
     """An archive, with the records that its topic has in the archive's gaps; a `RecordSource`.
 
-    Args:
-        archived: the archive.
-        clients: create the topic's reader.
-        group: of the reader.
-        filled_from: by partition the offset from which gaps are read from the topic. The plan has
-            it, so that a restart reads the same records.
+    `filled_from` has by partition the offset from which gaps are read from the topic. It is part of
+    the plan, so that a restart reads the same records.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from msgspec import DecodeError, Struct, json
 from worker.kafka.offsets import Start
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
+from worker.stream.run_bounds import Ledger
 
 
 class Account(Struct, omit_defaults=True):
@@ -88,8 +89,8 @@ def read_note(note: str) -> Account:
         return Account()
 
 
-class ReplayLedger:
-    """The accounts of this worker's partitions; see `worker.stream.run_bounds.Ledger`."""
+class ReplayLedger(Ledger):
+    """The accounts of this worker's partitions."""
 
     def __init__(self, ends: Mapping[int, int]) -> None:
         """`ends`: by partition the first offset that is not read."""
@@ -99,7 +100,7 @@ class ReplayLedger:
         """The committed offset by partition."""
 
     def begin(self, starts: Mapping[int, Start]) -> None:
-        """See `Ledger`. A partition that was read beyond its end has nothing left to do."""
+        """Read the notes. A partition that was read beyond its end has nothing left to do."""
         self.accounts = {partition: read_note(start.note) for partition, start in starts.items()}
         self.offsets = {partition: start.offset for partition, start in starts.items()}
         for partition, start in starts.items():
@@ -107,7 +108,7 @@ class ReplayLedger:
                 self.accounts[partition].over = True
 
     def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
-        """See `Ledger`."""
+        """The accounts of the batch's partitions once it is committed, as JSON."""
         accounts = {partition: self.accounts[partition] for partition in batch.next_offsets}
         lowest = min(accounts)
         over = batch.is_end or accounts[lowest].over
@@ -116,10 +117,10 @@ class ReplayLedger:
         return {partition: json.encode(account).decode() for partition, account in accounts.items()}
 
     def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
-        """See `Ledger`."""
+        """Keep the accounts in these notes, which are committed."""
         self.accounts |= {partition: read_note(note) for partition, note in notes.items()}
         self.offsets |= batch.next_offsets
 
     def is_over(self, partition: int) -> bool:
-        """See `Ledger`. False before the partition is taken over."""
+        """Whether the partition is done and committed; False before it is taken over."""
         return partition in self.accounts and self.accounts[partition].over

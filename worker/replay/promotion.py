@@ -22,6 +22,7 @@ from worker.settings import Settings
 from worker.tools.reset import published_epochs
 
 PAUSE_SECONDS = 0.5
+"""Pause between two looks at the offsets of the new build."""
 
 
 class PromotionCheck(NamedTuple):
@@ -33,14 +34,7 @@ class PromotionCheck(NamedTuple):
 
 
 class Promotion:
-    """From the build of `present` to that of `next`; both are settings of workers.
-
-    Args:
-        present: the build that consumers read now.
-        next: the build that they will read.
-        clients: of the Kafka of both.
-        clock: measures waits.
-    """
+    """From the build of `present`, which consumers read now, to that of `next`."""
 
     def __init__(
         self, present: Settings, next: Settings, clients: Clients, clock: Clock = time

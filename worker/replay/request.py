@@ -1,14 +1,12 @@
-"""What to replay, the settings of the replay's worker, and its throttle."""
+"""What to replay, and the settings of the replay's worker."""
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from worker.clock import Clock
 from worker.errors import SetupError
 from worker.events.messages import timestamp
 from worker.kafka.topics import TopicSpec, changelog_topic, topic_specs
@@ -176,54 +174,3 @@ def plan_topic(app_id: str) -> str:
 def default_topic(live: Settings, name: str) -> str:
     """The default topic of the summaries."""
     return f"{live.output_topic}.{name}"
-
-
-TURN_SECONDS = 0.25
-"""One read takes what the rates allow in this many seconds, so that others wait only briefly."""
-
-
-class RateThrottle:
-    """Keeps average rates; saves up at most one unused second.
-
-    Args:
-        events_per_s: upper bound; None: no limit.
-        bytes_per_s: upper bound of keys and values; None: no limit.
-        clock: measures time.
-    """
-
-    def __init__(
-        self, events_per_s: float | None, bytes_per_s: float | None, clock: Clock = time
-    ) -> None:
-        self._events_per_s = events_per_s
-        self._bytes_per_s = bytes_per_s
-        self._clock = clock
-        self._due = clock.monotonic()  # when everything read so far should have been read
-
-    @property
-    def is_on(self) -> bool:
-        """Whether there is a limit."""
-        return self._events_per_s is not None or self._bytes_per_s is not None
-
-    @property
-    def events_at_once(self) -> int | None:
-        """Events of a micro-batch, at least one; None: no limit."""
-        return (
-            None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
-        )
-
-    @property
-    def bytes_at_once(self) -> int | None:
-        """Bytes of a micro-batch of several events; None: no limit."""
-        return (
-            None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
-        )
-
-    def pause(self, events: int, size: int) -> float:
-        """See `worker.stream.run_bounds.Throttle`."""
-        now = self._clock.monotonic()
-        seconds = max(
-            events / self._events_per_s if self._events_per_s else 0.0,
-            size / self._bytes_per_s if self._bytes_per_s else 0.0,
-        )
-        self._due = max(self._due, now - 1.0) + seconds
-        return max(0.0, self._due - now)

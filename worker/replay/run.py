@@ -28,7 +28,7 @@ from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
 from worker.replay.request import ReplayIdentity, Request
-from worker.stream.run_bounds import NoThrottle, RunBounds, Throttle
+from worker.stream.run_bounds import RateThrottle, RunBounds
 from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
@@ -48,26 +48,20 @@ class Replay:
     Attributes:
         plan: once it is known.
         holes: what files lack, once the plan or an estimate is known.
-
-    Args:
-        names: identify it.
-        clients: of its Kafka.
-        throttle: limits this process.
-        clock: limits the wait for brokers.
     """
 
     def __init__(
         self,
         names: ReplayIdentity,
         clients: Clients,
-        throttle: Throttle | None = None,
+        throttle: RateThrottle | None = None,
         clock: Clock = time,
     ) -> None:
         self.names = names
         self.settings = names.settings
         self.plan: ReplayPlan | None = None
         self.holes = Holes()
-        self._throttle = throttle or NoThrottle()
+        self._throttle = throttle or RateThrottle()
         self._clock = clock
         self._clients = clients
         self._record = AgreedRecord(self._clients, self._clients.admin(), names.plan_topic)

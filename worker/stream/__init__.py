@@ -3,12 +3,13 @@
 Start at `delivery`, which describes the commit protocol.
 
 assignment, takeover, gate            what is held, how it is taken over, how rows are written
-live_reader, bounded_reader           which records are fetched next
+state_checks                          whether restored state fits its input and output
+live_reader, bounded_reader, tail     which records are fetched next
 delivery, commit, settlement          processing and commit of a micro-batch, and commits in doubt
 run_bounds                            a run that ends
 group_fingerprint                     refuses workers with other settings
 queries, feed                         summaries and recent changes for readers beside the stream
-status, watchdog, journal, tracing    what the worker reports of itself
+status, watchdog, journal, tracing    reports about the worker
 worker, surroundings                  its parts, and everything outside of it
 faust                                 the adapters to Faust and aiokafka
 """

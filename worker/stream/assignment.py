@@ -1,4 +1,4 @@
-"""The assignment of this worker: everything that acts under an assignment reads this object."""
+"""The assignment of this worker, which everything that acts under it reads."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,20 +12,16 @@ from worker.stream.journal import Held, Journal
 
 
 class Role(StrEnum):
-    """The role in which a worker holds a partition's state."""
+    """The role in which a worker holds a partition: it processes it, or keeps a copy."""
 
     ACTIVE = "active"
-    """It processes the partition."""
     STANDBY = "standby"
-    """It keeps a copy that follows the owner."""
 
 
 class Tenure(NamedTuple):
     """The time between two takeovers, in which partitions are processed.
 
-    Attributes:
-        epoch: counts takeovers, also those without a rebalance.
-        membership: of the consumer group.
+    `epoch` counts takeovers, also those without a rebalance.
     """
 
     epoch: int
@@ -50,7 +46,7 @@ class Progress:
         return self._in_flight > 0
 
     def made(self) -> None:
-        """There was progress now."""
+        """Note progress now."""
         self.at = self._clock.monotonic()
 
     @contextmanager
@@ -68,15 +64,13 @@ class Assignment:
 
     Attributes:
         epoch: counts takeovers; writers of an earlier epoch may write nothing more.
-        membership: of the consumer group, captured when the group assigned.
+        membership: captured when the group assigned.
         inputs: the assigned partitions of the input topic.
         roles: by partition, from the takeover on.
         starts: where the input is read from, between the takeover's first step and the seek.
         positions: by partition, the next source offset to commit, from the end of the takeover on.
         is_flowing: True from the seek that ends a takeover to the next revocation or doubt.
         doubt: why the last commit is in doubt, until it is settled.
-        progress: the worker's progress.
-        journal: logs changes of the assignment.
     """
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -95,16 +89,12 @@ class Assignment:
 
     @property
     def tenure(self) -> Tenure | None:
-        """The tenure under which micro-batches may be committed; None from a revocation or doubt to
-        the end of the next takeover.
-        """
+        """The present tenure; None from a revocation or doubt to the end of the next takeover."""
         return Tenure(self.epoch, self.membership) if self.is_flowing and self.membership else None
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the group has not revoked the partitions since it assigned them, and the worker
-        does not stop.
-        """
+        """Whether neither the group has revoked the partitions nor the worker stops."""
         return not (self._is_revoked or self._is_over)
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
@@ -113,10 +103,6 @@ class Assignment:
         self.starts = None
         self.membership = membership
         self.inputs = inputs
-
-    def found(self, starts: dict[int, Start]) -> None:
-        """The takeover knows where the input is read from."""
-        self.starts = starts
 
     def begin(self, actives: set[int], standbys: set[int]) -> None:
         """A takeover gives its partitions their roles."""
@@ -133,7 +119,7 @@ class Assignment:
         self.is_flowing = False
 
     def take_starts(self) -> dict[int, Start]:
-        """Where the input is read from; a later seek has to find it out again."""
+        """Where the input is read from; a later seek has to fetch it again."""
         assert self.starts is not None
         starts, self.starts = self.starts, None
         return starts
@@ -151,7 +137,7 @@ class Assignment:
         self.positions.update(ends)
 
     def suspend(self, doubt: str) -> None:
-        """A commit is in doubt: nothing more is handed over until it is settled."""
+        """Hand over nothing until the commit in doubt is settled."""
         if not self.is_flowing:
             return  # the group revoked the partitions first
         self.journal.doubted(doubt, self._held())
@@ -159,9 +145,7 @@ class Assignment:
         self.doubt = doubt
 
     def revoke(self) -> None:
-        """The group revokes the partitions: nothing more is handed over, and a commit in flight
-        ends under its membership.
-        """
+        """The group revokes the partitions. A commit in flight ends under its membership."""
         if self.is_flowing or self.doubt is not None:
             self.journal.left(self._held())
         self.is_flowing = False
@@ -169,7 +153,7 @@ class Assignment:
         self.doubt = None
 
     def leave_off(self) -> None:
-        """The worker stops: nothing more is handed over, whatever the group assigns."""
+        """The worker stops: later assignments hand over nothing."""
         self._is_over = True
         self.revoke()
 

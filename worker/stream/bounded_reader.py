@@ -1,24 +1,24 @@
-"""The reader of a bounded run: files before the log, one partition after another, up to its end.
+"""The reader of a bounded run: files before the log, one partition after another, up to its end."""
 
-The last offsets of a partition may hold no record: transaction markers, aborted records, records
-that compaction removed. So the *position* has to pass the end, not a record. A position is believed
-when a second fetch from the cursor arrives there again, like a gap: a position that was moved by a
-fetch from before a seek proves nothing.
-"""
+from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from worker.errors import Crash, Unanswered
 from worker.events import Record
-from worker.kafka.offsets import CUT_SHORT_SECONDS, Start, cut_short
+from worker.kafka.offsets import Start, cut_short
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
-from worker.stream.live_reader import FETCH_SECONDS, Fetched, GuardedInput, count
+from worker.stream.live_reader import FETCH_SECONDS, Fetched, count
 from worker.stream.run_bounds import RunBounds
+from worker.stream.tail import Tail
 from worker.stream.worker import StreamWorker
+
+if TYPE_CHECKING:
+    from worker.stream.faust.consumer import GuardedConsumer
 
 log = logging.getLogger(__name__)
 
@@ -28,72 +28,6 @@ CHECK_SECONDS = 5.0
 """Seconds between two checks of the input's id while nothing is read: only commits check it."""
 BACKLOG_BYTES = 4 * 2**20
 """Bytes of file-backed records that are taken at once; a larger record comes alone."""
-
-
-class Tail:
-    """The end of a partition, and what proves that it is reached.
-
-    >>> tail = Tail(end=10)
-    >>> tail.is_reached(cursor=7, position=12), tail.needs_second_fetch(cursor=7, position=12)
-    (False, True)
-    >>> tail.is_reached(cursor=7, position=12)
-    True
-    """
-
-    def __init__(self, end: int, *, is_in_log: bool = True) -> None:
-        """`is_in_log`: False if files hold the records up to the end."""
-        self.end = end
-        self.is_in_log = is_in_log
-        self._shown: int | None = None  # the cursor from which the end was reached once
-        self._hole: int | None = None
-        self._is_waiting = False
-        self._short_since: float | None = None
-
-    def is_reached(self, cursor: int, position: int) -> bool:
-        """Whether nothing is left, with this cursor and the next fetch from this position."""
-        return (
-            cursor >= self.end
-            or cursor == self._hole
-            or (self._shown == cursor and self._leaves_nothing(position))
-        )
-
-    def needs_second_fetch(self, cursor: int, position: int) -> bool:
-        """Whether the end was reached for the first time from this cursor."""
-        if self._shown == cursor or not self._leaves_nothing(position):
-            return False
-        self._shown = cursor
-        return True
-
-    def _leaves_nothing(self, position: int) -> bool:
-        return position >= self.end or position == self._hole
-
-    def is_hole_from(self, position: int) -> None:
-        """The log has no record from this position to the end."""
-        self._hole = position
-
-    def wait(self, name: str, position: int, stable: int) -> None:
-        """Log, once, that an open transaction lies before the end, and everything before it is
-        read.
-        """
-        if position >= stable and not self._is_waiting:
-            self._is_waiting = True
-            log.warning(
-                "%s: an open transaction of a producer begins at offset %d, before the end at %d: "
-                "waiting until it is decided",
-                name,
-                stable,
-                self.end,
-            )
-
-    def is_cut_short(self, high_watermark: int, now: float) -> bool:
-        """Whether the log has ended below the end for `CUT_SHORT_SECONDS`, at this monotonic
-        time.
-        """
-        if high_watermark >= self.end:
-            self._short_since = None
-        elif self._short_since is None:
-            self._short_since = now
-        return self._short_since is not None and now - self._short_since > CUT_SHORT_SECONDS
 
 
 class FileBacklog:
@@ -108,9 +42,7 @@ class FileBacklog:
         self._records = records
 
     def take(self, most: int) -> tuple[tuple[Record, ...], int]:
-        """The next records, at most `most`, and the offset after them; `stop` after the last one.
-        Blocks.
-        """
+        """The next records, at most `most`, and the offset after them or `stop`. Blocks."""
         taken: list[Record] = []
         size = 0
         for record in self._records:
@@ -124,9 +56,7 @@ class FileBacklog:
 
 
 def file_backlogs(bounds: RunBounds, starts: Mapping[int, Start]) -> dict[int, FileBacklog]:
-    """By partition, its file-backed records from its start on; partitions without any are left
-    out.
-    """
+    """By partition the file-backed records from its start on, if there are any."""
     if bounds.history is None:
         return {}
     found = {}
@@ -145,8 +75,8 @@ class BoundedReader:
     entities of other partitions need not be in memory.
     """
 
-    def __init__(self, source: GuardedInput, worker: StreamWorker) -> None:
-        self._input = source
+    def __init__(self, consumer: GuardedConsumer, worker: StreamWorker) -> None:
+        self._input = consumer
         self._topic = worker.settings.input_topic
         self._bounds = worker.bounds
         self._assignment = worker.assignment
@@ -162,9 +92,7 @@ class BoundedReader:
         self._checked_at = 0.0  # the input's id
 
     def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:
-        """See `Reader`: a partition is fetched after its files, and from its log's end if it is
-        finished.
-        """
+        """See `LiveReader`. A partition is fetched after its files; a finished one at its end."""
         history = self._bounds.history
         files = history.partitions() if history else {}
         self._backlogs = file_backlogs(self._bounds, starts)
@@ -184,8 +112,9 @@ class BoundedReader:
         return start.offset if backlog is None else min(backlog.stop, start.end)
 
     async def next(self) -> MicroBatch | None:
-        """See `Reader`. Raises SetupError if the topic is not the planned one, or its log ends
-        below an end.
+        """See `LiveReader`.
+
+        Raises SetupError if the topic is not the planned one, or a log ends below its end.
         """
         await self._throttle()
         tenure = self._assignment.tenure
@@ -196,7 +125,7 @@ class BoundedReader:
         return self._previous
 
     async def _throttle(self) -> None:
-        """Wait after the previous micro-batch: what is not asked for is not fetched."""
+        """Wait after the previous micro-batch, without fetching."""
         batch, self._previous = self._previous, None
         if batch is None:
             return
@@ -228,13 +157,13 @@ class BoundedReader:
             return None
         return self._finish(self._input.guard(self._below_ends(merged), tenure), tenure)
 
-    # -- fetches -----------------------------------------------------------------------------------
+    # -- fetches
 
     async def _fetch(self, seconds: float, partitions: Container[int]) -> Fetched:
         try:
             return await self._input.fetch(seconds, partitions)
         except Crash:
-            await self._check_input(is_due=True)  # a topic created again says more
+            await self._check_input(is_due=True)  # reports a topic that was created again
             raise
 
     async def _fetch_in_turn(self) -> Fetched:
@@ -250,9 +179,7 @@ class BoundedReader:
         return {}
 
     async def _fill(self, fetched: Fetched) -> list[Fetched]:
-        """More of the same partitions, as long as another fetch of the same size fits into the
-        micro-batch.
-        """
+        """More of the same partitions, while another fetch of that size fits the micro-batch."""
         more: list[Fetched] = []
         last, events, size = fetched, 0, 0
         while last and self._has_more(last):
@@ -275,10 +202,10 @@ class BoundedReader:
             for partition, records in fetched.items()
         )
 
-    # -- ends --------------------------------------------------------------------------------------
+    # -- ends
 
     def _below_ends(self, fetched: Fetched) -> Fetched:
-        """The records below the ends: the topic continues after a run has fixed them."""
+        """The records below the ends, beyond which the topic continues."""
         ends = {partition: tail.end for partition, tail in self._tails.items()}
         return {
             partition: [record for record in records if record.offset < ends[partition]]
@@ -316,8 +243,9 @@ class BoundedReader:
         return finished
 
     async def _look_for_holes(self) -> None:
-        """Nothing arrives although the log reaches a partition's end: ask for that partition alone,
-        or log what it waits for.
+        """After a fetch without records, look for what keeps each partition from its end.
+
+        If the log reaches the end, ask for that partition alone; else log what it waits for.
         """
         await self._check_input()
         for partition, tail in list(self._tails.items()):
@@ -331,9 +259,7 @@ class BoundedReader:
                 tail.is_hole_from(position)
 
     def _wait(self, partition: int, tail: Tail, position: int, stable: int) -> None:
-        """Either an open transaction lies before the end, or the log ends below it: then nothing
-        would ever arrive.
-        """
+        """Log an open transaction before the end. Raises SetupError if the log ends below it."""
         high_watermark = self._input.high_watermark(partition)
         if tail.is_cut_short(high_watermark, self._clock.monotonic()):
             raise cut_short(self._topic, partition, high_watermark, tail.end)
@@ -341,9 +267,7 @@ class BoundedReader:
             tail.wait(f"{self._topic}-{partition}", position, stable)
 
     async def _check_input(self, *, is_due: bool = False) -> None:
-        """Raise SetupError, every `CHECK_SECONDS`, if the input is another topic than it was; see
-        `TopicIds.read`.
-        """
+        """Check the input's id every `CHECK_SECONDS`; raises what `TopicIds.read` raises."""
         now = self._clock.monotonic()
         if not is_due and now - self._checked_at < CHECK_SECONDS:
             return
@@ -354,5 +278,5 @@ class BoundedReader:
             log.debug("could not check the id of %s: %s", self._topic, cause)
 
 
-def _size(fetched: Mapping[int, list[Any]]) -> int:
+def _size(fetched: Fetched) -> int:
     return sum(len(record.value or b"") for records in fetched.values() for record in records)

@@ -1,13 +1,13 @@
-"""The commit of what was processed: `InFlight` holds its stage, `CommitQueue` the order of commits,
-`Commit` does the work. `worker.stream.delivery` describes the protocol.
+"""Commits: `InFlight` holds the stage of a part, `CommitQueue` the order, `Commit` does the work.
+
+`worker.stream.delivery` describes the protocol.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from worker.clock import Clock
 from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
@@ -16,7 +16,6 @@ from worker.kafka.changelog import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch, Processor
-from worker.processing.stats import Stats
 from worker.stream.assignment import Assignment, Progress, Tenure
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
@@ -24,7 +23,7 @@ from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog
 from worker.stream.run_bounds import NO_LEDGER, Ledger
 from worker.stream.settlement import Settlement
-from worker.stream.surroundings import Surroundings
+from worker.stream.surroundings import Surroundings, WorkerMetrics
 from worker.stream.tracing import Contexts, Tracing
 
 Afterwards = Callable[[bool], Awaitable[None]]
@@ -42,27 +41,27 @@ class Stage(IntEnum):
     ANNOUNCED = 5
 
 
-class InFlight:
-    """A part of a micro-batch on its way through the stages; the worker is busy until it is closed.
+class InFlight(ExitStack):
+    """A part of a micro-batch on its way through the stages. The worker is busy until it is closed.
 
     Attributes:
-        tenure: the tenure under which its records were fetched.
-        batch: its rows, messages and next offsets, from PROCESSED on.
-        span: its trace.
+        tenure: under which its records were fetched.
+        batch: its results, from PROCESSED on.
         stage: the last stage it reached.
+        span: its trace.
     """
 
     batch: ProcessedBatch
 
     def __init__(self, tenure: Tenure, progress: Progress, tracing: Tracing) -> None:
+        super().__init__()
         self.tenure = tenure
         self.stage = Stage.PROCESSING
-        self._held = ExitStack()
-        self._held.enter_context(progress.busy())
-        self.span = self._held.enter_context(tracing.micro_batch())
+        self.enter_context(progress.busy())
+        self.span = self.enter_context(tracing.micro_batch())
 
     def reach(self, stage: Stage) -> None:
-        """Enter the next stage. Raises Crash for any other: no stage is skipped or repeated."""
+        """Enter the next stage. Raises Crash if it is not the next one."""
         if stage != self.stage + 1:
             raise Crash(f"a part of a micro-batch went from {self.stage.name} to {stage.name}")
         self.stage = stage
@@ -76,32 +75,15 @@ class InFlight:
         self.reach(Stage.PROCESSED)
 
     def drop(self) -> None:
-        """Nothing of it was sent, because its tenure ended: the next owner reads it again."""
+        """Its tenure ended before anything was sent: the next owner reads it again."""
         self.span.dropped()
-        self._held.close()
-
-    def __enter__(self) -> "InFlight":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        cause: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._held.__exit__(kind, cause, traceback)
+        self.close()
 
 
 class CommitQueue:
     """Commits one part after another, each beside the processing of the next one.
 
-    At most one part is in flight and one waits for it.
-
-    Args:
-        commit: commits one part; runs in a thread of its own.
-        settlement: settles commits in doubt.
-        assignment: holds the tenure under which a commit may begin.
-        surroundings: threads, and the end of the process.
+    At most one part is in flight and one waits for it. `commit` runs in a thread of its own.
     """
 
     def __init__(
@@ -123,9 +105,9 @@ class CommitQueue:
         self._afterwards: list[Afterwards] = []
 
     async def begin(self, flight: InFlight) -> bool:
-        """Begin its commit when the one before is over, and close it at the end.
+        """Begin its commit after the one before, and close it at the end.
 
-        False: the tenure has ended by then, nothing was sent, and the caller still owns it.
+        False: the tenure ended first, nothing was sent, and the caller still owns the part.
         """
         await self.over()
         if flight.tenure != self._assignment.tenure:
@@ -155,15 +137,14 @@ class CommitQueue:
                 await self._afterwards.pop(0)(self._happened)
             self._is_under_way = False
         except asyncio.CancelledError:
-            raise  # the app stops: the transaction in the thread still happens or not
+            raise  # the app stops; the transaction in the thread may still happen
         except BaseException as cause:
             self._die(cause)
 
     async def _committed(self, flight: InFlight) -> bool:
         """Commit it; False if the commit was in doubt.
 
-        A doubt ends the tenure: the next one begins after the last commit that happened, and
-        everything beyond it is read again.
+        A doubt ends the tenure. The next one begins after the last commit that happened.
         """
         self._settlement.commit_begins()
         try:
@@ -180,35 +161,8 @@ class CommitQueue:
         return True
 
 
-class CommitMetrics(Protocol):
-    """What commits report."""
-
-    def observe_batch(self, stats: Stats) -> None:
-        """A part of a micro-batch was committed."""
-
-    def observe_commit(self, seconds: float) -> None:
-        """The duration of a commit."""
-
-    def observe_doubt(self, committed: bool) -> None:
-        """A commit was in doubt, and it had happened or not."""
-
-
 class Commit:
-    """Takes one part from IN_FLIGHT to ANNOUNCED.
-
-    Args:
-        producer: writes the transaction.
-        logs: the changelog, and the input whose offsets are committed.
-        group: the fingerprint of the group's state.
-        gate: stores the rows.
-        processor: removes the rows from its overlay once they are stored.
-        metrics: count what was committed.
-        dead_letters: logs dead letters.
-        feed: shows recent changes.
-        size: adapts the size of transactions to their duration.
-        clock: measures the duration.
-        ledger: keeps the account of a bounded run.
-    """
+    """Takes one part from IN_FLIGHT to ANNOUNCED."""
 
     def __init__(
         self,
@@ -217,7 +171,7 @@ class Commit:
         group: GroupFingerprint,
         gate: Gate,
         processor: Processor,
-        metrics: CommitMetrics,
+        metrics: WorkerMetrics,
         dead_letters: DeadLetterLog,
         feed: ChangeFeed,
         size: TransactionSize,
@@ -241,14 +195,12 @@ class Commit:
     def __call__(self, flight: InFlight) -> None:
         """Commit it.
 
-        Raises InDoubt before DECIDED: nothing was stored or announced. Raises Fenced and Crash,
-        which end the process.
+        Raises InDoubt before anything is stored or announced; Fenced and Crash end the process.
         """
         batch, tenure = flight.batch, flight.tenure
         started = self._clock.monotonic()
         notes = self._ledger.notes(batch)
-        # Asked before the records are produced: describing topics of many partitions takes longer
-        # than writing some rows.
+        # Sent before the records: describing topics of many partitions takes long.
         check_ids = self._logs.ids.ask_ahead(self._topics)
         try:
             last_offsets = self._producer.commit(
@@ -279,7 +231,7 @@ class Commit:
         self._announce(flight)
 
     def settled(self, flight: InFlight, happened: bool) -> None:
-        """Its commit was in doubt, and is decided; if it happened, the takeover stored its rows."""
+        """Its commit in doubt is decided. If it happened, the takeover stored its rows."""
         flight.reach(Stage.DECIDED)
         self._metrics.observe_doubt(happened)
         if happened:
@@ -293,7 +245,7 @@ class Commit:
         flight.reach(Stage.ANNOUNCED)
 
     def _check_pace(self, batch: ProcessedBatch, seconds: float, doubt: InDoubt) -> None:
-        """Raise TooSlow if the failed transaction may have been too large to be written in time."""
+        """Raise TooSlow if the transaction may have been too large to be written in time."""
         if self._size.unwritten(batch.taken or len(batch.messages), batch.size, seconds):
             raise TooSlow(
                 f"{doubt}; it had {batch.size} bytes and failed after {seconds:.1f} s, so the next "
@@ -303,19 +255,18 @@ class Commit:
     def _check(
         self, check_ids: Callable[[], None], batch: ProcessedBatch, last_offsets: Mapping[int, int]
     ) -> None:
-        """Between flush and offsets: check that the topics are those of the takeover, and that the
-        group has one fingerprint.
+        """Between flush and offsets: check the ids of the topics, and the group's fingerprint.
 
-        A changelog can be created again between the question for its id and the flush. Its rows
-        then begin at offset 0, not after the stored ones: nobody else writes to these partitions.
+        A changelog may be created again between the request for its id and the flush. Its rows then
+        begin at offset 0, not after the stored ones: nobody else writes to these partitions.
         """
         check_ids()
         for partition, last in last_offsets.items():
             first = last - len(batch.rows[partition]) + 1
             stored = self._gate.stored_offset(partition)
             if first <= stored:
-                # Or a row before the last one was not written, and the transaction has failed: the
-                # takeover asks for the changelog's id.
+                # If a row before the last one was not written, the transaction has failed. The
+                # takeover then checks the changelog's id.
                 raise Unanswered(
                     f"rows of {self._logs.changelog.topic}-{partition} seem to begin at offset "
                     f"{first}, and those up to {stored} are stored: one was not written, or the "

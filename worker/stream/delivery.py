@@ -12,7 +12,7 @@ in flight   One transaction writes messages, changelog rows and source offsets. 
             sent, the commit checks that input, output and changelog are still the topics of the
             takeover.
 decided     The transaction is committed: everything in it became visible at once. A commit without
-            a reliable answer is *in doubt*: `worker.stream.settlement` finds out whether it
+            a reliable answer is *in doubt*: `worker.stream.settlement` determines whether it
             happened, ends the tenure and takes the partitions over again.
 stored      The same rows and their changelog offset are in the local database, in one atomic batch
             per partition. So local state never runs ahead of the log. After a crash between
@@ -49,10 +49,10 @@ class MicroBatch:
     """One fetch over all partitions.
 
     Attributes:
-        records: its records, in order within each partition.
+        records: in order within each partition.
         starts: by partition, the cursor before its first record.
         ends: by partition, the cursor after its last record; gaps between the two are proven.
-        tenure: the tenure under which it was fetched.
+        tenure: under which it was fetched.
         finished: partitions of a bounded run that were read to their end.
         contexts: the trace contexts that came with its records.
     """
@@ -66,16 +66,7 @@ class MicroBatch:
 
 
 class Delivery:
-    """Takes micro-batches from the consumer, in order, through processing and commit.
-
-    Args:
-        settings: limit the size of a part.
-        assignment: the tenure under which micro-batches are delivered.
-        processor: processes them.
-        commits: commits them.
-        on_limit: called with each limit that is hit.
-        surroundings: tracing, and the end of the process.
-    """
+    """Takes micro-batches from the consumer, in order, through processing and commit."""
 
     def __init__(
         self,
@@ -117,7 +108,7 @@ class Delivery:
                 lambda happened: self._close(batch, done, is_committed=is_complete and happened)
             )
         except asyncio.CancelledError:
-            raise  # the app stops: the commit under way still happens or not
+            raise  # the app stops; the commit under way may still happen
         except BaseException as cause:
             self._die(cause)
         finally:
@@ -160,9 +151,7 @@ class Delivery:
         return True
 
     async def _finish(self, partition: int, batch: MicroBatch) -> bool:
-        """Publish the results of a bounded run's partition, and commit its end; False if the tenure
-        ended.
-        """
+        """Publish the rest of a partition and commit its end; False if the tenure ended."""
         end = batch.ends[partition]
         while True:
             processed = await self._deliver(
@@ -177,8 +166,7 @@ class Delivery:
         size = 0
         for record in batch.records:
             length = len(record.value or b"") + len(record.key or b"")
-            limit = self._exceeded(len(part) + 1, size + length) if part else None
-            if limit is not None:
+            if part and (limit := self._exceeded(len(part) + 1, size + length)):
                 self._on_limit(limit)
                 yield tuple(part)
                 part, size = [], 0
@@ -198,9 +186,7 @@ class Delivery:
         records: Sequence[Record] = (),
         contexts: Contexts = NO_CONTEXTS,
     ) -> ProcessedBatch | None:
-        """Process one part and begin its commit; None if the tenure ended first, and nothing was
-        sent.
-        """
+        """Process one part and begin its commit; None, with nothing sent, if the tenure ended."""
         flight = InFlight(tenure, self._assignment.progress, self._tracing)
         try:
             flight.processed(await self._process(process), records, contexts)
@@ -217,7 +203,7 @@ class Delivery:
         try:
             return await self._processor.run(process)
         except Exception:
-            # The process ends: a transaction that it leaves open would keep all readers waiting.
+            # The process ends, and an open transaction would keep all readers waiting.
             await self._commits.over()
             raise
 

@@ -24,11 +24,9 @@ class RecentChanges(NamedTuple):
 
 
 class ChangeFeed:
-    """A bounded buffer between the thread that commits and the one that shows.
+    """A bounded buffer between the thread that commits and the page.
 
-    Args:
-        topic: where changes are published.
-        threads: where its lock comes from.
+    `topic` is the output topic: other messages are no changes.
     """
 
     def __init__(self, topic: str, threads: Threads) -> None:
@@ -41,7 +39,7 @@ class ChangeFeed:
         self._counts: dict[bytes, int] = {}
 
     def committed(self, messages: Iterable[Message]) -> None:
-        """These messages are committed."""
+        """Buffer the changes among these committed messages."""
         if not self._is_open:
             return
         with self._lock:
@@ -53,8 +51,8 @@ class ChangeFeed:
                         self._watched[message.key].append(message)
                         self._counts[message.key] = self._counts.get(message.key, 0) + 1
 
-    def look_on(self, keys: Iterable[bytes] | None) -> None:
-        """Buffer changes from now on, those of entities with these keys apart; None stops it."""
+    def subscribe(self, keys: Iterable[bytes] | None) -> None:
+        """Buffer changes, those of entities with these keys apart; None ends the subscription."""
         with self._lock:
             self._is_open = keys is not None
             wanted = set(keys or ())

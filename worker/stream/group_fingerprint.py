@@ -1,11 +1,11 @@
 """One group, one fingerprint: a worker with other settings is refused before it publishes anything.
 
-A worker checks before it joins the group: one that would be refused takes no partitions from
-others. A partition with rows has a fingerprint (`worker.state.partition.check_fingerprint`). A
-worker that holds only partitions without rows checks the first rows of all partitions: at its
-takeover, and again inside its first transaction, between flush and offsets. Of two workers that
-begin a group at once, each has written its own fingerprint before it checks, so at least one of
-them sees the other's and does not commit. All later workers see a committed one.
+A worker checks before it joins the group, so that a refused one takes no partitions from others. A
+partition with rows has a fingerprint (`worker.state.partition.check_fingerprint`). A worker without
+rows checks the first rows of all partitions: at its takeover, and again inside its first
+transaction, between flush and offsets. Two workers that begin a group together both write their
+fingerprint before they check, so at least one of them sees the other's and does not commit. All
+later workers see a committed one.
 """
 
 import logging
@@ -21,12 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupFingerprint:
-    """Compares the fingerprint of the group's state with this worker's.
-
-    Args:
-        changelog: of the group.
-        fingerprint: of this worker.
-    """
+    """Compares the fingerprint of the group's state with this worker's."""
 
     def __init__(self, changelog: ChangelogLog, fingerprint: Fingerprint) -> None:
         self._changelog = changelog
@@ -38,31 +33,28 @@ class GroupFingerprint:
         self._is_agreed = True
 
     def check(self) -> None:
-        """Check the first rows of all partitions, until this worker's fingerprint is known to be
-        the group's.
+        """Check the first rows of all partitions until a committed one agrees.
 
-        One committed row that agrees is enough: no group has committed rows of two fingerprints.
+        One is enough: no group has committed rows of two fingerprints.
         Raises FingerprintMismatch, CorruptRow, and Crash if the changelog is not read in time.
         """
         if self._is_agreed:
             return
         for row in self._changelog.first_rows(range(self._fingerprint.partitions)):
             if row.key != FINGERPRINT or row.value is None:
-                continue  # it lost its beginning: that is refused where the partition is taken over
-            whose = f"the state of this group (COVERSUMM_APP_ID; {self._changelog.topic}-{row.partition})"
+                continue  # it lost its beginning, which the takeover of the partition refuses
+            place = f"{self._changelog.topic}-{row.partition}"
+            whose = f"the state of this group (COVERSUMM_APP_ID; {place})"
             refuse_other(decode_fingerprint(row.key, row.value), self._fingerprint, whose)
             if row.is_committed:
                 self._is_agreed = True
                 return
 
     def check_before_joining(self) -> None:
-        """The same check before the worker joins; if brokers do not answer, its takeovers check.
-
-        Raises FingerprintMismatch, CorruptRow.
-        """
+        """The same check before the worker joins; if brokers do not answer, its takeovers check."""
         try:
             self.check()
         except Exception as cause:
             if not is_retriable(cause):
                 raise
-            log.info("joining the group without knowing what its state was built with: %s", cause)
+            log.info("joining the group before its fingerprint is checked: %s", cause)

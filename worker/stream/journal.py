@@ -1,6 +1,6 @@
-"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One
-line each, and none between; a commit in doubt has two, because what it waits for may take long.
+"""The log of a worker's life: its start, when it is ready, each rebalance, its stop.
 
+One line each, and none between. A commit in doubt has two, because its decision may take long.
 Every line has its facts as fields beside it (`extra={"facts": ...}`), for logs in JSON.
 """
 
@@ -22,23 +22,23 @@ from worker.text.engine import EmbeddingEngine
 log = logging.getLogger(__name__)
 
 
-def tell_start(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> None:
-    """Who starts, with what: before the worker joins its group.
+def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> None:
+    """Log what starts, and with which settings, before the worker joins its group.
 
-    Args:
-        settings: of the worker.
-        partitions: the input's partition count.
-        engine: embeds texts; None where every event brings its embeddings.
+    `partitions` is the input's partition count; without an `engine` events bring their embeddings.
     """
-    model, dimension = (
-        ("none: events bring their embeddings", settings.dimension)
-        if engine is None
-        else (engine.model, engine.dimension)
-    )
+    if engine is None:
+        model, dimension = "none: events bring their embeddings", settings.dimension
+    else:
+        model, dimension = engine.model, engine.dimension
     topics = {spec.role: spec.name for spec in topic_specs(settings).values()}
-    _tell(
-        f"coversumm-worker {__version__} starts: Kafka {settings.bootstrap_servers}, group {settings.app_id}, "
-        f"instance {settings.instance_id}, web {settings.web_advertised_url}, data {settings.data_dir}",
+    named = ", ".join(f"{role} {name}" for role, name in topics.items())
+    changed = settings.changed()
+    shown = " ".join(f"{variable}={value}" for variable, value in changed.items())
+    _info(
+        f"coversumm-worker {__version__} starts: Kafka {settings.bootstrap_servers}, "
+        f"group {settings.app_id}, instance {settings.instance_id}, "
+        f"web {settings.web_advertised_url}, data {settings.data_dir}",
         version=__version__,
         bootstrap_servers=settings.bootstrap_servers,
         group=settings.app_id,
@@ -46,22 +46,16 @@ def tell_start(settings: Settings, partitions: int, engine: EmbeddingEngine | No
         web=settings.web_advertised_url,
         data_dir=str(settings.data_dir),
     )
-    _tell(
-        f"topics of {partitions} partitions: "
-        + ", ".join(f"{role} {name}" for role, name in topics.items()),
-        topics=topics,
-        topic_partitions=partitions,
-    )
-    _tell(
-        f"summaries of {settings.k} sentences, epoch {settings.epoch}; model {model}, {dimension} dimensions",
+    _info(f"topics of {partitions} partitions: {named}", topics=topics, topic_partitions=partitions)
+    _info(
+        f"summaries of {settings.k} sentences, epoch {settings.epoch}; "
+        f"model {model}, {dimension} dimensions",
         k=settings.k,
         epoch=settings.epoch,
         model=model,
         dimension=dimension,
     )
-    changed = settings.changed()
-    shown = " ".join(f"{variable}={value}" for variable, value in changed.items())
-    _tell(f"settings that differ from their defaults: {shown or 'none'}", settings=changed)
+    _info(f"settings that differ from their defaults: {shown or 'none'}", settings=changed)
 
 
 class Held(NamedTuple):
@@ -76,56 +70,48 @@ class Held(NamedTuple):
 
 
 class Journal:
-    """Tells of a worker's assignments; whoever changes the assignment calls it.
+    """Logs changes of a worker's assignment.
 
-    Args:
-        clock: measures.
-        partitions: the input's partition count.
-        started: `clock.monotonic()` when the process began; now by default.
+    `partitions` is the input's partition count; `started` is `clock.monotonic()` when the process
+    began, now by default.
     """
 
     def __init__(self, clock: Clock, partitions: int, started: float | None = None) -> None:
         self._clock = clock
         self._partitions = partitions
         self._since: float | None = clock.monotonic() if started is None else started
-        self._had: Held | None = None  # nothing before the first assignment
+        self._had: Held | None = None  # None before the first assignment
         self._doubt: str | None = None
-        self._overtaken: str | None = None  # a doubt that a rebalance came upon
+        self._overtaken: str | None = None  # a doubt that a rebalance interrupted
         self._happened: bool | None = None
         self._restored: tuple[int, int, float] | None = None
         self._committed: Mapping[int, int] = {}
 
     def left(self, had: Held) -> None:
-        """A rebalance begins: the worker stops to process what it had."""
+        """A rebalance begins: the worker stops to process these partitions."""
         self._overtaken = self._doubt or self._overtaken
         self._since, self._had, self._doubt = self._clock.monotonic(), had, None
 
     def doubted(self, why: str, had: Held) -> None:
-        """A commit is in doubt: the worker stops until it knows whether it happened."""
-        self._since, self._had, self._doubt, self._happened = (
-            self._clock.monotonic(),
-            had,
-            why,
-            None,
-        )
+        """A commit is in doubt: the worker stops until it is decided."""
+        self._since, self._had = self._clock.monotonic(), had
+        self._doubt, self._happened = why, None
         log.warning(
-            "a commit is in doubt (%s): nothing is lost, it is being found out whether it happened",
+            "a commit is in doubt (%s): nothing is lost; the worker determines whether it happened",
             why,
             extra={"facts": {"doubt": why, "partitions": had.processed}},
         )
 
     def settled(self, happened: bool) -> None:
-        """It is known whether the commit in doubt happened."""
+        """The commit in doubt is decided."""
         self._happened = happened
 
     def restored(self, rows: int, partitions: int, seconds: float) -> None:
-        """The state of so many partitions was brought up to the changelog's end."""
+        """These many partitions were restored to the changelog's end."""
         self._restored = rows, partitions, seconds
 
     def took(self, has: Held) -> None:
-        """A takeover is over: the worker processes what it has. Nothing is told where nothing had
-        been interrupted.
-        """
+        """A takeover is over: the worker processes these. Logs nothing without an interruption."""
         if self._since is None:
             return
         seconds = self._clock.monotonic() - self._since
@@ -141,42 +127,43 @@ class Journal:
             facts |= {"restored_rows": rows, "restore_seconds": round(restore_seconds, 3)}
         if self._doubt is not None:
             outcome = "it had happened" if self._happened else "it had not, and is done again"
-            line = f"goes on after {seconds:.2f} s with partitions {has}: the commit in doubt is decided, {outcome}"
+            line = (
+                f"continues after {seconds:.2f} s with partitions {has}: the commit in doubt is "
+                f"decided, {outcome}"
+            )
             facts |= {"doubt": self._doubt, "committed": bool(self._happened)}
         elif self._had is None:
             line = f"ready after {seconds:.2f} s: processes partitions {has} of {self._partitions}"
         else:
-            line = f"rebalanced in {seconds:.2f} s: had partitions {self._had}, has {has} of {self._partitions}"
+            line = (
+                f"rebalanced in {seconds:.2f} s: had partitions {self._had}, "
+                f"has {has} of {self._partitions}"
+            )
             facts |= {"had_partitions": self._had.processed, "had_standbys": self._had.standby}
         if self._overtaken is not None:
             line += "; the commit in doubt before it is decided"  # by the takeover's first step
             facts["doubt"] = self._overtaken
-        _tell(line + restored, **facts)
+        _info(line + restored, **facts)
         self._since = self._restored = self._doubt = self._overtaken = None
 
     def ended(self, committed: Mapping[int, int]) -> None:
-        """An assignment is over; by partition the next source offset that was not committed."""
-        self._committed = dict(committed)
+        """An assignment is over; by partition the next source offset to commit."""
+        self._committed = dict(sorted(committed.items()))
 
     def stopped(self, by: str, seconds: float) -> None:
-        """The worker has stopped in order: what of the input it had committed, by partition the
-        next offset.
-        """
-        offsets = ", ".join(
-            f"{partition} to {offset}" for partition, offset in sorted(self._committed.items())
-        )
-        _tell(
-            f"stopped by {by} in {seconds:.2f} s; committed: {offsets or 'nothing, no partition was held'}",
+        """The worker has stopped in order."""
+        offsets = ", ".join(f"{partition} to {end}" for partition, end in self._committed.items())
+        _info(
+            f"stopped by {by} in {seconds:.2f} s; "
+            f"committed: {offsets or 'nothing, no partition was held'}",
             signal=by,
             seconds=round(seconds, 3),
-            committed={
-                str(partition): offset for partition, offset in sorted(self._committed.items())
-            },
+            committed={str(partition): end for partition, end in self._committed.items()},
         )
 
 
 def shown_ranges(partitions: Iterable[int]) -> str:
-    """Numbers in order, neighbours as ranges: `0-3, 5`; `none` where there are none."""
+    """Numbers in order, neighbours as ranges: `0-3, 5`; `none` if there are none."""
     ranges: list[list[int]] = []
     for partition in sorted(partitions):
         if ranges and partition == ranges[-1][-1] + 1:
@@ -186,15 +173,16 @@ def shown_ranges(partitions: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, ends)) for ends in ranges) or "none"
 
 
-def _tell(line: str, **facts: Any) -> None:
+def _info(line: str, **facts: Any) -> None:
     log.info("%s", line, extra={"facts": facts})
 
 
-TELL_SECONDS: Final = 60.0
+INTERVAL_SECONDS: Final = 60.0
+"""Seconds between two lines about the same frequent event."""
 
 
 class OnceAMinute:
-    """Counts; for one thread."""
+    """Counts a frequent event; for one thread."""
 
     def __init__(self, clock: Clock = time) -> None:
         self._clock = clock
@@ -202,21 +190,17 @@ class OnceAMinute:
         self._next = float("-inf")
 
     def count(self) -> int:
-        """How often it happened since the last line, this time included; 0 where it is too early
-        for another one.
-        """
+        """How often it happened since the last line, this time included; 0 if no line is due."""
         self._count += 1
         if self._clock.monotonic() < self._next:
             return 0
         found, self._count = self._count, 0
-        self._next = self._clock.monotonic() + TELL_SECONDS
+        self._next = self._clock.monotonic() + INTERVAL_SECONDS
         return found
 
 
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, in any thread, and tells of them now and
-    then.
-    """
+    """Counts the dead letters of committed micro-batches, in any thread, and logs the counts."""
 
     def __init__(self, threads: Threads) -> None:
         self._lock = threads.lock()
@@ -229,21 +213,22 @@ class DeadLetterLog:
             self._counts.update(stats.dead_letters())
             self._first = stats.first_letters | self._first
 
-    async def tell_now_and_then(self) -> None:
-        """Tell every minute, until cancelled."""
+    async def log_every_minute(self) -> None:
+        """Log every minute, until cancelled."""
         while True:
-            await asyncio.sleep(TELL_SECONDS)
-            self.tell()
+            await asyncio.sleep(INTERVAL_SECONDS)
+            self.log_counts()
 
-    def tell(self) -> None:
+    def log_counts(self) -> None:
         """One line about the letters since the last one."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             first, self._first = self._first, {}
         if counts:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-            line = f"dead letters in the last minute: {by_reason}; `coversumm-worker dlq list` shows them"
             places = {reason: place._asdict() for reason, place in first.items()}
             log.warning(
-                "%s", line, extra={"facts": {"dead_letters": dict(counts), "first": places}}
+                "dead letters in the last minute: %s; `coversumm-worker dlq list` shows them",
+                by_reason,
+                extra={"facts": {"dead_letters": dict(counts), "first": places}},
             )

@@ -1,16 +1,20 @@
-"""The reader of a worker that runs until it is stopped, and what any reader needs of the consumer.
+"""The reader of a worker that runs until it is stopped.
 
 A reader decides which partitions are fetched next and how many fetches become one micro-batch. The
 consumer (`worker.stream.faust.consumer`) fetches and applies the cursor rules.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from worker.kafka.offsets import Start
-from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.worker import StreamWorker
+
+if TYPE_CHECKING:
+    from worker.stream.faust.consumer import GuardedConsumer
 
 FETCH_SECONDS = 1.0
 """Longest wait for records of any partition."""
@@ -21,65 +25,11 @@ Fetched = dict[int, list[Any]]
 """Records of the consumer's client, by partition."""
 
 
-class GuardedInput(Protocol):
-    """The consumer as its reader uses it."""
-
-    cursors: dict[int, int]
-    """By partition, the offset after the last record that was handed over."""
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether the worker stops."""
-
-    async def sleep(self, seconds: Any) -> None:
-        """Wait, or return when the worker stops."""
-
-    async def fetch(self, seconds: float, partitions: Container[int] | None = None) -> Fetched:
-        """Records of these partitions, or of all; waits for the first one.
-
-        Raises Crash if the log has no record at a partition's position.
-        """
-
-    def holds(self, tenure: Tenure | None) -> bool:
-        """Whether what was fetched under this tenure may be handed over."""
-
-    def merged(self, fetches: Sequence[Fetched], tenure: Tenure | None) -> Fetched | None:
-        """Several fetches as one; None if the tenure has ended, and they are read again."""
-
-    def guard(self, fetched: Fetched, tenure: Tenure) -> MicroBatch | None:
-        """The records that are proven to follow the cursors, which move behind them."""
-
-    def read_again(self, partitions: Iterable[int]) -> None:
-        """Fetch from the cursors next."""
-
-    def fetch_position(self, partition: int) -> int | None:
-        """Where the next fetch begins."""
-
-    def last_stable_offset(self, partition: int) -> int | None:
-        """The end of what a committed reader may read, as of the last fetch."""
-
-    def high_watermark(self, partition: int) -> int:
-        """The end of the log, as of the last fetch."""
-
-    async def is_empty(self, partition: int, position: int, end: int) -> bool:
-        """Whether the log has no record from a position to an end."""
-
-
-class Reader(Protocol):
-    """Makes micro-batches of what the consumer fetches."""
-
-    def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:
-        """Begin at these offsets; returns by partition the offset to fetch from."""
-
-    async def next(self) -> MicroBatch | None:
-        """The next micro-batch; None if there was nothing to hand over."""
-
-
 class LiveReader:
     """Reads all partitions at once, without an end."""
 
-    def __init__(self, source: GuardedInput, worker: StreamWorker) -> None:
-        self._input = source
+    def __init__(self, consumer: GuardedConsumer, worker: StreamWorker) -> None:
+        self._input = consumer
         self._assignment = worker.assignment
         self._delivery = worker.delivery
         self._linger_seconds = worker.settings.batch_linger_ms / 1000
@@ -88,11 +38,11 @@ class LiveReader:
         self._previous: MicroBatch | None = None
 
     def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:
-        """See `Reader`."""
+        """Begin at these offsets; returns by partition the offset to fetch from."""
         return {partition: start.offset for partition, start in starts.items()}
 
     async def next(self) -> MicroBatch | None:
-        """See `Reader`."""
+        """The next micro-batch; None if there is nothing to hand over."""
         tenure = self._assignment.tenure
         fetched = await self._input.fetch(FETCH_SECONDS)
         more = await self._linger(fetched) if fetched else []
@@ -106,8 +56,8 @@ class LiveReader:
     async def _linger(self, fetched: Fetched) -> list[Fetched]:
         """What arrives during the linger time, and while the previous micro-batch is busy.
 
-        A micro-batch that is handed over before it can be processed would be smaller. Each one has
-        to wait for the commits before its own, and small ones take nearly as long as large ones.
+        Each micro-batch waits for the commits before its own, and a small one takes nearly as long
+        as a large one. So a micro-batch that would wait takes more records first.
         """
         more: list[Fetched] = []
         events, waited = count(fetched), 0.0
@@ -120,9 +70,7 @@ class LiveReader:
         return more
 
     def _busy_seconds(self, waited: float) -> float:
-        """How long to wait for the previous micro-batch of this tenure until the next look; 0 if it
-        is not busy.
-        """
+        """Seconds until the next look at the previous micro-batch of this tenure; 0 if not busy."""
         previous = self._previous
         is_busy = (
             previous is not None

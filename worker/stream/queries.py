@@ -1,6 +1,4 @@
-"""Summaries for whoever asks a running worker: of its committed state, in threads of their own,
-beside the stream.
-"""
+"""Answers queries from the committed state of a running worker, in threads beside the stream."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +20,7 @@ V = TypeVar("V")
 
 
 class NotHere(Exception):
-    """The entity's partition is not here, or is going away at this moment."""
+    """The entity's partition is not here, or is being released."""
 
 
 class _Large(Exception):
@@ -30,15 +28,10 @@ class _Large(Exception):
 
 
 class SummaryReader:
-    """Reads summaries as of the last commit, whatever the stream does meanwhile.
+    """Reads summaries as of the last commit.
 
-    Two threads, so that an entity of very many sentences keeps none of the others waiting.
-
-    Args:
-        summaries: of the processor.
-        databases: of its partitions.
-        threads: where the two come from.
-        die: ends the process where rows are damaged.
+    It has two threads, so that large entities do not delay the others. Damaged rows end the
+    process.
     """
 
     def __init__(
@@ -55,31 +48,31 @@ class SummaryReader:
         self._die = die
 
     async def read(self, partition: int, entity_id: str) -> SummaryView | None:
-        """The entity's summary, None where there is no such entity. Raises NotHere."""
-        return await self._tell(EntityKey(partition, entity_id), self._summary)
+        """The entity's summary, or None if there is no such entity. Raises NotHere."""
+        return await self._answer(EntityKey(partition, entity_id), self._summary)
 
     async def short_view(self, partition: int, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view, None where there is no such entity. Raises NotHere."""
-        return await self._tell(
-            EntityKey(partition, entity_id),
-            lambda rows, key, large: self._short_view(rows, key, large, extent),
-        )
+        """The entity's short view, or None if there is no such entity. Raises NotHere."""
 
-    async def _tell(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V]) -> V:
+        def view(rows: Rows, key: EntityKey, large: bool) -> ShortView | None:
+            self._defer(rows, key, large)
+            return self._summaries.short_view(rows, key, extent)
+
+        return await self._answer(EntityKey(partition, entity_id), view)
+
+    async def _answer(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V]) -> V:
         try:
             return await self._quick.run(lambda: self._look(key, view, False))
         except _Large:
             return await self._slow.run(lambda: self._look(key, view, True))
 
     def _look(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V], large: bool) -> V:
-        """In one of the threads. Raises NotHere, and _Large for a large entity where those are not
-        read.
-        """
+        """The view, in one of the threads. Raises NotHere, and _Large as `_defer` does."""
         begun = self._summaries.begun(key.partition)
         try:
             with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
                 if begun is None or begun is not self._summaries.begun(key.partition):
-                    raise NotHere  # its rows were being restored, or followed: not up to a commit of anybody
+                    raise NotHere  # restored or followed rows may end amid a transaction
                 return view(rows, key, large)
         except NotOpen:
             raise NotHere from None
@@ -92,25 +85,14 @@ class SummaryReader:
             self._defer(rows, key, large)
         return view or self._summaries.from_rows(rows, key)
 
-    def _short_view(
-        self, rows: Rows, key: EntityKey, large: bool, extent: Extent
-    ) -> ShortView | None:
-        self._defer(rows, key, large)
-        return self._summaries.short_view(rows, key, extent)
-
     def _defer(self, rows: Rows, key: EntityKey, large: bool) -> None:
+        """Raise _Large for a large entity in the thread of the others."""
         if not large and self._summaries.is_large(rows, key):
             raise _Large
 
 
 class EntityLister:
-    """Lists and searches entities, a page at a time, whatever the stream does meanwhile.
-
-    Args:
-        databases: of the partitions that are here.
-        threads: where its thread comes from.
-        die: ends the process where rows are damaged.
-    """
+    """Lists and searches entities, a page at a time. Damaged rows end the process."""
 
     def __init__(
         self,
@@ -125,23 +107,21 @@ class EntityLister:
     async def read(
         self, partitions: Iterable[int], search: EntitySearch, limit: int, seconds: float
     ) -> Page:
-        """The next entities of these partitions, as many as are found in so many seconds, and one
-        at least.
+        """The next entities of these partitions: at least one, then for at most `seconds`.
 
-        Raises NotHere where one of the partitions is going away.
+        Raises NotHere if one of the partitions is being released.
         """
         wanted = list(partitions)
-        return await self._thread.run(lambda: self._read(wanted, search, limit, seconds))
 
-    def _read(
-        self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
-    ) -> Page:
-        until = time.monotonic() + seconds
-        try:
-            with ExitStack() as looks:
-                rows = {p: looks.enter_context(self._databases.look(p, ENTITY)) for p in partitions}
-                return read_page(rows, search, limit, lambda: time.monotonic() < until)
-        except NotOpen:
-            raise NotHere from None
-        except StateError as cause:
-            self._die(cause)
+        def page() -> Page:
+            until = time.monotonic() + seconds
+            try:
+                with ExitStack() as looks:
+                    rows = {p: looks.enter_context(self._databases.look(p, ENTITY)) for p in wanted}
+                    return read_page(rows, search, limit, lambda: time.monotonic() < until)
+            except NotOpen:
+                raise NotHere from None
+            except StateError as cause:
+                self._die(cause)
+
+        return await self._thread.run(page)

@@ -1,11 +1,14 @@
-"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps an
-account, and stops. Without bounds a worker begins at the log's start and runs until it is stopped.
+"""A run that ends: it reads its input between given offsets, keeps an account, and stops.
+
+Without bounds a worker begins at the log's start and runs until it is stopped.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from worker.clock import Clock
 from worker.errors import Crash
 from worker.events import Record
 from worker.kafka.errors import is_retriable
@@ -18,46 +21,28 @@ from worker.stream.surroundings import Surroundings
 IDLE_SECONDS = 0.2
 """Seconds between two checks whether this process has finished its partitions."""
 ASK_SECONDS = 1.0
-"""Seconds between two questions to the group, once this process has."""
+"""Seconds between two requests to the group, once this process has."""
 
 
-class Ledger(Protocol):
-    """The account of what was done: by partition a note that is committed with each offset, and is
-    as durable as the offset.
-    """
+class Ledger:
+    """The account of a run: by partition a note that is committed with each offset. Here: none."""
 
     def begin(self, starts: Mapping[int, Start]) -> None:
         """These partitions are taken over, with their committed offsets and notes."""
 
     def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
         """The notes of the batch's partitions once it is committed."""
+        return {}
 
     def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
         """The batch is committed with these notes."""
 
     def is_over(self, partition: int) -> bool:
-        """Whether a held partition is done and committed, up to its end."""
-
-
-class NoLedger:
-    """The ledger of a worker without bounds."""
-
-    def begin(self, starts: Mapping[int, Start]) -> None:
-        """See `Ledger`."""
-
-    def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
-        """See `Ledger`."""
-        return {}
-
-    def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
-        """See `Ledger`."""
-
-    def is_over(self, partition: int) -> bool:
-        """See `Ledger`."""
+        """Whether a held partition is committed up to its end."""
         return False
 
 
-NO_LEDGER = NoLedger()
+NO_LEDGER = Ledger()
 
 
 class FileRecords(Protocol):
@@ -70,19 +55,60 @@ class FileRecords(Protocol):
         """The records of a partition from an offset on, in order."""
 
 
-class Throttle(Protocol):
-    """Limits how fast the input is read."""
+BURST_SECONDS = 0.25
+"""Seconds of the allowed rate that one read takes, so that others wait only briefly."""
+
+
+class RateThrottle:
+    """Keeps average rates; saves up at most one unused second.
+
+    Args:
+        events_per_s: upper bound; None: no limit.
+        bytes_per_s: upper bound of keys and values; None: no limit.
+        clock: measures time.
+    """
+
+    def __init__(
+        self,
+        events_per_s: float | None = None,
+        bytes_per_s: float | None = None,
+        clock: Clock = time,
+    ) -> None:
+        self._events_per_s = events_per_s
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._due = clock.monotonic()  # when everything read so far should have been read
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a limit."""
+        return self._events_per_s is not None or self._bytes_per_s is not None
+
+    @property
+    def events_at_once(self) -> int | None:
+        """Events of a micro-batch, at least one; None: no limit."""
+        return (
+            None
+            if self._events_per_s is None
+            else max(1, round(self._events_per_s * BURST_SECONDS))
+        )
+
+    @property
+    def bytes_at_once(self) -> int | None:
+        """Bytes of a micro-batch of several events; None: no limit."""
+        return (
+            None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * BURST_SECONDS))
+        )
 
     def pause(self, events: int, size: int) -> float:
         """Seconds to wait before reading on, after this many events of `size` bytes."""
-
-
-class NoThrottle:
-    """No limit."""
-
-    def pause(self, events: int, size: int) -> float:
-        """See `Throttle`."""
-        return 0.0
+        now = self._clock.monotonic()
+        seconds = max(
+            events / self._events_per_s if self._events_per_s else 0.0,
+            size / self._bytes_per_s if self._bytes_per_s else 0.0,
+        )
+        self._due = max(self._due, now - 1.0) + seconds
+        return max(0.0, self._due - now)
 
 
 @dataclass(frozen=True)
@@ -106,7 +132,7 @@ class RunBounds:
     emit: Emit | None = None
     selection: RecordSelection = ALL
     ledger: Ledger = NO_LEDGER
-    throttle: Throttle = field(default_factory=NoThrottle)
+    throttle: RateThrottle = field(default_factory=RateThrottle)
     history: FileRecords | None = None
     open_partitions: Callable[[], Collection[int]] = tuple
     topic_id: str = ""
@@ -116,14 +142,7 @@ ENDLESS = RunBounds()
 
 
 class Ending:
-    """Ends a bounded run when the group has finished all partitions, in whatever process.
-
-    Args:
-        bounds: of the run.
-        assignment: what this process holds.
-        end: ends this process in order.
-        surroundings: clock, threads, and the end of the process after a failure.
-    """
+    """Calls `end`, which ends this process in order, when the group has finished all partitions."""
 
     def __init__(
         self,
@@ -140,8 +159,9 @@ class Ending:
         self._die = surroundings.die
 
     async def watch(self) -> None:
-        """Wait for the end of the run, then end this process. A process without work stays: it may
-        be given another one's partitions.
+        """Wait for the end of the run, then end this process.
+
+        A process without work stays, because it may be given another one's partitions.
         """
         try:
             while not (self._is_idle() and await self._is_over()):
@@ -162,4 +182,4 @@ class Ending:
         except Exception as cause:
             if not isinstance(cause, Crash) and not is_retriable(cause):
                 raise
-            return False  # asked again
+            return False

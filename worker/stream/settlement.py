@@ -1,16 +1,16 @@
-"""A commit in doubt is decided: the worker finds out whether it happened, and resumes from there.
+"""Settles a commit in doubt: the worker determines whether it happened, and resumes from there.
 
-A commit is in doubt when no answer came, or when the answer leaves it open: a coordinator moved, a
+A commit is in doubt without an answer, or when the answer leaves it open: a coordinator moved, a
 broker was killed or froze, too few replicas were in sync. Sending the commit again could do
 everything twice; continuing without it could lose it. So:
 
-1. *Suspend*: nothing more is handed over or sent. What was processed and not committed is
-   forgotten with the caches.
+1. *Suspend*: nothing more is handed over or sent. The worker drops its uncommitted work with the
+   caches.
 2. *Decide*: a new client takes over the same transactional id (`TransactionalProducer.decide`).
    The broker then aborts an open transaction, completes one that was about to be committed, and
    fences the former client.
 3. *Take over again*, as after a rebalance (`worker.stream.takeover`): the group's committed offsets
-   and the changelog say what happened, and rows, caches and cursors are set accordingly.
+   and the changelog show what happened; rows, caches and cursors are set accordingly.
 
 The process ends only if the decision is refused permanently, or if brokers answer and still leave
 it open for COVERSUMM_STALL_TIMEOUT_MS. A rebalance goes first: its takeover does the same, and the
@@ -33,16 +33,7 @@ PAUSE_SECONDS = 0.5
 
 
 class Settlement:
-    """Settles commits in doubt, one at a time; no commit begins during that time.
-
-    Args:
-        settings: limit how long a cluster may leave commits open.
-        assignment: suspended until the commit is decided.
-        producer: decides the transaction.
-        takeover: takes the partitions over again.
-        contact: while no broker answers, no time counts.
-        surroundings: clock and threads.
-    """
+    """Settles commits in doubt, one at a time; no commit begins during that time."""
 
     def __init__(
         self,
@@ -65,9 +56,7 @@ class Settlement:
         self._membership: Membership | None = None  # under which the last doubt was settled
 
     def commit_begins(self) -> None:
-        """The limit counts neither the time since the last doubt was settled nor doubts of a past
-        membership.
-        """
+        """The limit counts no time since the last doubt, and no doubt of a past membership."""
         if self._since is None:
             return
         if self._assignment.membership != self._membership:
@@ -82,11 +71,8 @@ class Settlement:
     async def settle(self, doubt: InDoubt, next_offsets: Mapping[int, int]) -> bool:
         """Decide a commit and take over again; True if the commit is known to have happened.
 
-        Args:
-            doubt: why it is in doubt.
-            next_offsets: by partition, the offset it would have committed.
-
-        Raises Crash, which ends the process.
+        `next_offsets` are the offsets that it would have committed. Raises Crash, which ends the
+        process.
         """
         self._assignment.suspend(str(doubt))
         if isinstance(doubt, TooSlow):
@@ -94,7 +80,7 @@ class Settlement:
         self._check_limit(doubt)
         if not await self._decide() or isinstance(doubt, Overtaken):
             self._since = None
-            return False  # the takeover of the next assignment finds out what was committed
+            return False  # the takeover of the next assignment reads what was committed
         happened = False
 
         def found(starts: Mapping[int, int]) -> None:
@@ -121,14 +107,13 @@ class Settlement:
         return False
 
     def _check_limit(self, cause: Crash) -> None:
-        """Raise Crash if brokers answer, and commits have been in doubt for longer than the
-        limit.
-        """
+        """Raise Crash if commits are in doubt for longer than the limit, though brokers answer."""
         now = self._clock.monotonic()
         silence = self._contact.silence()
         if self._since is None or (silence is not None and silence.everywhere):
             self._since = now
         elif now - self._since > self._limit_seconds:
             raise Crash(
-                f"no commit was answered for {self._limit_seconds:g} s, though brokers answer: {cause}"
+                f"no commit was answered for {self._limit_seconds:g} s, though brokers answer: "
+                f"{cause}"
             ) from cause

@@ -1,6 +1,4 @@
-"""What a running worker knows of itself: readiness, lag, and which worker owns an entity. Read by
-web, metrics and watchdog.
-"""
+"""The status of a running worker, for web, metrics and watchdog: readiness, lag, owners."""
 
 from __future__ import annotations
 
@@ -27,35 +25,23 @@ log = logging.getLogger(__name__)
 
 
 class WorkerStatus:
-    """The status of a worker built on a Faust app; every method is safe to call at any time of its
-    life.
-
-    Args:
-        app: its Faust app.
-        worker: what the app runs.
-    """
+    """The status of a worker on a Faust app; each method is safe to call at any time."""
 
     def __init__(self, app: CoverSummApp, worker: StreamWorker) -> None:
         self._app = app
+        self._worker = worker
         self._assignment = worker.assignment
-        self._summaries = worker.summaries
-        self._entities = worker.entities
-        self._databases = worker.surroundings.databases
-        self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
         self._contact = worker.contact
         self._outage_seconds = min(
             worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000
         )
-        self._settings = worker.settings
         self._ignored = OnceAMinute()
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in
-        words why not.
+        """Whether the worker processes its partitions, and the reason in words.
 
-        A worker that hears of no broker is not ready, however idle it is: it would not know of
-        events, nor publish anything.
+        A worker without contact to a broker is not ready, though it may have no work.
         """
         app = self._app
         if app.is_leaving:
@@ -79,18 +65,14 @@ class WorkerStatus:
         )
 
     def partitions(self) -> tuple[int, int]:
-        """How many partitions are processed here at this moment, and how many the input
-        topic has.
-        """
+        """How many partitions are processed here now, and how many the input topic has."""
         held = self._assignment.positions if self._assignment.is_flowing else ()
         return len(held), self._partitions
 
     def lag(self) -> dict[int, int | None]:
-        """By partition: records up to the last stable offset that are not committed yet; None
-        before the first fetch.
+        """By partition: uncommitted records up to the last stable offset; None before a fetch.
 
-        With nothing in flight the fetch position counts: it is past transaction markers, where no
-        committed offset gets to.
+        With nothing in flight the fetch position counts, which passes transaction markers.
         """
         consumer = self._app.consumer
         lags: dict[int, int | None] = {}
@@ -104,13 +86,10 @@ class WorkerStatus:
     def undecided(self) -> dict[int, int]:
         """By partition: records that wait for the end of an upstream producer's transaction."""
         consumer = self._app.consumer
-        return {
-            partition: consumer.undecided(partition)
-            for partition in list(self._assignment.positions)
-        }
+        return {p: consumer.undecided(p) for p in list(self._assignment.positions)}
 
     def broker_silent_seconds(self) -> dict[str, float]:
-        """By client, how long ago it last heard of a broker."""
+        """By client, the seconds since it last heard from a broker."""
         self._app.contact_watch.listen()
         return self._contact.silent_seconds()
 
@@ -119,16 +98,14 @@ class WorkerStatus:
         return self._contact.silence(for_seconds)
 
     def rocksdb_bytes(self) -> int:
-        """What the databases take of the memory that is set apart for them."""
-        return self._databases.memory_bytes
+        """Memory that the databases use."""
+        return self._worker.surroundings.databases.memory_bytes
 
     def stall(self) -> str | None:
-        """What keeps the worker from its work at this moment, None when nothing does; the watchdog
-        ends what lasts.
+        """What hinders progress now, None if nothing does; the watchdog ends a lasting hindrance.
 
-        A broker that is away is no reason to end: a restart would not bring it back, and the next
-        start could not even check its topics. It counts only where no client hears of one: a
-        consumer that alone hears nothing stands still by itself.
+        An outage is no hindrance, because a restart would not end it. It counts as one only if all
+        clients are silent: if the consumer alone is, a restart may help.
         """
         app = self._app
         outage = self._silence(self._outage_seconds)
@@ -148,15 +125,11 @@ class WorkerStatus:
 
     @property
     def progressed_at(self) -> float:
-        """`time.monotonic()` of the last commit or takeover, or of the last part of a micro-batch
-        that was finished.
-        """
+        """`time.monotonic()` of the last progress: a part of a micro-batch, commit or takeover."""
         return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """Whether this worker owns the entity's partition, and the owner's advertised URL (None
-        when nobody is known).
-        """
+        """Whether this worker owns the entity's partition, and the owner's URL, if known."""
         partition = partition_of(entity_id, self._partitions)
         if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)
@@ -166,63 +139,54 @@ class WorkerStatus:
         return False, None
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The summary of an entity as of the last commit, None when there is no such entity. Raises
-        NotHere.
-        """
-        partition = partition_of(entity_id, self._partitions)
-        return await self._summaries.read(partition, entity_id)
+        """The entity's summary as of the last commit, or None. Raises NotHere."""
+        return await self._worker.summaries.read(
+            partition_of(entity_id, self._partitions), entity_id
+        )
 
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The short view of an entity as of the last commit, None when there is no such entity.
-        Raises NotHere.
-        """
-        return await self._summaries.short_view(
+        """The entity's short view as of the last commit, or None. Raises NotHere."""
+        return await self._worker.summaries.short_view(
             partition_of(entity_id, self._partitions), entity_id, extent
         )
 
     def describe(self) -> dict[str, Any]:
-        """What the worker is, whether it is ready, what it holds, and by URL what the others do, as
-        far as it knows.
-        """
+        """Identity, readiness and partitions of the worker, and the partitions of the others."""
         ready, reason = self.ready()
         membership, roles = self._assignment.membership, dict(self._assignment.roles)
         return {
             "version": __version__,
-            "instance_id": self._settings.instance_id,
-            "group": self._settings.app_id,
+            "instance_id": self._worker.settings.instance_id,
+            "group": self._worker.settings.app_id,
             "member_id": None if membership is None else membership.member_id,
-            "epoch": self._settings.epoch,
+            "epoch": self._worker.settings.epoch,
             "url": str(self._app.conf.canonical_url),
             "ready": ready,
             "reason": reason,
             "waiting_for": self.stall(),
             "partition_count": self._partitions,
             "lag": {str(partition): lag for partition, lag in sorted(self.lag().items())},
-            "standbys": sorted(
-                partition for partition, role in roles.items() if role is Role.STANDBY
-            ),
+            "standbys": sorted(p for p, role in roles.items() if role is Role.STANDBY),
             "others": self.others(),
         }
 
     async def entities(
         self, partitions: Iterable[int], search: EntitySearch, limit: int, seconds: float
     ) -> Page:
-        """The next entities of partitions that are here, looked for so many seconds at most. Raises
-        NotHere.
-        """
-        return await self._entities.read(partitions, search, limit, seconds)
+        """The next entities of own partitions; searches for `seconds`. Raises NotHere."""
+        return await self._worker.entities.read(partitions, search, limit, seconds)
 
     def others(self) -> dict[str, list[int]]:
-        """By URL the partitions that are not here, as the group has assigned them."""
+        """By URL the partitions of other workers, as the group has assigned them."""
         found = {}
         for url, partitions in self._held():
-            if elsewhere := set(partitions) - self._assignment.positions.keys():
-                found[url] = sorted(elsewhere)
+            if others := set(partitions) - self._assignment.positions.keys():
+                found[url] = sorted(others)
         return found
 
     def _held(self) -> Iterator[tuple[str, Iterable[int]]]:
-        """By web address the partitions of a worker. Addresses come from whoever joined the group:
-        some are ignored.
+        """Web addresses and partitions of the members. An address may be invalid: any member of
+        the group can send one.
         """
         for url, topics in self._app.router.tables_metadata().items():
             try:
@@ -233,4 +197,4 @@ class WorkerStatus:
                         "ignored the web address of another worker (%d times): %s", count, error
                     )
             else:
-                yield address, topics.get(self._changelog_topic, ())
+                yield address, topics.get(self._worker.logs.changelog.topic, ())

@@ -1,22 +1,21 @@
-"""Takeover: from partitions that the group has assigned to partitions that are processed.
+"""Takeover: the worker makes the partitions that the group assigned ready for processing.
 
-0. Decide what this worker itself left open when a rebalance interrupted a commit in doubt.
-1. Ask for the group's committed offsets, which waits until the predecessor's transaction is
-   decided; then for the ids of the topics.
-2. Ask for the changelog's end as an uncommitted reader sees it: everything below it belongs to a
+0. Decide the transaction that this worker left open, if a rebalance interrupted a commit in doubt.
+1. Fetch the group's committed offsets, which waits until the predecessor's transaction is decided;
+   then the ids of the topics.
+2. Fetch the changelog's end as an uncommitted reader sees it: everything below it belongs to a
    transaction that is decided soon.
 3. Restore with a committed reader until its position passes that end, and on to the log's new end
    until nothing more arrives. So a restore never ends amid the rows of a transaction, not even one
    of the partition's next owner.
-4. Check that the restored state fits the input it continues from, the output it was published to
-   (`worker.stream.compatibility`), and the group's settings.
+4. Check that the restored state fits input, output and settings (`worker.stream.state_checks`).
 5. Seek the input to the offsets of step 1 (`GuardedConsumer.perform_seek`). Faust does this after
    `Takeover.run`.
 
-A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under
-way, and the assignment's epoch keeps late work from writing. Brokers may be away or move partition
-leaders: then all steps begin again over new connections, until they succeed or the watchdog ends
-the process. A commit in doubt ends in the same steps, without the group (`again`).
+A rebalance may come at any moment: `let_go` waits until the work of the former assignment has
+ended, and the assignment's epoch keeps late work from writing. If brokers are away or move
+partition leaders, all steps begin again over new connections, until they succeed or the watchdog
+ends the process. A commit in doubt ends in the same steps, without the group (`again`).
 """
 
 import logging
@@ -29,11 +28,11 @@ from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.stream.assignment import Assignment, Role
-from worker.stream.compatibility import check_input, check_output
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.run_bounds import NO_LEDGER, Ledger
-from worker.stream.surroundings import Joinable, ProcessorThread, Surroundings
+from worker.stream.state_checks import check_output, check_state, check_topic
+from worker.stream.surroundings import ProcessorThread, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +41,12 @@ PAUSE_SECONDS = 1.0
 
 
 class Takeover:
-    """Takes over the partitions that the group assigns, and lets go of them.
+    """Takes over the partitions that the group assigns, and releases them.
 
     Args:
-        assignment: begun and ended here.
-        logs: input and changelog.
-        gate: stores restored rows.
-        processor: continues from the restored state.
-        group: the fingerprint of the group's state.
         decide_open: step 0. Raises Unanswered.
         seek: step 5, after a doubt.
-        on_restore: called with rows read and changelog offsets to go.
-        surroundings: clock, threads, and the end of the process after a failure.
-        ledger: keeps the account of a bounded run.
+        on_restore: called with the rows read and the remaining changelog offsets.
     """
 
     def __init__(
@@ -71,10 +63,10 @@ class Takeover:
         ledger: Ledger = NO_LEDGER,
     ) -> None:
         self._assignment = assignment
+        self._logs = logs
         self._input = logs.input
         self._changelog = logs.changelog
         self._topic_ids = logs.ids
-        self._output = logs.output
         self._gate = gate
         self._processor = processor
         self._group = group
@@ -87,7 +79,7 @@ class Takeover:
         self._seek = seek
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
-        self._follower: Joinable | None = None
+        self._follower: Any = None
         self._leaving = False
 
     # -- the end of an assignment
@@ -110,15 +102,12 @@ class Takeover:
     # -- the beginning of the next
 
     async def run(self, actives: set[int], standbys: set[int]) -> None:
-        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: a failure
-        ends the process.
-        """
+        """Take over `actives` and follow the changelog of `standbys`. Errors end the process."""
         self._running = self._threads.task("takeover", lambda: self._take_over(actives, standbys))
         await self._threads.ended(self._running)
 
     async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:
-        """Take over the held partitions as if the group had just assigned them: no cache of them
-        can be trusted.
+        """Take over the held partitions as if the group had just assigned them.
 
         `found` is called with the next source offset of each partition, unless a rebalance goes
         first.
@@ -143,7 +132,7 @@ class Takeover:
         starts = (
             await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
         )
-        self._assignment.found(starts)
+        self._assignment.starts = starts
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
@@ -174,7 +163,7 @@ class Takeover:
         starts = await self.fetch_starts()
         await self._threads.beside(self._topic_ids.read)
         if starts.keys() != actives:
-            return  # the next assignment is there, and its own takeover follows
+            return  # the group has assigned others since, and another takeover follows
         self._assignment.begin(actives, standbys)
         complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
         if not complete:
@@ -217,9 +206,7 @@ class Takeover:
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
-        """Start a standby's thread, which does all of its work: neither the event loop nor active
-        partitions wait for it.
-        """
+        """Start a thread for standbys, so that neither event loop nor active partitions wait."""
 
         def follow() -> None:
             try:
@@ -232,14 +219,14 @@ class Takeover:
         self._follower = self._threads.start("standby", follow)
 
     def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
-        """A reader from the end of the local rows on; None if the assignment ended first."""
+        """A reader that begins after the local rows; None if the assignment ended first."""
         while self._may_continue():
             try:
                 bounds = self._changelog.bounds(partitions)
             except Exception as cause:
                 if not is_retriable(cause):
                     raise
-                log.debug("asking for the bounds of standbys again: %s", cause)
+                log.debug("fetching the bounds of standbys again: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)
                 continue
             if not self._may_continue():
@@ -272,13 +259,10 @@ class Takeover:
             topic_id = self._topic_ids.known(self._input.topic)
             processor.forget(starts)  # caches are from before the restore
             for partition, start in starts.items():
-                check_input(
-                    processor, self._input.topic, topic_id, partition, start, self._changelog.topic
-                )
+                check_topic(processor, self._logs, partition)
+                check_state(processor, self._logs, partition, start)
                 processor.reads_from(partition, topic_id)
-            if self._output is not None:
-                output_id = self._topic_ids.known(self._output)
-                check_output(processor, self._output, output_id, starts)
+            check_output(processor, self._logs, starts)
             if any(processor.check_partition(partition) is not None for partition in starts):
                 self._group.agreed()
             self._group.check()

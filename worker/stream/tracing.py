@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from worker.events import Record
 from worker.processing.processor import ProcessedBatch
@@ -13,15 +13,13 @@ Contexts = Mapping[tuple[int, int], bytes]
 NO_CONTEXTS: Final[Contexts] = MappingProxyType({})
 
 
-class Span(Protocol):
+class Span:
     """The processing and committing of records, from beginning to end."""
 
     def processed(
         self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
     ) -> None:
-        """The first `batch.taken` of these records were processed; headers may be added to its
-        messages.
-        """
+        """The first `batch.taken` of these records were processed. May add headers to messages."""
 
     def in_doubt(self) -> None:
         """The commit is in doubt."""
@@ -30,44 +28,19 @@ class Span(Protocol):
         """Nothing of it was sent: the assignment ended first."""
 
 
-class Tracing(Protocol):
-    """Makes spans."""
+class Tracing:
+    """Makes spans; this one makes empty ones."""
 
     def contexts(self, fetched: Iterable[Any]) -> Contexts:
         """The trace contexts of these records of the consumer's client."""
+        return NO_CONTEXTS
 
     def micro_batch(self) -> AbstractContextManager[Span]:
         """A span that begins now, and ends with the block."""
+        return nullcontext(Span())
 
     def close(self) -> None:
         """Export the remaining spans, within seconds."""
 
 
-class _NoSpan:
-    def processed(
-        self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
-    ) -> None:
-        pass
-
-    def in_doubt(self) -> None:
-        pass
-
-    def dropped(self) -> None:
-        pass
-
-
-class _NoTracing:
-    def __init__(self) -> None:
-        self._span = nullcontext(_NoSpan())
-
-    def contexts(self, fetched: Iterable[Any]) -> Contexts:
-        return NO_CONTEXTS
-
-    def micro_batch(self) -> AbstractContextManager[Span]:
-        return self._span
-
-    def close(self) -> None:
-        pass
-
-
-NO_TRACING: Final[Tracing] = _NoTracing()
+NO_TRACING: Final = Tracing()

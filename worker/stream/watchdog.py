@@ -1,10 +1,10 @@
-"""The watchdog: a worker that silently stands still is worse than one that restarts.
+"""The watchdog ends a worker that makes no progress; `ContactWatch` checks its clients.
 
-It has a thread of its own, which a blocked event loop cannot stop. It ends the process when the
-event loop does not answer, or when a hindrance (`WorkerStatus.stall`) lasts for longer than the
-limit without progress. Slow is not still: each part of a micro-batch that is embedded, each ranked
-entity and each commit is progress. An open transaction upstream is no hindrance: the last stable
-offset then stands still, and so does the lag.
+The watchdog has a thread of its own, which a blocked event loop cannot stop. It ends the process
+when the event loop does not answer, or when a hindrance (`WorkerStatus.stall`) lasts for longer
+than the limit without progress. Slow work is progress: each embedded part of a micro-batch, each
+ranked entity and each commit. An open transaction upstream is no hindrance: it holds the last
+stable offset, and so the lag.
 """
 
 import asyncio
@@ -19,12 +19,16 @@ from worker.errors import Crash
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.stream.surroundings import die
 
+log = logging.getLogger(__name__)
+
 CHECK_SECONDS = 1.0
+"""Seconds between two checks."""
 BUSY = "a micro-batch is being processed"
 """The hindrance of a worker that is processing."""
 ADVICE = {
-    BUSY: ", and no part of it was finished: the embedder or the disk hangs, or this worker gets next to no processor time: "
-    "give it more, lower COVERSUMM_EMBEDDER_THREADS to the cores it has, or raise COVERSUMM_STALL_TIMEOUT_MS"
+    BUSY: ", and no part of it was finished: the embedder or the disk hangs, or this worker gets "
+    "next to no processor time: give it more, lower COVERSUMM_EMBEDDER_THREADS to the cores it "
+    "has, or raise COVERSUMM_STALL_TIMEOUT_MS"
 }
 """By hindrance, advice for the message that ends the process."""
 
@@ -33,10 +37,10 @@ class Watchdog(threading.Thread):
     """Ends the process after `limit_seconds` without progress.
 
     Args:
-        stall: names what hinders progress right now, None when nothing does.
+        stall: names what hinders progress now, None if nothing does.
         progressed_at: `time.monotonic()` of the last progress.
-        limit_seconds: how long is too long.
-        bark: what to do then; the default ends the process.
+        limit_seconds: longest time without progress.
+        end: ends the process.
     """
 
     def __init__(
@@ -44,13 +48,13 @@ class Watchdog(threading.Thread):
         stall: Callable[[], str | None],
         progressed_at: Callable[[], float],
         limit_seconds: float,
-        bark: Callable[[BaseException], None] = die,
+        end: Callable[[BaseException], None] = die,
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self._stall = stall
         self._progressed_at = progressed_at
         self._limit_seconds = limit_seconds
-        self._bark = bark
+        self._end = end
         self._beat = time.monotonic()
         self._done = threading.Event()
 
@@ -75,28 +79,27 @@ class Watchdog(threading.Thread):
             elif hindered_since is None:
                 hindered_since = now
             if now - self._beat > self._limit_seconds:
-                self._bark(Crash(f"the event loop has not answered for {self._limit_seconds:g} s"))
+                self._end(Crash(f"the event loop has not answered for {self._limit_seconds:g} s"))
             elif (
                 hindered_since is not None
                 and now - max(hindered_since, self._progressed_at()) > self._limit_seconds
             ):
                 advice = ADVICE.get(stall or "", "")
-                self._bark(Crash(f"no progress for {self._limit_seconds:g} s: {stall}{advice}"))
+                self._end(Crash(f"no progress for {self._limit_seconds:g} s: {stall}{advice}"))
 
 
-log = logging.getLogger(__name__)
 LOOKS = 5
 """Number of looks within the time after which contact counts as lost."""
 LONGEST_PAUSE_SECONDS = 5.0
+"""Longest pause between two looks."""
 
 
 class IdleClient(NamedTuple):
-    """How to look after a client that is idle for most of the time.
+    """A client that is idle for most of the time.
 
     Attributes:
-        ask: asks any broker something, and waits at most so many seconds; raises where none
-            answers.
-        suspect: lets the client begin again with new connections when it is next used.
+        ask: sends a request to any broker, with a timeout in seconds; raises without an answer.
+        suspect: lets the client use new connections from its next use on.
     """
 
     ask: Callable[[float], None]
@@ -104,14 +107,13 @@ class IdleClient(NamedTuple):
 
 
 class ContactWatch(threading.Thread):
-    """Looks after the contact until `stop`.
+    """Notes when clients hear from a broker, and logs a lost contact, until `stop`.
 
     Args:
-        contact: is told who heard of a broker.
-        consumer_heard_at: `time.monotonic()` of the last answer the consumer got; None before the
-            first.
-        idle: the clients that are asked over their own connections, by name.
-        clock: says when it is time for a line.
+        contact: notes it.
+        consumer_heard_at: `time.monotonic()` of the consumer's last answer; None before the first.
+        idle: by name the clients that send requests only for this.
+        clock: limits the log lines.
     """
 
     def __init__(
@@ -130,20 +132,20 @@ class ContactWatch(threading.Thread):
         self._pause_seconds = min(contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
 
     def run(self) -> None:
-        """Look, and look again."""
+        """Look until `stop`."""
         self._look_again()
         while not self._done.wait(self._pause_seconds):
             self._look_again()
 
     def _look_again(self) -> None:
-        """Look; an error is logged, and the watch continues."""
+        """Look; an error is only logged."""
         try:
             self.look()
         except Exception:
-            log.exception("looking after the contact with the brokers failed")
+            log.exception("could not check the contact with the brokers")
 
     def stop(self) -> None:
-        """Stop looking: during an orderly stop nothing is logged about brokers."""
+        """Stop looking: an orderly stop logs nothing about brokers."""
         self._done.set()
 
     def look(self) -> None:
@@ -151,8 +153,7 @@ class ContactWatch(threading.Thread):
         for name, client in self._idle.items():
             try:
                 client.ask(self._contact.timeout_seconds / LOOKS)
-            # of whatever kind: nothing was heard; an error callback has the reason
-            except Exception as cause:
+            except Exception as cause:  # an error callback has the reason
                 log.debug("the %s got no answer: %r", name, cause)
             else:
                 self._contact.heard(name)
@@ -170,8 +171,7 @@ class ContactWatch(threading.Thread):
     def _suspect(self) -> None:
         """Let clients that are about to lose contact open new connections.
 
-        A client that an outage has confused would not recover, and one that asks a frozen broker
-        among several would keep asking it; new connections may reach one that answers.
+        Old connections may never recover from an outage, or may lead to a frozen broker.
         """
         silence = self._contact.silence(self._contact.timeout_seconds / 2)
         for name in silence.clients if silence else ():
@@ -179,7 +179,7 @@ class ContactWatch(threading.Thread):
                 self._idle[name].suspect()
 
     def listen(self) -> None:
-        """Note when the consumer last heard of a broker."""
+        """Note when the consumer last heard from a broker."""
         heard_at = self._consumer_heard_at()
         if heard_at is not None:
             self._contact.heard(CONSUMER, heard_at)

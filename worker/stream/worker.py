@@ -1,15 +1,12 @@
 """The parts of a worker that Faust calls, as `worker.app.assemble` puts them together."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from worker.kafka.changelog import Logs
 from worker.kafka.contact import Contact
 from worker.kafka.producer import TransactionalProducer
-from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.commit import CommitMetrics
 from worker.stream.delivery import Delivery
 from worker.stream.feed import ChangeFeed
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -18,16 +15,6 @@ from worker.stream.queries import EntityLister, SummaryReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
-
-
-class WorkerMetrics(CommitMetrics, Protocol):
-    """What a worker reports of its work."""
-
-    def observe_limit(self, limit: Limit) -> None:
-        """A limit was hit."""
-
-    def observe_restore(self, rows: int, remaining: int) -> None:
-        """A restore has read so many rows and has so many changelog offsets to go."""
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,19 @@ from worker.metrics import Metrics
 from worker.processing.config import Emit
 from worker.settings import Settings
 from worker.storage.databases import Databases
-from worker.stream.faust import application as module
+from worker.stream.faust import faust_names as module
 from worker.stream.faust.application import (
     MAX_FETCH_BYTES,
     MAX_FETCHED_BYTES,
     MIN_FETCH_BYTES,
     CoverSummApp,
     StaticAssignor,
-    check_faust,
     faust_app,
     fetch_bytes,
 )
+from worker.stream.faust.bare_consumer import BareConsumer
 from worker.stream.faust.consumer import GuardedConsumer
+from worker.stream.faust.faust_names import check_faust
 from worker.stream.faust.table import CommittedTable
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
@@ -90,7 +91,8 @@ def test_a_faust_without_an_overridden_name_is_refused(
 def test_every_method_that_the_guarded_consumer_overrides_is_checked_for() -> None:
     from faust.transport.drivers import aiokafka as driver
 
-    own = {name for name, value in vars(GuardedConsumer).items() if isfunction(value)}
+    named = vars(BareConsumer) | vars(GuardedConsumer)
+    own = {name for name, value in named.items() if isfunction(value)}
     overridden = own & set(dir(driver.Consumer)) - {"on_init"}
     assert overridden <= set(module.FAUST_NAMES["faust.transport.drivers.aiokafka:Consumer"])
 

@@ -22,11 +22,9 @@ from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.faust.consumer_thread import (
     FETCH_MAX_BYTES,
     FETCH_MAX_WAIT_MS,
-    JOIN_MARGIN_SECONDS,
-    REQUEST_SECONDS,
     ConsumerThread,
-    GroupClient,
 )
+from worker.stream.faust.group_client import JOIN_MARGIN_SECONDS, REQUEST_SECONDS, GroupClient
 
 
 @pytest.fixture

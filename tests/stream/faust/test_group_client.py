@@ -20,8 +20,8 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGrou
 from aiokafka.util import wait_for
 
 from tests.harness.simulated_loop import run_simulated
-from worker.stream.faust import consumer_thread as module
-from worker.stream.faust.consumer_thread import (
+from worker.stream.faust import group_client as module
+from worker.stream.faust.group_client import (
     FETCH_SECONDS,
     REQUEST_SECONDS,
     GroupClient,

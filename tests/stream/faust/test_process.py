@@ -37,7 +37,7 @@ def test_an_app_that_cannot_start_is_a_crash_that_says_where_the_cause_is() -> N
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
-    assert ended.stdout == "Faust ended by itself; the lines before say why\n", ended.stderr
+    assert ended.stdout == "Faust ended without a signal; the lines before say why\n", ended.stderr
     assert "OSError: no broker" in ended.stderr
 
 

@@ -1,10 +1,8 @@
-"""Messages of aiokafka and Faust that say no more than that a broker cannot be reached, or that the
-group is rebalancing.
+"""Filters messages of aiokafka and Faust about unreachable brokers and rebalances.
 
-Its fetcher, coordinator and client each say so several times a second while it lasts. Here they
-become the reason in the one line that the worker's contact tells (`worker.stream.watchdog`); a
-rebalance is told by who takes over. All of them are still logged at DEBUG, and everything else as
-ever.
+During an outage they come several times a second. Here they become the reason in the one line of
+the worker's contact (`worker.stream.watchdog`). The takeover logs a rebalance. At DEBUG all of them
+are logged.
 """
 
 import logging
@@ -43,7 +41,7 @@ CAUSES: Final = (
     errors.UnsupportedSaslMechanismError,
     errors.IllegalSaslStateError,
 )
-"""Those of them that say why."""
+"""Connection errors whose text is a reason."""
 CONSEQUENCES: Final = frozenset(
     {
         "Unable to update metadata from %s",
@@ -55,27 +53,22 @@ CONSEQUENCES: Final = frozenset(
         "Heartbeat failed: local member_id was not recognized; resetting and re-joining group",
     }
 )
-"""Messages without an error in them that only follow from a lost connection or a rebalance."""
+"""Messages without an error that follow from a lost connection or a rebalance."""
 OVERTAKEN: Final = "Recovery rebalancing again"
-"""What Faust says, with numbers of its own behind it, where one rebalance comes upon another."""
+"""The start of Faust's message when one rebalance interrupts another."""
 
 
 class ConnectionErrors(logging.Filter):
-    """A filter for `LOGGERS` that hands connection errors to the contact.
-
-    Args:
-        contact: is told why a broker cannot be reached.
-    """
+    """A filter for `LOGGERS` that reports connection errors to the contact."""
 
     def __init__(self, contact: Contact) -> None:
         super().__init__()
         self._contact = contact
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a message says something else."""
-        found = [
-            argument for argument in _arguments(record) if isinstance(argument, CONNECTION_ERRORS)
-        ]
+        """Whether to log the message."""
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        found = [one for one in arguments if isinstance(one, CONNECTION_ERRORS)]
         for cause in found:
             if isinstance(cause, CAUSES) and str(cause):
                 self._contact.failed(CONSUMER, str(cause))
@@ -84,13 +77,9 @@ class ConnectionErrors(logging.Filter):
 
 
 def route_errors(contact: Contact) -> None:
-    """Let aiokafka's connection errors go to this contact, in place of any before it."""
+    """Report aiokafka's connection errors to this contact, and to no former one."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         for old in [one for one in logger.filters if isinstance(one, ConnectionErrors)]:
             logger.removeFilter(old)
         logger.addFilter(ConnectionErrors(contact))
-
-
-def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
-    return record.args if isinstance(record.args, tuple) else ()

@@ -1,10 +1,8 @@
-"""Guarded consumer: hands over every record of an assignment exactly once, in order, or proves that
-there is none.
+"""The guarded consumer hands over every record of an assignment exactly once, in order.
 
 Faust's own delivery loses runs of events at rebalances: a fetch that began before the seek delivers
-beside it, and jumps in the offsets are taken for compaction and acknowledged. Here the unit is the
-*micro-batch*, which goes to the agent as one message, and one cursor per partition decides what may
-be in it:
+beside it, and Faust takes a jump in the offsets for compaction. Here the unit is the *micro-batch*,
+which goes to the agent as one message. One cursor per partition decides what may be in it:
 
 1. Input partitions are fetched only between a finished seek and the next rebalance.
 2. Records below the cursor are dropped: they were handed over already.
@@ -12,9 +10,9 @@ be in it:
    again (compaction, transaction markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
-Which partitions are fetched next is up to the reader: `LiveReader`, or `BoundedReader` for a run
-with an end. Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs
-are not fetched here: a takeover restores them (`worker.stream.takeover`).
+The reader chooses the partitions to fetch next: `LiveReader`, or `BoundedReader` for a run with an
+end. The transaction commits the offsets, not Faust (`worker.kafka.transaction`). A takeover reads
+the changelogs (`worker.stream.takeover`).
 """
 
 import asyncio
@@ -35,15 +33,20 @@ from worker.stream.assignment import Tenure
 from worker.stream.bounded_reader import BoundedReader
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
+from worker.stream.faust.bare_consumer import BareConsumer
 from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
-from worker.stream.live_reader import Fetched, LiveReader, Reader
+from worker.stream.live_reader import Fetched, LiveReader
 from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
 
 
-class GuardedConsumer(driver.Consumer):
-    """The aiokafka driver's consumer under the rules of this module."""
+class GuardedConsumer(BareConsumer):
+    """The driver's consumer under the rules of this module.
+
+    Attributes:
+        cursors: by partition, the offset after the last record that was handed over.
+    """
 
     logger = FAUST_LOG
     transport: "GuardedTransport"
@@ -61,7 +64,8 @@ class GuardedConsumer(driver.Consumer):
         self._ends = worker.bounds.ends
         self._die = worker.surroundings.die
         self._tracing = worker.surroundings.tracing
-        self._reader: Reader = (BoundedReader if self._ends else LiveReader)(self, worker)
+        reader = BoundedReader if self._ends else LiveReader
+        self._reader: BoundedReader | LiveReader = reader(self, worker)
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -72,12 +76,10 @@ class GuardedConsumer(driver.Consumer):
     def _is_input(self, tp: TP) -> bool:
         return bool(tp.topic == self._input_topic)
 
-    # -- assignment --------------------------------------------------------------------------------
+    # -- assignment
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop handing over; a commit in flight ends under the old membership, and the rest is read
-        again.
-        """
+        """Stop handing over. A commit in flight ends under the old membership."""
         self._held.revoke()
         await super().on_partitions_revoked(revoked)
 
@@ -123,7 +125,7 @@ class GuardedConsumer(driver.Consumer):
             self.cursors[partition] = start.offset
         held.flow()
 
-    # -- fetches -----------------------------------------------------------------------------------
+    # -- fetches
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Hand over one micro-batch after another; Faust's fetcher service runs this."""
@@ -140,7 +142,10 @@ class GuardedConsumer(driver.Consumer):
             self._die(cause)
 
     async def fetch(self, seconds: float, partitions: Container[int] | None = None) -> Fetched:
-        """See `GuardedInput`."""
+        """Records of these partitions, or of all; waits for the first one.
+
+        Raises Crash if the log has no record at a partition's position.
+        """
         tps = {
             tp
             for tp in self._get_active_partitions()
@@ -152,9 +157,9 @@ class GuardedConsumer(driver.Consumer):
         try:
             fetched = await self._getmany(tps, seconds)
         except NoOffsetForPartitionError as stale:
-            # aiokafka looked for a committed offset between the assignment and our seek, found
-            # none, and kept the error for the first fetch after it. Every cursor is explicit here;
-            # if the error came back for ever, the watchdog would end the process.
+            # aiokafka looked for a committed offset before our seek, found none, and kept the error
+            # for the first fetch. Every cursor is explicit here, so the fetch is repeated. If the
+            # error lasts, the watchdog ends the process.
             log.debug("fetching again: %r", stale)
             self.read_again(tp.partition for tp in tps)
             return {}
@@ -163,19 +168,20 @@ class GuardedConsumer(driver.Consumer):
         return {tp.partition: records for tp, records in fetched.items()}
 
     def holds(self, tenure: Tenure | None) -> bool:
-        """See `GuardedInput`."""
+        """Whether what was fetched under this tenure may be handed over."""
         return tenure is not None and self.flow_active and tenure == self._held.tenure
 
     def read_again(self, partitions: Iterable[int]) -> None:
-        """See `GuardedInput`: a fetch that is dropped may have moved on from where a seek had just
-        put it.
-        """
+        """Fetch from the cursors next: a dropped fetch may have moved the position after a seek."""
         for partition in partitions:
             if self._held.is_flowing and partition in self.cursors:
                 self._thread.seek(self._input(partition), self.cursors[partition])
 
     def merged(self, fetches: Sequence[Fetched], tenure: Tenure | None) -> Fetched | None:
-        """See `GuardedInput`. A jump between two fetches is no jump inside one: it is read again."""
+        """Several fetches as one; None if the tenure has ended, and they are read again.
+
+        A jump between two fetches is no jump inside one: it is read again.
+        """
         if not self.holds(tenure):
             self.read_again({partition for fetched in fetches for partition in fetched})
             return None
@@ -188,9 +194,7 @@ class GuardedConsumer(driver.Consumer):
         for partition, records in more.items():
             before = merged.setdefault(partition, [])
             following = before[-1].offset + 1 if before else None
-            fresh = [
-                record for record in records if following is None or record.offset >= following
-            ]
+            fresh = [one for one in records if following is None or one.offset >= following]
             if following is not None and fresh and fresh[0].offset > following:
                 if self._asked.get(partition) != self.cursors.get(partition):
                     # else this fetch is the proof of a gap at the head
@@ -200,7 +204,10 @@ class GuardedConsumer(driver.Consumer):
                 before.extend(fresh)
 
     def guard(self, fetched: Fetched, tenure: Tenure) -> MicroBatch | None:
-        """See `GuardedInput`: rules 2 to 4. No `await`, so that nothing changes in between."""
+        """The records that follow the cursors by rules 2 to 4; moves the cursors behind them.
+
+        It has no `await`, so that nothing changes in between.
+        """
         handed: list[Record] = []
         contexts: dict[tuple[int, int], bytes] = {}
         starts: dict[int, int] = {}
@@ -228,81 +235,36 @@ class GuardedConsumer(driver.Consumer):
         return MicroBatch(tuple(handed), starts, ends, tenure, contexts=contexts)
 
     async def is_empty(self, partition: int, position: int, end: int) -> bool:
-        """See `GuardedInput`."""
+        """Whether the log has no record from a position to an end."""
         client = self._thread._ensure_consumer()._client
         tp = self._input(partition)
         return bool(await self._thread.call_thread(is_empty, client, tp, position, end))
 
     def _as_message(self, batch: MicroBatch) -> Any:
-        """One Faust message for the micro-batch: asyncio's work for each record would be most of
-        the cost of an event.
-        """
+        """One Faust message for the micro-batch: a message per record would cost far more."""
         partition, end = list(batch.ends.items())[-1]
         tp = self._input(partition)
-        return driver.ConsumerMessage(
-            tp.topic,
-            partition,
-            max(0, end - 1),
-            0.0,
-            0,
-            (),
-            b"",
-            batch,
-            None,
-            0,
-            0,
-            tp,
-            generation_id=batch.tenure.membership.generation,
-        )
-
-    # -- what Faust may not do ---------------------------------------------------------------------
+        own = (tp.topic, partition, max(0, end - 1), 0.0, 0, (), b"", batch, None, 0, 0, tp)
+        return driver.ConsumerMessage(*own, generation_id=batch.tenure.membership.generation)
 
     def resume_partitions(self, tps: Any) -> None:
-        """Resume input partitions; changelogs stay paused, a takeover reads them itself."""
+        """Resume input partitions. Changelogs stay paused: a takeover reads them itself."""
         super().resume_partitions({tp for tp in tps if self._is_input(tp)})
 
-    async def highwaters(self, *tps: TP) -> Mapping[TP, int]:
-        """Nothing for Faust to recover."""
-        return dict.fromkeys(tps, 0)
-
-    async def earliest_offsets(self, *tps: TP) -> Mapping[TP, int]:
-        """Nothing for Faust to recover."""
-        return dict.fromkeys(tps, 0)
-
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Nothing to seek: changelogs are not read through this consumer."""
-
-    def on_buffer_full(self, tp: TP) -> None:
-        """Nothing: a full queue holds the next micro-batch back, of whatever partitions."""
-
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Nothing: `guard` proves gaps; Faust acknowledges none."""
-
-    def _new_offset(self, tp: TP) -> int | None:
-        """None: the transaction commits offsets, Faust commits none."""
-        self._acked[tp].clear()
-        self._acked_index[tp].clear()
-        return None
-
-    async def verify_all_partitions_active(self) -> None:
-        """Nothing: Faust would judge by fetches of changelogs and by its own commits, which do not
-        exist. The watchdog checks for progress.
-        """
-
-    # -- what readers, status and watchdog ask -----------------------------------------------------
+    # -- positions
 
     def fetch_position(self, partition: int) -> int | None:
-        """Where the next fetch begins: beyond transaction markers, which the cursor is not."""
+        """Where the next fetch begins: unlike the cursor, beyond transaction markers."""
         state = self._fetch_state(partition)
         return int(state.position) if state is not None and state.has_valid_position else None
 
     def last_stable_offset(self, partition: int) -> int | None:
-        """See `GuardedInput`; None before the first fetch and between assignments."""
+        """The end for a committed reader, as of the last fetch; None before the first one."""
         state = self._fetch_state(partition)
         return None if state is None or state.lso is None or state.lso < 0 else int(state.lso)
 
     def high_watermark(self, partition: int) -> int:
-        """See `GuardedInput`."""
+        """The end of the log, as of the last fetch."""
         return int(self._fetch_state(partition).highwater)
 
     def stable_end(self, partition: int) -> int | None:
@@ -311,9 +273,7 @@ class GuardedConsumer(driver.Consumer):
         return None if stable is None else min(stable, self._ends.get(partition, stable))
 
     def undecided(self, partition: int) -> int:
-        """Number of offsets behind an open transaction of an upstream producer, as of the last
-        fetch.
-        """
+        """Offsets behind an open transaction of a producer, as of the last fetch."""
         stable = self.stable_end(partition)
         if stable is None:
             return 0
@@ -327,9 +287,7 @@ class GuardedConsumer(driver.Consumer):
         return max((connection._last_action for connection in connections), default=None)
 
     def _fetch_state(self, partition: int) -> Any:
-        """aiokafka's state of an input partition, None if it is not assigned (aiokafka's own
-        methods assert that it is).
-        """
+        """aiokafka's state of an input partition; None if it is not assigned."""
         subscription = self._thread._ensure_consumer()._subscription.subscription
         assignment = subscription.assignment if subscription else None
         return assignment.state_value(self._input(partition)) if assignment else None

@@ -16,16 +16,14 @@ from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.application import CoverSummApp
 from worker.stream.surroundings import die
 
-# The event loops of app and consumer hand each other many small tasks while the delivery's thread
-# computes; at Python's default of 5 ms each of them waits so long for its turn that the worker
-# idles for want of records.
 SWITCH_SECONDS = 0.0005
+"""Python's switch interval: at its default of 5 ms the event loops of app and consumer wait so long
+for the thread that computes that the worker runs out of records.
+"""
 
 
 class _SignalledWorker(Worker):
-    """Faust's worker with a shutdown deadline, and the exit code that tells Ctrl-C from a normal
-    stop.
-    """
+    """Faust's worker with a shutdown deadline, and an exit code of its own for Ctrl-C."""
 
     logger = FAUST_LOG
     shutdown_seconds: float
@@ -34,7 +32,7 @@ class _SignalledWorker(Worker):
 
     def _on_sigint(self) -> None:
         if self.interrupted:
-            os._exit(130)  # a second Ctrl-C: now
+            os._exit(130)  # a second Ctrl-C ends at once
         self.interrupted = True
         self._shut_down(signal.SIGINT)
 
@@ -55,14 +53,12 @@ class _SignalledWorker(Worker):
         )
         deadline.daemon = True
         deadline.start()
-        self.app.leave_off()  # Faust waits until all that was fetched is processed, which may take long
+        self.app.leave_off()  # else Faust processes all fetched events, which may take long
         self._flag_as_shutdown_by_signal()
         self._schedule_shutdown(received)
 
     async def _sentinel_task(self) -> None:
-        """Do nothing: mode sleeps for a second here, when all has ended, and the successor's start
-        would wait for it.
-        """
+        """Do nothing: mode would sleep for a second after the end, and delay a restart."""
 
 
 def use_event_loop() -> None:
@@ -71,13 +67,14 @@ def use_event_loop() -> None:
 
 
 def run(app: CoverSummApp, shutdown_seconds: float) -> int:
-    """Run the app until a signal, or the end of a bounded run; return the exit code. Raises Crash
-    where it ended by itself.
+    """Run the app until a signal or the end of a bounded run; return the exit code.
+
+    Raises Crash if Faust ended without either.
     """
     app.finalize()
     sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()  # what is loaded by now lives as long as the process
-    gc.set_threshold(50_000, 20, 20)  # events make many objects and next to no cycles
+    gc.freeze()  # loaded modules live as long as the process
+    gc.set_threshold(50_000, 20, 20)  # events make many objects and hardly any cycles
     worker = _SignalledWorker(
         app,
         loop=asyncio.get_event_loop(),
@@ -92,9 +89,8 @@ def run(app: CoverSummApp, shutdown_seconds: float) -> int:
         worker.execute_from_commandline()
     except SystemExit as end:
         if end.code and not worker.interrupted:
-            # It could not start, because the broker is gone for one: a crash like any other.
-            raise Crash("Faust ended by itself; the lines before say why") from end
+            raise Crash("Faust ended without a signal; the lines before say why") from end
     if worker.stopped_by is not None:
         received, since = worker.stopped_by
-        app.journal.stopped(received, time.monotonic() - since)
+        app.stream_worker.assignment.journal.stopped(received, time.monotonic() - since)
     return 130 if worker.interrupted else 0

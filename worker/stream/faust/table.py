@@ -30,12 +30,10 @@ class PartitionStore(Store):
         return self._databases.open(partition)
 
     async def assign_partitions(self, table: Any, tps: set[TP], generation_id: int = 0) -> None:
-        """Nothing: Faust would open databases on the event loop. The takeover opens them in a
-        thread, and reports damage.
-        """
+        """Nothing: Faust would open databases on the event loop. The takeover opens them itself."""
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Nothing for Faust to recover from: the takeover reads the stored offset itself."""
+        """None: the takeover reads the stored offset itself."""
         return None
 
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
@@ -76,7 +74,7 @@ class CommittedTable(Table):
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
-        """Let go of everything before Faust closes and opens databases."""
+        """Release everything before Faust closes and opens databases."""
         try:
             await self._takeover.let_go()
         except Exception as cause:
@@ -84,21 +82,19 @@ class CommittedTable(Table):
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
     async def on_stop(self) -> None:
-        """Let go of everything, then stop."""
+        """Release everything, then stop."""
         await self._takeover.let_go()
         await super().on_stop()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Take over. Faust awaits this before it resumes the input, and swallows exceptions: so
-        none may be raised.
-        """
+        """Take over. Faust awaits this before it resumes the input, and swallows exceptions."""
         await self._takeover.run(
             {tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps}
         )
         await super().on_recovery_completed(active_tps, standby_tps)
 
     def apply_changelog_batch(self, batch: Any) -> None:
-        """End the process if there are rows: Faust's would not be committed ones."""
+        """End the process if there are rows: Faust reads uncommitted ones."""
         if batch:
             self._surroundings.die(
                 Crash("Faust delivered changelog rows although the table restores itself")

@@ -1,0 +1,164 @@
+"""The messages of a micro-batch: collected, counted, and encoded in blocks."""
+
+from operator import itemgetter
+from typing import NamedTuple
+
+from worker.coversumm import Ranking, measure
+from worker.events import (
+    EVENT_TYPES,
+    Cause,
+    Event,
+    Message,
+    RankedChange,
+    Record,
+    SummaryChanged,
+    SummaryDraft,
+    quote,
+    summary_messages,
+)
+from worker.events.summary import LastChange
+from worker.processing.changes import EntityChanges, PlannedStep
+from worker.processing.config import ProcessorConfig
+from worker.processing.entity_cache import CachedEntity, SummaryMember
+from worker.processing.pace import Load
+from worker.state.errors import CorruptRow
+from worker.state.keys import describe, last_change_key
+
+CHANGES_BYTES = 2**20
+"""Changes are encoded in blocks of this size, so that a batch over the limit wastes one block."""
+
+
+class SetChange(NamedTuple):
+    """The set after a step that changed it."""
+
+    step: PlannedStep
+    ranking: Ranking
+    members: list[SummaryMember]
+    digests: dict[bytes, bytes]
+
+
+class UnmeasuredChange(NamedTuple):
+    """A change to be published, without the distances of its sentences."""
+
+    at: int  # index of the record that caused it
+    record: Record
+    body: SummaryChanged  # without sentences
+    quotes: list[bytes]
+    ranking: Ranking
+
+
+class Outbox:
+    """Collects and counts a micro-batch's messages, each under the index of its record."""
+
+    def __init__(self, load: Load, topic: str) -> None:
+        self._load = load
+        self._topic = topic  # of summaries
+        self._messages: list[tuple[int, Message]] = []
+        self._changes: list[UnmeasuredChange] = []
+        self._change_bytes = 0  # at most
+        self._kept: list[tuple[EntityChanges, SetChange, Record]] = []
+
+    def put(self, index: int, message: Message) -> None:
+        """Add a message. Raises TooMuch if it exceeds a limit."""
+        self._load.add(message.key, message.value)
+        self._messages.append((index, message))
+
+    def put_change(self, change: UnmeasuredChange, size: int) -> None:
+        """Add a change; its message, of at most `size` bytes, is made later with others.
+
+        Raises TooMuch if it exceeds a limit.
+        """
+        self._load.count()
+        self._changes.append(change)
+        self._change_bytes += size
+        if self._change_bytes > CHANGES_BYTES:
+            self._make()
+
+    def keep(self, changes: EntityChanges, last: SetChange, record: Record) -> None:
+        """Keep an entity's last change for the end of the replay."""
+        self._kept.append((changes, last, record))
+
+    def _make(self) -> None:
+        """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""
+        changes = self._changes
+        self._changes, self._change_bytes = [], 0
+        measured = measure([change.ranking for change in changes])
+        drafts = [
+            SummaryDraft(
+                RankedChange(change.body, change.quotes, distances, change.ranking.support),
+                change.record.partition,
+                change.record,
+            )
+            for change, distances in zip(changes, measured, strict=True)
+        ]
+        for change, message in zip(changes, summary_messages(self._topic, drafts), strict=True):
+            self._load.weigh(len(message.key or b"") + len(message.value or b""))
+            self._messages.append((change.at, message))
+
+    def messages(self) -> list[Message]:
+        """All messages in the order of their records, then in order of `put`; stores kept changes.
+
+        Raises TooMuch if they exceed a limit.
+        """
+        if self._changes:
+            self._make()
+        measure([last.ranking for _, last, _ in self._kept])
+        for changes, last, record in self._kept:
+            changes.kept = _kept(last, record)
+        return [message for _, message in sorted(self._messages, key=itemgetter(0))]
+
+
+def _kept(change: SetChange, record: Record) -> LastChange:
+    step, ranking, members, _ = change
+    return LastChange(
+        record.timestamp_ms,
+        record.topic,
+        EVENT_TYPES[type(step.event)],
+        review_id_of(step.event),
+        step.event.occurred_at,
+        step.review_count,
+        step.sentence_count,
+        [member.rating for member in members],
+        ranking.distances(),
+        ranking.support,
+    )
+
+
+def kept_message(
+    entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig
+) -> Message:
+    """The message of a committed entity's last change. Raises CorruptRow."""
+    offset = entity.sequence
+    members = [entity.member(identifier) for identifier in entity.published]
+    lengths = {len(members), len(kept.ratings), len(kept.distances), len(kept.support)}
+    if offset is None or len(lengths) > 1:
+        raise CorruptRow(
+            describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last"
+        )
+    body = SummaryChanged(
+        entity.entity_id,
+        config.epoch,
+        offset,
+        None,
+        [],
+        [member.sentence_id for member in members],
+        [],
+        kept.review_count,
+        kept.sentence_count,
+        config.k,
+        Cause(kept.event_type, kept.topic, partition, offset, kept.review_id),
+        kept.occurred_at,
+        config.limits.model,
+    )
+    quotes = [
+        quote(member.sentence_id, member.review_id, member.text, rating)
+        for member, rating in zip(members, kept.ratings, strict=True)
+    ]
+    record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
+    change = RankedChange(body, quotes, kept.distances, kept.support)
+    return summary_messages(config.output_topic, [SummaryDraft(change, partition, record)])[0]
+
+
+def review_id_of(event: Event) -> str | None:
+    """The event's review, if it is about one."""
+    return getattr(event, "review_id", None)
