@@ -47,6 +47,7 @@ from worker.settings.fields import (
 )
 
 __all__ = [
+    "ALL_ADDRESSES",
     "COMPUTED",
     "HIDDEN",
     "MAX_BATCH_EVENTS",
@@ -66,7 +67,8 @@ __all__ = [
 ]
 
 HIDDEN = "***"
-"""Stands for a secret."""
+"""Shown in place of a secret."""
+ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
 COMPUTED = "computed"
 """The origin of a default that is found out at start."""
 
@@ -168,6 +170,12 @@ class Settings(Fields):
             getattr(self, name) for name, setting in settings_by_field().items() if setting.secret
         )
         return [str(value) for value in values if value]
+
+    @property
+    def local_url(self) -> str:
+        """The URL of the worker on this machine that has these settings."""
+        host = self.web_bind if self.web_bind not in ALL_ADDRESSES else "127.0.0.1"
+        return f"http://{host}:{self.web_port}"
 
     @property
     def transactional_id(self) -> str:

@@ -16,14 +16,12 @@ from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, read_g
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
 from worker.peers import PeerAnswer, PeerUnreachable, ask
-from worker.settings import Settings
+from worker.settings import ALL_ADDRESSES, Settings
 
 PAGE_SECONDS = 5.0
-"""How long a worker may take to answer."""
-AT_ONCE = 16
+"""Seconds to wait for a worker's answer."""
+PARALLEL = 16
 """Workers asked at the same time."""
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
-"""What a worker says that listens on all of its addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def reachable_url(member: GroupMember) -> str | None:
     if member.url is None:
         return None
     parts = urlsplit(member.url)
-    if parts.hostname not in EVERYWHERE:
+    if parts.hostname not in ALL_ADDRESSES:
         return member.url.rstrip("/")
     host = f"[{member.host}]" if ":" in member.host else member.host
     return urlunsplit(
@@ -173,7 +171,7 @@ def reachable_url(member: GroupMember) -> str | None:
 
 
 def _pages(members: list[GroupMember]) -> list[PeerAnswer | str]:
-    with ThreadPoolExecutor(min(AT_ONCE, len(members) or 1)) as pool:
+    with ThreadPoolExecutor(min(PARALLEL, len(members) or 1)) as pool:
         return list(pool.map(_page, members))
 
 
