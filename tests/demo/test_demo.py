@@ -16,7 +16,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 
 CODE = """
 import sys
-from worker.demo import run_demo
+from worker.demo.play import run_demo
 from worker.errors import CoversummError
 try:
     sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=sys.argv[2:] == ["json", "serve"]))
@@ -175,7 +175,7 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     """Of a second nothing can be told but that it is over long before all reviews are in; what has
     come is told as it is.
     """
-    code = "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
+    code = "from worker.demo import play\nplay.BRIEF_SECONDS = 1.0\nplay.run_demo(None, 3, True, is_brief=True)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "TMPDIR": str(tmp_path)},
