@@ -51,7 +51,7 @@ MAX_NAMES = 5
 
 
 def found_files(named: Sequence[str]) -> list[str]:
-    """The files that names, patterns and folders stand for. Notes skipped files. Raises SetupError."""
+    """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
     from worker.sources import find_files
 
     paths, skipped = find_files(named)

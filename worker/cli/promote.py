@@ -76,13 +76,12 @@ def command(
         rows.append((check.what, "yes" if check.passed else "NO", check.found))
         if as_json:
             output.print_json({"check": check.what, "ok": check.passed, "found": check.found})
-    variables = (
-        f"COVERSUMM_APP_ID={following.app_id} COVERSUMM_OUTPUT_TOPIC={following.output_topic}"
-    )
+    variables = f"COVERSUMM_APP_ID={app_id} COVERSUMM_OUTPUT_TOPIC={output_topic}"
+    promote = f"{variables} {output.PROGRAM} promote"
     switch = {
-        "consumers_switch": f"from {present.output_topic} to {following.output_topic}",
+        "consumers_switch": f"from {present.output_topic} to {output_topic}",
         "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
-        "to_go_back": f"{variables} coversumm-worker promote {present.app_id} {present.output_topic}",
+        "to_go_back": f"{promote} {present.app_id} {present.output_topic}",
     }
     if as_json:
         output.print_json({"ok": passed, **(switch if passed else {})})

@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from worker.settings import Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.record_source import Archived, PlainFiles
-    from worker.replay.request import ReplayIdentity
 
 
 LATEST = "latest"
@@ -42,46 +40,6 @@ class EndType(TimeType):
     ) -> Any:
         """See `click.ParamType`."""
         return value if value == LATEST else super().convert(value, param, ctx)
-
-
-def identity_of(
-    live: Settings,
-    *,
-    name: str | None,
-    sources: Sequence[str],
-    fields: Mapping[str, str],
-    target: str | None,
-    emit: str | None,
-    since: int | None,
-    until: int | str,
-    by: str,
-    entities: Sequence[str],
-    partitions: str | None,
-) -> "ReplayIdentity":
-    """The replay of these options, beside the live worker. Raises SetupError."""
-    from worker.published.published import names_file
-    from worker.replay.request import ReplayIdentity, Request, default_topic
-
-    name = name or f"epoch-{live.epoch}"
-    history = _history(sources, fields)
-    to_file = Path(target) if target is not None and names_file(target) else None
-    is_nowhere = target == "none" or emit == "none"
-    return ReplayIdentity(
-        live,
-        Request(
-            name=name,
-            topic=_topic(sources, history, live),
-            history=history,
-            to_topic=None if to_file or is_nowhere else target or default_topic(live, name),
-            to_file=to_file,
-            emit="none" if is_nowhere else emit or live.emit,  # type: ignore[arg-type]
-            since_ms=since,
-            until_ms=None if until == LATEST else int(until),
-            by=by,  # type: ignore[arg-type]
-            entities=frozenset(_read_entities(entities)) if entities else None,
-            partitions=None if partitions is None else _parse_numbers(partitions),
-        ),
-    )
 
 
 def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles | Archived | None":
@@ -251,32 +209,39 @@ def command(
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
     live = Settings.from_environment()
-    names = identity_of(
-        live,
+    from worker.published.published import names_file
+    from worker.replay.request import RateThrottle, ReplayIdentity, Request, default_topic
+
+    name = name or f"epoch-{live.epoch}"
+    history = _history(sources, fields)
+    to_file = Path(target) if target is not None and names_file(target) else None
+    is_nowhere = target == "none" or emit == "none"
+    request = Request(
         name=name,
-        sources=sources,
-        fields=fields,
-        target=target,
-        emit=emit,
-        since=since,
-        until=until,
-        by=by,
-        entities=entities,
-        partitions=partitions,
+        topic=_topic(sources, history, live),
+        history=history,
+        to_topic=None if to_file or is_nowhere else target or default_topic(live, name),
+        to_file=to_file,
+        emit="none" if is_nowhere else emit or live.emit,  # type: ignore[arg-type]
+        since_ms=since,
+        until_ms=None if until == LATEST else int(until),
+        by=by,  # type: ignore[arg-type]
+        entities=frozenset(_read_entities(entities)) if entities else None,
+        partitions=None if partitions is None else _parse_numbers(partitions),
     )
+    names = ReplayIdentity(live, request)
     if restart:
         check_can_ask(yes, dry_run)
     # a terminal shows the progress, so only warnings are logged unless a level is set
     is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
-    from worker.cli.replay_process import ReplayProcess, estimate
+    from worker.cli.replay_process import estimate, run_replay
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
-    from worker.replay.request import RateThrottle
     from worker.replay.resume import start_over
     from worker.replay.run import Replay
 
-    with _advised(names):
+    try:
         clients = reached(names.settings, KafkaClients(names.settings))
         throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
         replay = Replay(names, clients, throttle)
@@ -286,12 +251,6 @@ def command(
             if not agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
                 return DECLINED
             start_over(names, output.note)
-        return ReplayProcess(replay, throttle, as_json=as_json).replay()
-
-
-@contextmanager
-def _advised(names: "ReplayIdentity") -> Iterator[None]:
-    try:
-        yield
+        return run_replay(replay, throttle, as_json)
     except SetupError as error:
         raise SetupError(names.advised(str(error))) from error

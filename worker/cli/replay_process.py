@@ -226,79 +226,72 @@ def estimate(replay: "Replay", as_json: bool) -> int:
     return 0
 
 
-class ReplayProcess:
-    """A process of a replay; `throttle` is the replay's."""
+def run_replay(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
+    """Take part in a replay until it ends; returns the exit code. `throttle` is the replay's."""
+    from worker.kafka.errors import patiently
 
-    def __init__(self, replay: "Replay", throttle: "RateThrottle", *, as_json: bool) -> None:
-        self._replay = replay
-        self._throttle = throttle
-        self._as_json = as_json
-        self._started = time.monotonic()
-
-    def replay(self) -> int:
-        """Take part until the replay ends; returns the exit code."""
-        from worker.kafka.errors import patiently
-
-        replay = self._replay
-        if patiently(replay.found) is not None and not patiently(replay.open_partitions):
-            engine = _engine(replay.settings)
-            patiently(lambda: replay.check_plan(engine))
-        elif code := self._work():
-            return code
-        self._write_file()
-        facts = patiently(lambda: report_of(replay, time.monotonic() - self._started))
-        write_facts("report", replay.names.request.name, facts, self._as_json)
-        return 0
-
-    def _work(self) -> int:
-        from worker.app import BoundedRun, run_worker
-        from worker.kafka.errors import patiently
-        from worker.stream.surroundings import die
-
-        replay = self._replay
-        patiently(replay.prepare)
-        if self._throttle.is_on:
-            os.nice(NICENESS)
-        end = partial(die, told=replay.names.advised)
-        with reporting(replay, self._as_json):
-            code = run_worker(self._settings(), BoundedRun(replay.bounds, replay.names.specs, end))
-        if code == 0 and patiently(replay.open_partitions):
-            output.note("stopped before the end: run the same command to continue")
-            return Crash.exit_code
+    started = time.monotonic()
+    if patiently(replay.found) is not None and not patiently(replay.open_partitions):
+        engine = _engine(replay.settings)
+        patiently(lambda: replay.check_plan(engine))
+    elif code := _process(replay, throttle, as_json):
         return code
+    _write_file(replay)
+    facts = patiently(lambda: report_of(replay, time.monotonic() - started))
+    write_facts("report", replay.names.request.name, facts, as_json)
+    return 0
 
-    def _settings(self) -> Settings:
-        """The live worker's settings, with other defaults.
 
-        A free port, since the live worker may have the other one. Large micro-batches, since nobody
-        waits for an event; small ones with a throttle.
-        """
-        from worker.web import free_port
+def _process(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
+    from worker.app import BoundedRun, run_worker
+    from worker.kafka.errors import patiently
+    from worker.stream.surroundings import die
 
-        settings, origin = self._replay.settings, origins()
-        own: dict[str, Any] = {}
-        if origin["web_port"] == "default":
-            port = free_port(settings.web_bind)
-            own |= {"web_port": port, "web_advertised_url": f"http://{settings.web_bind}:{port}"}
-        if origin["batch_size"] == "default":
-            own |= {"batch_size": min(BATCH_EVENTS, self._throttle.events_at_once or BATCH_EVENTS)}
-        if origin["batch_bytes"] == "default" and self._throttle.bytes_at_once:
-            own |= {"batch_bytes": min(settings.batch_bytes, self._throttle.bytes_at_once)}
-        return replace(settings, **own)
+    patiently(replay.prepare)
+    if throttle.is_on:
+        os.nice(NICENESS)
+    end = partial(die, told=replay.names.advised)
+    with reporting(replay, as_json):
+        run = BoundedRun(replay.bounds, replay.names.specs, end)
+        code = run_worker(_worker_settings(replay.settings, throttle), run)
+    if code == 0 and patiently(replay.open_partitions):
+        output.note("stopped before the end: run the same command to continue")
+        return Crash.exit_code
+    return code
 
-    def _write_file(self) -> None:
-        path = self._replay.names.request.to_file
-        if path is None:
-            return
-        from worker.cli.writing import sink
-        from worker.kafka.clients import KafkaClients
-        from worker.replay.run import in_order_of_commits, in_order_of_entities
 
-        settings, request = self._replay.settings, self._replay.names.request
-        in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
-        with sink(str(path)) as destination:
-            for body in in_order(KafkaClients(settings), settings.output_topic):
-                destination.write(body + b"\n")
+def _worker_settings(settings: Settings, throttle: "RateThrottle") -> Settings:
+    """The replay's settings, with other defaults than a live worker's.
+
+    A free port, since the live worker may have the other one. Large micro-batches, since nobody
+    waits for an event; small ones with a throttle.
+    """
+    from worker.web import free_port
+
+    origin = origins()
+    own: dict[str, Any] = {}
+    if origin["web_port"] == "default":
+        port = free_port(settings.web_bind)
+        own |= {"web_port": port, "web_advertised_url": f"http://{settings.web_bind}:{port}"}
+    if origin["batch_size"] == "default":
+        own |= {"batch_size": min(BATCH_EVENTS, throttle.events_at_once or BATCH_EVENTS)}
+    if origin["batch_bytes"] == "default" and throttle.bytes_at_once:
+        own |= {"batch_bytes": min(settings.batch_bytes, throttle.bytes_at_once)}
+    return replace(settings, **own)
+
+
+def _write_file(replay: "Replay") -> None:
+    settings, request = replay.settings, replay.names.request
+    if request.to_file is None:
+        return
+    from worker.cli.writing import sink
+    from worker.kafka.clients import KafkaClients
+    from worker.replay.run import in_order_of_commits, in_order_of_entities
+
+    in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
+    with sink(str(request.to_file)) as destination:
+        for body in in_order(KafkaClients(settings), settings.output_topic):
+            destination.write(body + b"\n")
 
 
 def _engine(settings: Settings) -> "EmbeddingEngine | None":

@@ -143,7 +143,8 @@ def info(as_json: bool) -> None:
     show_table(COLUMNS, [[one[column.name] for column in COLUMNS] for one in engines])
     limit = show_size(settings.vector_store_bytes)
     output.console().print(
-        f"{output.many(vectors, 'vectors')}, {size / 2**20:,.1f} MiB of at most {limit}, in {folder}"
+        f"{output.many(vectors, 'vectors')}, {size / 2**20:,.1f} MiB of at most {limit}, "
+        f"in {folder}"
     )
 
 

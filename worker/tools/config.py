@@ -90,7 +90,7 @@ _DENIED: Final = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-# Kafka creates its topic of offsets at the first request for a group, which then has no coordinator.
+# At the first request for a group Kafka creates its topic of offsets, without a coordinator yet.
 _RETRIABLE: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,

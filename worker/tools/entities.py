@@ -25,7 +25,7 @@ class StoredEntities:
         self.missing: dict[str, str] = {}
 
     def pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
-        """Pages of at most `limit` from one snapshot. Raises StateError for damaged files or rows."""
+        """Pages of at most `limit`, from one snapshot. Raises StateError for damaged rows."""
         with ExitStack() as views:
             opened = {
                 p: views.enter_context(stored_partition(p, path))
@@ -121,7 +121,7 @@ def served_summary(url: str, entity: str, extent: Extent | None) -> dict[str, An
 
 
 def _json(url: str, ask: Callable[[], PeerAnswer], missing_status: int = 0) -> dict[str, Any]:
-    """The body of an answer; empty for `missing_status`. Raises SetupError for any other refusal."""
+    """The body of an answer; empty for `missing_status`. Raises SetupError."""
     try:
         answer = ask()
         if answer.status == missing_status:
