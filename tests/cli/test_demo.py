@@ -2,7 +2,7 @@
 
 import pytest
 
-import worker.demo
+import worker.demo.play
 from worker.cli.demo import DEFAULT_K, DEFAULT_REVIEWS
 from worker.errors import Crash
 
@@ -11,7 +11,7 @@ from worker.errors import Crash
 def asked(monkeypatch):
     """What the demo is run with."""
     asked = []
-    monkeypatch.setattr(worker.demo, "run_demo", lambda *arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(worker.demo.play, "run_demo", lambda *arguments: asked.append(arguments))
     return asked
 
 
@@ -40,5 +40,5 @@ def test_a_failure_is_told(run, monkeypatch):
     def fails(*_):
         raise Crash("the worker ended with 3")
 
-    monkeypatch.setattr(worker.demo, "run_demo", fails)
+    monkeypatch.setattr(worker.demo.play, "run_demo", fails)
     assert run("demo") == (3, "", "coversumm-worker: error: the worker ended with 3\n")

@@ -128,9 +128,7 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
         url = stack.enter_context(served({0: rows[0]}, {elsewhere: [1]}))
         ended = run("entities", "--url", url)
     assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
-    assert ended.err.startswith(
-        f"not in this list: what the worker at {elsewhere} has: partitions 1 ("
-    )
+    assert ended.err.startswith(f"not listed: the worker at {elsewhere} with partitions 1 (")
     assert ended.err.count("\n") == 1
 
 
@@ -139,7 +137,7 @@ def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
     monkeypatch.setattr(command, "SHOWN", 5)
     ended = run("entities", "--data-dir", data_dir)
     assert [one for one in IDS if f"{one} " in ended.out] == IDS[:5]
-    assert "\n5 entities, of partitions 0-1; go on with --after B004\n" in ended.out
+    assert "\n5 entities, of partitions 0-1; continue with --after B004\n" in ended.out
     assert (
         "3 entities, of partitions 0-1\n"
         in run("entities", "B03", "--after", "B036", "--data-dir", data_dir).out
@@ -148,18 +146,18 @@ def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
     monkeypatch.setattr(command, "PAGE", 2)
     ended = run("entities", "--contains", "B0", "--data-dir", data_dir, "--limit", "9")
     assert "2 entities" in ended.out
-    assert "go on with --after" in ended.out
+    assert "continue with --after" in ended.out
 
 
 def test_only_a_search_says_how_many_were_looked_at(run, group, terminal):
     """Of two workers each is asked for a page: that more came than were wanted is no news."""
     terminal()
     assert (
-        "\n3 entities, of partitions 0-1; go on"
+        "\n3 entities, of partitions 0-1; continue"
         in run("entities", "--limit", "3", "--url", group).out
     )
     found = run("entities", "--contains", "-id-", "--url", group).out
-    assert f"\n1 entity among the {len(IDS)} looked at, of partitions 0-1\n" in found
+    assert f"\n1 entity among the {len(IDS)} searched, of partitions 0-1\n" in found
 
 
 def test_nobody_there_and_nothing_stored(run, tmp_path):

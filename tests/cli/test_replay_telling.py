@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay_process import LINE_SECONDS, _Estimate, _going_on
+from worker.cli.replay_process import LINE_SECONDS, ProgressLines, run_command
 from worker.replay.ledger import Account
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import ReplayProgress
@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: str) -> di
     for variable, text in {**SETTINGS, **settings, "COVERSUMM_DATA_DIR": str(tmp_path)}.items():
         monkeypatch.setenv(variable, text)
     live = Settings.from_environment()
-    command = _going_on(
+    command = run_command(
         ReplayIdentity(live, Request(name="two", topic=live.input_topic, to_topic="out"))
     )
     *words, program, verb = shlex.split(command)
@@ -72,7 +72,7 @@ def line(estimate, now, done):
 
 
 def test_while_it_starts_nothing_is_foretold():
-    estimate = _Estimate(100.0, 500)
+    estimate = ProgressLines(100.0, 500)
     for now in (100.0, 101.0, 107.0):
         told = line(estimate, now, 500)
         assert (told["offsets_per_s"], told["seconds_left"]) == (0.0, None)
@@ -81,7 +81,7 @@ def test_while_it_starts_nothing_is_foretold():
 
 def test_how_long_it_took_to_start_does_not_count():
     """Neither does what was done before it was started again."""
-    estimate = _Estimate(100.0, 500)
+    estimate = ProgressLines(100.0, 500)
     line(estimate, 120.0, 500)
     assert line(estimate, 121.0, 600)["seconds_left"] is None
     for seconds in range(1, 10):
@@ -92,7 +92,7 @@ def test_how_long_it_took_to_start_does_not_count():
 
 def test_the_rate_is_that_of_the_later_half():
     """After a slow start, what is left is soon foretold by how fast it has become."""
-    estimate, done = _Estimate(0.0, 0), 0
+    estimate, done = ProgressLines(0.0, 0), 0
     for second in range(1, 41):
         done += 10 if second <= 10 else 100
         told = line(estimate, float(second), done)
@@ -100,7 +100,7 @@ def test_the_rate_is_that_of_the_later_half():
 
 
 def test_the_first_lines_come_soon_and_later_ones_seldom():
-    estimate, now, told = _Estimate(0.0, 0), 0.0, []
+    estimate, now, told = ProgressLines(0.0, 0), 0.0, []
     while now < 600:
         told.append(now)
         line(estimate, now, 0)

@@ -67,7 +67,7 @@ def test_several_files_are_summarized_as_one_would_be(run, write, folder, events
     assert len({body["cause"]["topic"] for body in whole}) == 3
     told = ended.err.splitlines()
     passed_over = (
-        ["passed over, no reviews by their names: parts/README.md"] if named == ["parts/"] else []
+        ["skipped, no reviews by their names: parts/README.md"] if named == ["parts/"] else []
     )
     assert told[:-1] == passed_over
     assert told[-1].startswith("61 lines, 3 entities, ")
@@ -117,7 +117,7 @@ def test_no_file_and_one_twice(run, folder):
     for named, told in (
         (["none/*.csv"], "none/*.csv matches no file"),
         (["parts", "parts/2.parquet"], "parts/2.parquet is named twice: name each file once"),
-        (["parts", "-o", "parts/2.parquet"], "parts/2.parquet is the file that is read"),
+        (["parts", "-o", "parts/2.parquet"], "parts/2.parquet is an input file"),
     ):
         ended = run("summarize", *named)
         assert (ended.code, ended.out) == (2, "")
@@ -201,7 +201,7 @@ def test_interrupted_it_says_where_to_go_on(write, broker, folder, events):
         _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     count, line = re.search(
-        r"interrupted: (\d+) events were sent; go on with --from-line (\S+)\n", told
+        r"interrupted: (\d+) events were sent; resume with --from-line (\S+)\n", told
     ).groups()
     assert (
         line == f"parts/2.parquet:{int(count) - 19}"

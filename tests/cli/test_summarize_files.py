@@ -89,7 +89,7 @@ def test_a_file_of_output_is_there_whole_or_not_at_all(run, write, tmp_path, con
     assert not list(tmp_path.glob(".*"))
     same = run("summarize", path, "-o", path)
     assert same.code == 2
-    assert "is the file that is read" in same.err
+    assert "is an input file" in same.err
     assert run("summarize", path, "-o", "/dev/null").code == 0
     nowhere = run("summarize", path, "-o", tmp_path / "no" / "file")
     assert nowhere.code == 2

@@ -230,7 +230,7 @@ def test_a_state_of_another_model_is_refused(run, folder, tmp_path):
 
 
 def test_interrupted_it_goes_on_with_the_rest(run, data_dir, folder, monkeypatch):
-    monkeypatch.setattr(vector_import, "AT_ONCE", 5)
+    monkeypatch.setattr(vector_import, "BLOCK", 5)
     write, writes = StoredVectors.write, []
 
     def interrupted(store, vectors):
@@ -252,7 +252,7 @@ def test_a_store_that_another_process_writes(run, data_dir, folder, engine):
     ended = run("vectors", "import", data_dir)
     writer.close()
     assert (ended.code, ended.out) == (2, "")
-    assert "is being written by another process" in ended.err
+    assert "another process writes COVERSUMM_VECTOR_STORE_DIR" in ended.err
 
 
 @pytest.mark.parametrize("command", [["info"], ["import", "."]])

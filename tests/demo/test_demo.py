@@ -17,7 +17,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 
 CODE = """
 import sys
-from worker.demo import run_demo
+from worker.demo.play import run_demo
 from worker.errors import CoversummError
 try:
     is_served = sys.argv[2:] == ["json", "serve"]
@@ -177,8 +177,8 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     come is told as it is.
     """
     code = (
-        "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, "
-        "True, is_brief=True)"
+        "from worker.demo import play\nplay.BRIEF_SECONDS = 1.0\nplay.run_demo(None, 3, True, "
+        "is_brief=True)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -226,7 +226,7 @@ def test_a_copy_cut_amid_a_transaction_is_not_verified(
 
 
 def test_a_copy_that_stays_partial_is_given_up(path, running, data_dir, monkeypatch):
-    monkeypatch.setattr(verification, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(verification, "POLL_SECONDS", 0.01)
     database = busy(path)
     for changes in (*transactions(), {PARTIAL_KEY: b"1"}):
         write_rows(database, changes)
@@ -237,7 +237,7 @@ def test_a_copy_that_stays_partial_is_given_up(path, running, data_dir, monkeypa
 
 
 def test_a_difference_in_a_whole_copy_counts_at_once(path, data_dir, monkeypatch):
-    monkeypatch.setattr(verification, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(verification, "POLL_SECONDS", 3600)
     *earlier, last = transactions()
     database = busy(path)
     for changes in (*earlier, half_and_rest(last)[0]):

@@ -55,11 +55,11 @@ def test_letters_go_to_where_they_came_from_with_what_was_sent_in_one_transactio
 @pytest.mark.parametrize(
     ("failures", "ending", "words"),
     [
-        ({"commit": KafkaError._FENCED}, Fenced, "another `dlq send` of app-dlq began meanwhile"),
+        ({"commit": KafkaError._FENCED}, Fenced, "another `dlq send` of app-dlq has started"),
         (
             {"commit": KafkaError._STATE, "abort": KafkaError._FENCED},
             Fenced,
-            "nothing is sent twice",
+            "no letter is sent twice",
         ),
         (
             {"offsets": KafkaError.MSG_SIZE_TOO_LARGE},
@@ -84,7 +84,9 @@ def test_what_a_failure_ends_in(
 def test_a_broker_that_takes_too_long_is_a_crash() -> None:
     producer = made()
     Failing.last.unsent = 1
-    with pytest.raises(Crash, match="took too long for dead letters of partition 3; send again"):
+    with pytest.raises(
+        Crash, match="timeout for dead letters of partition 3: run `dlq send` again"
+    ):
         commit(producer)
 
 

@@ -1,6 +1,6 @@
-"""The command line: `coversumm-worker`, one module for each command.
+"""The command line, `coversumm-worker`, with a module for each command.
 
-Nothing heavy is imported before a command runs, so that `--help` answers at once.
+Heavy imports wait until a command runs, so that `--help` is fast.
 """
 
 import os
@@ -16,8 +16,8 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> NoReturn:
-    """Run the command that the process was started with, and end the process with its exit code."""
-    with _ending_quietly():
+    """Run the command of this process, and end the process with its exit code."""
+    with _quiet_interrupts():
         from worker.settings import limit_native_threads
 
         limit_native_threads()
@@ -25,30 +25,21 @@ def main() -> NoReturn:
         from worker.cli.group import execute
 
     stdout.prepare()
-    _leave(execute())
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process here, with everything done and written.
-
-    Taking the interpreter apart has nothing left to do, and may crash: threads of Kafka's client
-    and of RocksDB can be in calls on objects that it would take from them (seen: a worker that had
-    stopped in order ended with a segmentation fault).
-    """
+    code = execute()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with suppress(Exception):  # nobody reads it, and that has been told
+            with suppress(Exception):  # a closed pipe, already handled
                 stream.flush()
+    # The finalization of the interpreter may crash: threads of Kafka's client and of RocksDB may
+    # use objects that it frees (seen: a segmentation fault after an orderly stop).
     os._exit(code)
 
 
 @contextmanager
-def _ending_quietly() -> Iterator[None]:
-    """Ctrl-C ends the process on the spot: nothing is open yet, and an exception amid imports would
-    be a page of them.
-    """
+def _quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the process at once, without a traceback of imports; nothing is open yet."""
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # whoever started us may ignore it
+    if before is not signal.default_int_handler:  # the parent process may ignore it
         yield
         return
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))

@@ -1,7 +1,7 @@
-"""The demo's worker process: `coversumm-worker run`, and it never outlives the demo.
+"""The demo's worker: `coversumm-worker run`, which ends with the demo.
 
-Its standard input is a pipe that the demo holds and never writes to. When the demo is gone, however
-it went, the pipe ends; then this process removes the demo's directory and ends too.
+Its standard input is a pipe of the demo. When the demo ends in any way, the pipe closes; then this
+process removes the demo's directory and ends.
 
     python -m worker.cli.child DIRECTORY
 """
@@ -25,7 +25,7 @@ def main() -> None:
 def _end_with_the_demo(directory: str) -> None:
     while os.read(0, 4096):
         pass
-    for _ in range(3):  # RocksDB may still be writing files into it
+    for _ in range(3):  # RocksDB may still write files into it
         shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
 

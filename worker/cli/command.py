@@ -1,6 +1,4 @@
-"""What our commands have beyond click's own: examples in their help, commands in sections, and the
-name that was meant.
-"""
+"""Click commands with examples in their help, groups with sections, and suggestions of names."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -9,16 +7,11 @@ from typing import Any
 import click
 
 Example = tuple[str, str]
-"""A line for a shell, and what it does."""
+"""A command line, and its effect."""
 
 
 class Command(click.Command):
-    """A command with examples, shown at the end of its help.
-
-    Args:
-        examples: lines for a shell, each with what it does. They are shown as they are, to be
-            copied.
-    """
+    """A command with examples, which its help shows unwrapped at the end."""
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,9 +29,7 @@ class Command(click.Command):
 
 
 class CommandGroup(Command, click.Group):
-    """A group of commands that lists them in the order they were added, under the titles of their
-    sections.
-    """
+    """A group that lists its commands in the order they were added, by section."""
 
     command_class = Command
 
@@ -49,7 +40,7 @@ class CommandGroup(Command, click.Group):
     def add_command(
         self, cmd: click.Command, name: str | None = None, section: str = "Commands"
     ) -> None:
-        """See `click.Group`; `section` is the title it is listed under."""
+        """See `click.Group`; `section` is a title."""
         super().add_command(cmd, name)
         self._sections[name or cmd.name or ""] = section
 
@@ -72,9 +63,7 @@ class CommandGroup(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.Group`; a name that does not exist is answered with the one that was probably
-        meant.
-        """
+        """See `click.Group`; suggests a name for one that does not exist."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
@@ -85,9 +74,7 @@ class CommandGroup(Command, click.Group):
             raise
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        """What can be typed, by the word that somebody would look for: `list` is `dlq list`; the
-        nearer name wins.
-        """
+        """Command names by the word to search for: `list` is `dlq list`; own names win."""
         for name, command in self.commands.items():
             if isinstance(command, CommandGroup):
                 yield from ((word, f"{name} {path}") for word, path in command._names())
@@ -95,10 +82,8 @@ class CommandGroup(Command, click.Group):
 
 
 def nearest(word: str, names: dict[str, str]) -> str | None:
-    """What `names` has for the word itself, its only continuation, or what looks most like it; None
-    where nothing does.
-    """
-    continued = [name for name in names if name.startswith(word)]
-    found = [word] if word in names else continued if len(continued) == 1 else []
+    """The entry of `names` for the word, its only completion, or the most similar word; or None."""
+    completed = [name for name in names if name.startswith(word)]
+    found = [word] if word in names else completed if len(completed) == 1 else []
     found = found or get_close_matches(word, names, n=1)
     return names[found[0]] if found else None

@@ -1,4 +1,4 @@
-"""`compare`: two builds of the summaries, entity by entity."""
+"""`compare`: two builds of the summaries, by entity."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -13,25 +13,29 @@ from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.events import SummarySentence
     from worker.published.comparison import Comparison, Example
     from worker.published.published import Publication, PublishedSource
 
 EXAMPLES = 3
-"""Unless the command says another number."""
 BAR_WIDTH = 40
+COUNT_COLUMNS = Column("entities"), Column("", right=True), Column("share", right=True)
+BAR_COLUMNS = (
+    Column("sentences that differ", right=True),
+    Column("entities", right=True),
+    Column(""),
+)
 STEP = 500
-"""Publications between two looks of the progress bar."""
+"""Publications between two updates of the progress bar."""
 
 
 class Bound(NamedTuple):
-    """How many entities may differ: a number of them, or a percentage of all."""
+    """Upper bound of the entities that differ: a number, or a percentage of all."""
 
     value: float
     is_percentage: bool
 
     def of(self, entities: int) -> float:
-        """It as a number of entities."""
+        """The bound as a number of entities."""
         return entities * self.value / 100 if self.is_percentage else self.value
 
 
@@ -61,7 +65,7 @@ class BoundType(click.ParamType):
 @click.command(
     "compare",
     cls=Command,
-    short_help="Two output topics or files of summaries: what differs.",
+    short_help="Compare two output topics or files of summaries.",
     examples=[
         ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
         (
@@ -70,7 +74,7 @@ class BoundType(click.ParamType):
         ),
         (
             "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
-            "exit code 1 beyond 5 % of all entities",
+            "exit code 1 if more than 5 % of all entities differ",
         ),
     ],
 )
@@ -80,27 +84,27 @@ class BoundType(click.ParamType):
     "--max-changed",
     "bound",
     type=BoundType(),
-    help="Exit code 1 if more entities (12) or a larger share of all (5%) are changed, or missing in A or B.",
+    help="Exit code 1 if more entities (12), or a larger share (5%), are changed or missing.",
 )
 @click.option(
     "--examples",
     type=click.IntRange(min=0),
     default=EXAMPLES,
     show_default=True,
-    help="So many of the most changed entities, side by side; both places are read a second time for them.",
+    help="Number of the most changed entities to show side by side; reads A and B a second time.",
 )
 @output.json_option
 def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -> int:
-    """Hold the summaries of B against those of A: entities that are equal, changed, or missing in
-    one of the two; and how many sentences differ.
+    """Compare the summaries of A and B: entities that are equal, changed, or missing in A or B, and
+    how many sentences differ.
 
     A and B are output topics, or files of bodies as `summarize` writes them (with a slash, or
-    ending in .jsonl, also .gz). Of each entity the last body counts. Summaries are compared as sets
-    of sentence id and text; an entity without a sentence has none. Identical are those whose bodies
-    agree in everything but epoch, sequence, previous_sequence and cause.
+    ending in .jsonl, also .gz). The last body of an entity counts. Summaries are compared as sets
+    of sentence id and text; an entity without sentences has no summary. Summaries are identical if
+    their bodies differ only in epoch, sequence, previous_sequence and cause.
 
-    Where k differs, an entity is contained if the larger set has all that the smaller k has room
-    for: that much a change of k alone brings about. Everything beyond it is changed.
+    If k differs, an entity is contained if the larger set has all sentences that fit the smaller k:
+    a change of k alone has this effect. Any other difference is a change.
 
     Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a
     million.
@@ -113,7 +117,7 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
         for source in (of_a, of_b) if examples else ():
             if not source.is_lasting:
                 raise SetupError(
-                    f"{source.name} can be read only once: write it to a file, or leave the examples out with --examples 0"
+                    f"{source.name} can be read only once: write it to a file, or set --examples 0"
                 )
         found = compare(Shown(of_a), Shown(of_b), examples)
     allowed = None if bound is None else bound.of(found.entities)
@@ -125,7 +129,7 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
 
 
 class Shown:
-    """A topic or file that shows, each time it is read, how far that is."""
+    """A topic or file that shows progress each time it is read."""
 
     def __init__(self, source: "PublishedSource") -> None:
         self._source = source
@@ -140,16 +144,16 @@ class Shown:
 
 
 def _judge(a: str, b: str, found: "Comparison", bound: Bound | None, allowed: float | None) -> int:
-    """The exit code, with a line about why it is not 0."""
+    """The exit code; writes the reason if it is not 0."""
     if not found.entities:
         output.complain(f"there is nothing to compare: neither {a} nor {b} has a summary")
         return output.CHECK_FAILED
     if bound is None or allowed is None or found.beyond <= allowed:
         return 0
-    told = f"{bound.value:g} %" if bound.is_percentage else f"{bound.value:,}"
+    limit = f"{bound.value:g} %" if bound.is_percentage else f"{bound.value:,}"
     output.complain(
         f"{found.beyond:,} of {output.many(found.entities, 'entities')} are changed or missing "
-        f"({100 * found.beyond / found.entities:.2f} %): --max-changed allows {told}"
+        f"({100 * found.beyond / found.entities:.2f} %): --max-changed allows {limit}"
     )
     return output.CHECK_FAILED
 
@@ -172,27 +176,13 @@ def _show(a: str, b: str, found: "Comparison") -> None:
     console = output.console()
     show_facts((("A", a), ("B", b)))
     console.print()
-    show_table(
-        (Column("entities"), Column("", right=True), Column("share", right=True)),
-        list(_counts(found)),
-    )
+    show_table(COUNT_COLUMNS, list(_counts(found)))
     if found.k_a != found.k_b:
-        ks = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
-        console.print(
-            "k is {} in A and {} in B: what that alone changes is contained, not changed".format(
-                *ks
-            )
-        )
+        k_a, k_b = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
+        console.print(f"k is {k_a} in A and {k_b} in B: the effect of k alone is contained")
     if found.differing:
         console.print()
-        show_table(
-            (
-                Column("sentences that differ", right=True),
-                Column("entities", right=True),
-                Column(""),
-            ),
-            list(_bars(found)),
-        )
+        show_table(BAR_COLUMNS, list(_bars(found)))
     for example in found.examples:
         console.print()
         _show_example(example)
@@ -202,10 +192,9 @@ def _show(a: str, b: str, found: "Comparison") -> None:
     ):
         if some:
             more = f" and {count - len(some):,} more" if count > len(some) else ""
+            line = output.printable(f"missing in {name}: {', '.join(some)}{more}")
             console.print()
-            console.print(
-                output.printable(f"missing in {name}: {', '.join(some)}{more}"), soft_wrap=True
-            )
+            console.print(line, soft_wrap=True)
 
 
 def _counts(found: "Comparison") -> Iterator[tuple[object, ...]]:
@@ -230,15 +219,10 @@ def _bars(found: "Comparison") -> Iterator[tuple[object, ...]]:
 
 
 def _show_example(example: "Example") -> None:
-    """Both sides of an entity, what they have in common left out."""
-    console = output.console()
     heading = f"{example.entity_id}: {example.differing} differ, {example.both} in both"
-    console.print(output.printable(heading), style="bold", soft_wrap=True)
-    pairs = zip_longest(
-        map(_sentence, example.only_a), map(_sentence, example.only_b), fillvalue=""
+    output.console().print(output.printable(heading), style="bold", soft_wrap=True)
+    only_a, only_b = (
+        [f"{one.rank + 1}. {one.text}" for one in side] for side in (example.only_a, example.only_b)
     )
+    pairs = zip_longest(only_a, only_b, fillvalue="")
     show_table((Column("only in A", prose=True), Column("only in B", prose=True)), list(pairs))
-
-
-def _sentence(one: "SummarySentence") -> str:
-    return f"{one.rank + 1}. {one.text}"

@@ -1,7 +1,7 @@
-"""`completion`: the script that completes commands in a shell, and the answers to that shell.
+"""`completion`: a script for a shell, and the answers to that script.
 
-The script runs the program at each Tab and asks through an environment variable, so it completes
-what the installed version has. An answer imports nothing heavy.
+The script runs the program at each Tab, with an environment variable, so that it completes what the
+installed version has. An answer imports nothing heavy.
 """
 
 import os
@@ -13,7 +13,7 @@ from worker.cli.command import Command
 from worker.cli.output import PROGRAM
 
 VARIABLE = "_COVERSUMM_WORKER_COMPLETE"
-"""A shell sets it to `bash_complete` to ask for completions, to `bash_source` for the script."""
+"""Set by a shell: `bash_complete` for completions, `bash_source` for the script."""
 SHELLS = ("bash", "zsh", "fish")
 BASH_FILE = "~/.local/share/bash-completion/completions/coversumm-worker"
 FISH_FILE = "~/.config/fish/completions/coversumm-worker.fish"
@@ -47,9 +47,7 @@ def is_requested() -> bool:
 
 
 def answer(cli: click.Command) -> int:
-    """Answer the shell on standard output and return the exit code; any error is silent, because
-    the user is typing a command line.
-    """
+    """Answer the shell, and return the exit code. Errors are silent: the user is typing."""
     try:
         return shell_complete(cli, {}, PROGRAM, VARIABLE, os.environ[VARIABLE])
     except Exception:

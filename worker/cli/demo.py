@@ -1,4 +1,4 @@
-"""`demo`: everything at once, on this machine alone."""
+"""`demo`: the worker on this machine, without Kafka."""
 
 import click
 from click.core import ParameterSource
@@ -31,7 +31,7 @@ class ReviewCount(click.ParamType):
     short_help="Real reviews through the real worker, in a minute; needs nothing.",
     examples=[
         ("coversumm-worker demo", "a thousand reviews"),
-        ("coversumm-worker demo --serve", "and look at it in a browser, until Ctrl-C"),
+        ("coversumm-worker demo --serve", "with the live page, until Ctrl-C"),
         ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
     ],
 )
@@ -40,7 +40,7 @@ class ReviewCount(click.ParamType):
     type=ReviewCount(),
     default=DEFAULT_REVIEWS,
     show_default=True,
-    help="How many of the 4,771 reviews; by default fewer where the machine is slow.",
+    help="Number of the 4,771 reviews; by default fewer on a slow machine.",
 )
 @click.option(
     "--k",
@@ -49,30 +49,22 @@ class ReviewCount(click.ParamType):
     show_default=True,
     help="Sentences in a summary.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Summary changes and figures as JSON lines.")
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="The summary changes and the closing figures as JSON lines.",
-)
-@click.option(
-    "--serve",
-    "is_served",
-    is_flag=True,
-    help="Keep the worker's live page up until Ctrl-C; its address is told first.",
+    "--serve", "is_served", is_flag=True, help="Print the live page's URL and keep it until Ctrl-C."
 )
 @click.pass_context
 def command(
     context: click.Context, reviews: int | None, k: int, as_json: bool, is_served: bool
-) -> int:
-    """No broker, no Java, no Docker: the bundled real reviews through the real worker on an
-    embedded broker, and the summaries as they change, with the reasons; some reviews are taken down
-    again.
+) -> None:
+    """Send the bundled real reviews through the real worker on an embedded broker, and show the
+    summaries as they change, with the reasons. Some reviews are taken down again. Needs no Kafka,
+    Java or Docker.
 
-    In a pipe, plain lines; with --json, the bodies as they were published and the closing figures.
+    In a pipe it prints plain lines; with --json the published bodies and the figures.
     """
-    from worker.demo import run_demo
+    from worker.demo.play import run_demo
 
     output.require()
-    is_asked_for = context.get_parameter_source("reviews") is not ParameterSource.DEFAULT
-    return run_demo(reviews, k, as_json, not is_asked_for and not as_json, is_served)
+    is_default = context.get_parameter_source("reviews") is ParameterSource.DEFAULT
+    run_demo(reviews, k, as_json, is_default and not as_json, is_served)

@@ -1,4 +1,4 @@
-"""`dlq`: dead letters listed, looked at, and sent again after a fix."""
+"""`dlq`: list dead letters, show them, and send them again after a fix."""
 
 import base64
 import heapq
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from worker.cli import options as consent
 from worker.cli import output
 from worker.cli.command import Command, CommandGroup
-from worker.cli.options import TimeType
+from worker.cli.options import DECLINED, TimeType, agreed, check_can_ask, yes_option
 from worker.cli.tables import Column, show_facts, show_table
 from worker.settings import Settings
 
@@ -43,24 +42,26 @@ class PlaceType(click.ParamType):
         return int(match[1]), int(match[2])
 
 
-def _reasons(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from worker.events.reasons import Reason
 
     return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
 
 
 def selection_options(command: F) -> F:
-    """What `list` and `send` choose letters by."""
+    """The options of `list` and `send` that select letters."""
     for option in (
-        click.option("--entity", metavar="ID", help="Only those with this key."),
-        click.option("--since", type=TimeType(), help="Only those written at or after it."),
+        click.option("--entity", metavar="ID", help="Only letters with this key."),
+        click.option(
+            "--since", type=TimeType(), help="Only letters written at this time or later."
+        ),
         click.option(
             "--reason",
             "reasons",
             multiple=True,
             metavar="CODE",
-            shell_complete=_reasons,
-            help="Only those of this reason; repeat it.",
+            shell_complete=_complete_reason,
+            help="Only letters with this reason; may be repeated.",
         ),
     ):
         command = option(command)
@@ -73,7 +74,7 @@ def selection_of(
     entity_id: str | None,
     places: tuple[tuple[int, int], ...] = (),
 ) -> "LetterSelection":
-    """The letters that the options choose; click.UsageError for a reason that does not exist."""
+    """The letters that the options select. Raises click.UsageError for an unknown reason."""
     from worker.events import Reason
     from worker.tools.dlq import LetterSelection, Place
 
@@ -96,17 +97,17 @@ COLUMNS = (
     Column("sent again", drop=2),
 )
 SHOWN = 50
-"""Rows of a table unless --limit says another number."""
+"""Rows of a table without --limit."""
 
 
 @click.command(
     "list",
     cls=Command,
-    short_help="What lies in the dead letter topic, and why.",
+    short_help="List dead letters and their reasons.",
     examples=[
         (
             "coversumm-worker dlq list --since 2026-11-20 --reason bad_json",
-            "of one reason, since a day",
+            "with one reason, since that day",
         ),
         (
             "coversumm-worker dlq list --json | jq -r .reason | sort | uniq -c",
@@ -118,7 +119,7 @@ SHOWN = 50
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help=f"At most so many, the latest. [default: {SHOWN} on a terminal]",
+    help=f"Maximum number, the latest. [default: {SHOWN} on a terminal]",
 )
 @output.json_option
 def list_letters(
@@ -128,10 +129,10 @@ def list_letters(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """The dead letters there are now: where, when, why, from where, and whether they were sent
-    again; with counts by reason.
+    """List the dead letters: place, time, reason, source, and whether they were sent again; with
+    counts by reason.
 
-    Reads the topic once, to where it ends when the command begins.
+    Reads the topic once, to its end when the command starts.
     """
     settings = Settings.from_environment()
     from worker.tools.resend import open_letters, sent_so_far
@@ -186,16 +187,17 @@ def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
     hidden = counts.total() - len(rows)
     if hidden:
         console.print(f"... and {hidden:,} earlier; --limit shows more")
-    by_reason = ", ".join(
-        f"{count:,} {reason or 'without a reason'}" for reason, count in counts.most_common()
-    )
+    by_reason = _by_reason(counts)
     console.print(
-        f"{counts.total():,} dead letters{': ' if by_reason else ''}{output.printable(by_reason)}"
+        f"{counts.total():,} dead letters{': ' if counts else ''}{output.printable(by_reason)}"
     )
+
+
+def _by_reason(counts: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {reason or 'without a reason'}" for reason, n in counts.most_common())
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
-    """Of a row, in the order of the columns."""
     where = f"{row['partition']}:{row['offset']}"
     size = None if row["bytes"] is None else f"{row['bytes']:,}"
     sent = "yes" if row["sent"] else "no"
@@ -208,19 +210,14 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     short_help="Send dead letters to the input topic again, each exactly once.",
     examples=[
         ("coversumm-worker dlq send --dry-run", "how many there are to send"),
-        (
-            "coversumm-worker dlq send --reason text_too_long",
-            "those that a larger limit lets through",
-        ),
+        ("coversumm-worker dlq send --reason text_too_long", "after the limit was raised"),
         ("coversumm-worker dlq send 3:991 3:994", "these two"),
     ],
 )
 @click.argument("places", type=PlaceType(), nargs=-1, metavar="[PARTITION:OFFSET]...")
 @selection_options
 @click.option("--dry-run", is_flag=True, help="Send nothing.")
-@click.option(
-    "--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed."
-)
+@yes_option
 @output.json_option
 def send(
     places: tuple[tuple[int, int], ...],
@@ -231,24 +228,23 @@ def send(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Send dead letters to the input topic again, after a fix, each exactly once: key and value as
-    they were, to the partition they came from.
+    """Send dead letters to the input topic again, after a fix: with the original key and value, to
+    the original partition. By default all that were not sent yet.
 
-    Each is sent once, however often the command is run, killed or run at the same time as another:
-    what was sent is remembered on the broker, in the transaction that sends. Without a choice it
-    sends all that were not sent yet.
+    Each letter is sent exactly once, even if the command is killed, repeated, or run twice at the
+    same time: the transaction that sends also commits what was sent.
 
-    To the worker it is a new record at a new offset. So an event without a review_version counts as
-    the newest of its review when it is sent again, even where a later one was applied meanwhile;
-    one with a version that was overtaken is ignored.
+    For the worker it is a new record at a new offset. So an event without a review_version counts
+    as the newest of its review, even if a later one was applied since. One with an older
+    review_version is ignored.
 
-    A letter that was cut because of its size is read from where it came from. Exit code 1 where
-    that is not possible any more, or a letter cannot be sent for another reason.
+    A letter that was cut for its size is read from its source. Exit code 1 if the source is gone,
+    or a letter cannot be sent for another reason.
 
-    Tells how many would be sent, then asks; exit code 1 where the answer is no.
+    Says how many letters would be sent, then asks. Exit code 1 if the answer is no.
     """
     settings = Settings.from_environment()
-    consent.check_can_ask(yes, dry_run)
+    check_can_ask(yes, dry_run)
     from worker.tools.resend import IMPOSSIBLE, open_letters, resend
 
     selection = selection_of(reasons, since, entity, places)
@@ -256,7 +252,7 @@ def send(
     try:
         with open_letters(settings) as letters:
             if not (dry_run or _agreed(settings, letters, selection, yes)):
-                return consent.DECLINED
+                return DECLINED
             with output.file_progress(letters.size, "sent") as progress:
                 for outcome in resend(
                     settings, letters, selection, dry_run=dry_run, progress=progress.update
@@ -278,24 +274,19 @@ def send(
 def _agreed(
     settings: Settings, letters: "TopicReader", selection: "LetterSelection", yes: bool
 ) -> bool:
-    """Tell what would be sent, and what follows from it; whether it is to be sent. Nothing to send
-    needs no answer.
-    """
+    """Whether to send, by the user's answer; nothing to send needs none."""
     from worker.tools.resend import SENT, resend
 
     outcomes = resend(settings, letters, selection, dry_run=True)
     reasons = Counter(outcome.letter.reason for outcome in outcomes if outcome.status == SENT)
     if not reasons:
         return True
-    listed = ", ".join(
-        f"{count:,} {reason or 'without a reason'}" for reason, count in reasons.most_common()
-    )
-    what = f"{reasons.total():,} dead letters ({listed})"
     output.note(
-        f"{what} go to {settings.input_topic} again, each once. An event without a review_version counts as the newest of its "
-        "review then: it may overwrite a later edit, or bring a deleted review back"
+        f"{reasons.total():,} dead letters ({_by_reason(reasons)}) go to {settings.input_topic} "
+        "again, each once. An event without a review_version counts as the newest of its review "
+        "then: it may overwrite a later edit, or bring a deleted review back"
     )
-    return consent.agreed("Send them?", yes)
+    return agreed("Send them?", yes)
 
 
 def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bool) -> None:
@@ -314,26 +305,25 @@ def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bo
 
 
 SHOWN_BYTES = 4096
-"""The most that is shown of a binary value on a terminal."""
+"""Bytes of a binary value that are shown on a terminal."""
 DUMP_WIDTH = 16
 
 
 @click.command(
     "show",
     cls=Command,
-    short_help="One dead letter, headers and value.",
+    short_help="Show a dead letter's headers and value.",
     examples=[
         ("coversumm-worker dlq show 3:991", "the letter at offset 991 of partition 3"),
-        ("coversumm-worker dlq show 3:991 --raw > letter.bin", "its bytes as they came"),
+        ("coversumm-worker dlq show 3:991 --raw > letter.bin", "its value as it is"),
     ],
 )
 @click.argument("place", type=PlaceType(), metavar="PARTITION:OFFSET")
-@click.option("--raw", is_flag=True, help="The bytes of its value and nothing else.")
+@click.option("--raw", is_flag=True, help="Write only the bytes of its value.")
 @output.json_option
 def show(place: tuple[int, int], raw: bool, as_json: bool) -> int:
-    """One dead letter: its headers, and its value as JSON, text or bytes.
-
-    Exit code 1 where there is none.
+    """Show a dead letter: its headers, and its value as JSON, text or bytes. Exit code 1 if there
+    is none.
     """
     letter = _read_one(Settings.from_environment(), place)
     if letter is None:
@@ -362,11 +352,9 @@ def _read_one(settings: Settings, place: tuple[int, int]) -> "DeadLetter | None"
 
 
 def _as_json(letter: "DeadLetter") -> dict[str, Any]:
-    """The listed facts, all headers, and the value: as text, or in base64 where it is none."""
+    """The listed facts, all headers, and the value: as text if it is UTF-8, else in base64."""
     shown = letter.describe()
-    shown["headers"] = {
-        name: value.decode("utf-8", "backslashreplace") for name, value in letter.headers.items()
-    }
+    shown["headers"] = _header_texts(letter)
     try:
         shown["value"] = None if letter.value is None else letter.value.decode()
     except UnicodeDecodeError:
@@ -374,11 +362,12 @@ def _as_json(letter: "DeadLetter") -> dict[str, Any]:
     return shown
 
 
+def _header_texts(letter: "DeadLetter") -> dict[str, str]:
+    return {name: raw.decode("utf-8", "backslashreplace") for name, raw in letter.headers.items()}
+
+
 def _show_letter(letter: "DeadLetter") -> None:
-    headers = {
-        name: raw.decode("utf-8", "backslashreplace") for name, raw in letter.headers.items()
-    }
-    show_facts([*letter.describe().items(), *headers.items()])
+    show_facts([*letter.describe().items(), *_header_texts(letter).items()])
     console = output.console()
     console.print()
     for line in _value_lines(letter.value):
@@ -386,7 +375,7 @@ def _show_letter(letter: "DeadLetter") -> None:
 
 
 def _value_lines(value: bytes | None) -> Iterable[str]:
-    """JSON indented, other text as it is, anything else as a dump of its first bytes."""
+    """JSON is indented, other text unchanged, binary a dump of its first bytes."""
     if value is None:
         return ["(a null value: it asks for the deletion of its entity)"]
     try:
@@ -411,9 +400,9 @@ def _dump(value: bytes) -> Iterator[str]:
 @click.group(
     "dlq",
     cls=CommandGroup,
-    short_help="Dead letters: list them, look at them, send them again.",
+    short_help="List, show and send dead letters.",
     examples=[
-        ("coversumm-worker dlq list", "what was refused, and why"),
+        ("coversumm-worker dlq list", "dead letters and their reasons"),
         (
             "coversumm-worker dlq send --reason text_too_long --dry-run",
             "what would be sent after a fix",
@@ -421,7 +410,7 @@ def _dump(value: bytes) -> Iterator[str]:
     ],
 )
 def command() -> None:
-    """Dead letters: list them, look at them, and send them again after a fix."""
+    """List dead letters, show them, and send them again after a fix."""
 
 
 for subcommand in (list_letters, show, send):

@@ -1,10 +1,10 @@
-"""The commands together, and what every ending of one means: the exit codes.
+"""All commands, and their exit codes.
 
 | code | meaning |
 |---|---|
 | 0 | done |
 | 1 | a check failed, or the answer to a question was no |
-| 2 | usage, settings or surroundings: one line says what to do |
+| 2 | usage, settings or environment: one line says what to do |
 | 3 | crashed: restart it |
 | 4 | fenced: another worker has this instance id |
 | 130 | interrupted |
@@ -60,7 +60,7 @@ SECTIONS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=[
         ("coversumm-worker demo", "see it work: no Kafka, a minute"),
-        ("coversumm-worker summarize reviews.jsonl", "summaries of a file of yours"),
+        ("coversumm-worker summarize reviews.jsonl", "summaries of your own file"),
         ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "the worker on a Kafka"),
     ],
 )
@@ -69,7 +69,7 @@ SECTIONS = {
     "--env-file",
     metavar="FILE",
     type=click.Path(),
-    help="Environment variables, NAME=VALUE a line; those that are set already win.",
+    help="A file of environment variables, NAME=VALUE a line; set variables take precedence.",
 )
 @click.pass_context
 def cli(context: click.Context, env_file: str | None) -> None:
@@ -81,7 +81,7 @@ def cli(context: click.Context, env_file: str | None) -> None:
     if env_file is not None:
         context.with_resource(environment_file(env_file))
     if context.invoked_subcommand != run.command.name and (unknown := unknown_settings()):
-        output.note(f"warning: {unknown}")  # `run` tells its log
+        output.note(f"warning: {unknown}")  # `run` logs it
 
 
 for section, modules in SECTIONS.items():
@@ -90,17 +90,17 @@ for section, modules in SECTIONS.items():
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Run a command (of `sys.argv` by default); return its exit code, with one line on standard
-    error where it is 2 to 4.
+    """Run a command (by default `sys.argv`); return its exit code. Codes 2 to 4 write an error
+    line.
     """
     if completion.is_requested():
         return completion.answer(cli)
     try:
         result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         output.flush()
-    except click.exceptions.NoArgsIsHelpError as nothing:  # its message is the whole help
-        output.note_lines(nothing.format_message())
-        return SetupError.exit_code  # nothing was asked for, so nothing was done
+    except click.exceptions.NoArgsIsHelpError as error:  # its message is the help
+        output.note_lines(error.format_message())
+        return SetupError.exit_code
     except click.UsageError as error:
         return _fail(_usage(error), SetupError.exit_code)
     except click.ClickException as error:
@@ -109,7 +109,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has enough of it
+    except BrokenPipeError:  # the reader of the output is gone
         output.abandon()
         return 0
     except Exception as error:
@@ -121,9 +121,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str]) -> object:
-    """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and
-    closed pipes.
-    """
+    """The command's result. `cli.main` has other exit codes for Ctrl-C and closed pipes."""
     try:
         with cli.make_context(output.PROGRAM, arguments) as context:
             return cli.invoke(context)
@@ -132,23 +130,21 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is at the root of it: a native module that it meets while it is imported
-    raises an error of its own.
+    """Whether Ctrl-C caused it: it may interrupt the import of a native module, which then raises
+    its own error.
     """
     cause = error.__cause__ or error.__context__
     return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interrupt(cause))
 
 
 def _usage(error: click.UsageError) -> str:
-    """What is wrong with the command line, what was probably meant, and where to read on."""
     where = error.ctx.command_path if error.ctx is not None else output.PROGRAM
-    told = error.format_message()
+    message = error.format_message()
     if isinstance(error, click.NoSuchOption):
-        meant = " or ".join(map(repr, error.possibilities or ()))
-        told = f"No such option {error.option_name!r}." + (
-            f" Did you mean {meant}?" if meant else ""
-        )
-    return f"{told} See `{where} --help`."
+        message = f"No such option {error.option_name!r}."
+        if error.possibilities:
+            message += f" Did you mean {' or '.join(map(repr, error.possibilities))}?"
+    return f"{message} See `{where} --help`."
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,7 +1,6 @@
-"""Logging as the settings say: to standard error, text or JSON lines; libraries speak up from
-WARNING.
+"""Logging to standard error, as text or JSON lines; libraries log from WARNING.
 
-No line shows a secret of the settings, whoever logs it, tracebacks included.
+No line shows a secret of the settings, tracebacks included.
 """
 
 import json
@@ -14,12 +13,12 @@ from typing import Any
 from worker.settings import Settings
 
 PROTOCOL_LOGS = ("aiokafka.conn",)
-"""Loggers that write whole requests at DEBUG: events, and the password of SASL PLAIN."""
+"""Loggers that write requests at DEBUG, with events and the password of SASL PLAIN."""
 LIBRARIES = ("faust", "mode", "aiokafka", "kafka", "librdkafka", "aiohttp", "asyncio")
 
 
 def set_up_logging(settings: Settings) -> None:
-    """Send everything to standard error; the libraries' information only at DEBUG."""
+    """Log to standard error as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
     formatter = JsonFormatter() if settings.log_format == "json" else TextFormatter()
     handler.setFormatter(Redacted(formatter, settings.secrets()))
@@ -37,14 +36,12 @@ def set_up_logging(settings: Settings) -> None:
 
 
 def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = datetime.fromtimestamp(record.created, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Redacted(logging.Formatter):
-    """Another formatter's lines with `***` in place of secrets, written plainly or as Python or
-    JSON would write them.
-    """
+    """The lines of another formatter with `***` for secrets: plain, or as in Python or JSON."""
 
     def __init__(self, formatter: logging.Formatter, secrets: Iterable[str]) -> None:
         super().__init__()
@@ -59,9 +56,8 @@ class Redacted(logging.Formatter):
                 json.dumps(secret)[1:-1],
             )
         }
-        # in JSON lines
         forms = written | {json.dumps(form, ensure_ascii=False)[1:-1] for form in written}
-        self._forms = sorted(forms, key=len, reverse=True)  # a form may hold another
+        self._forms = sorted(forms, key=len, reverse=True)  # a form may contain another
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -72,7 +68,7 @@ class Redacted(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time (UTC), level, logger, message; a traceback on the lines after it."""
+    """Time (UTC), level, logger, message; a traceback follows on its own lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -83,9 +79,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; what a line says in figures and names is in fields of their own (its
-    `facts`).
-    """
+    """A JSON object a line; figures and names (the record's `facts`) are fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -95,9 +89,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {
-            name: fact for name, fact in getattr(record, "facts", {}).items() if name not in entry
-        }
+        for name, fact in getattr(record, "facts", {}).items():
+            entry.setdefault(name, fact)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

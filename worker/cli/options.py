@@ -1,10 +1,11 @@
-"""Options that commands share which read files of reviews."""
+"""Options, arguments and messages that several commands share."""
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from glob import has_magic
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,26 +14,55 @@ from worker.cli import output
 from worker.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from worker.settings import Settings
+    from worker.processing.short_view import Extent
     from worker.sources import Faulty, LeftOut
 
-
-MOST_SHOWN = 5
-"""Files that are told by name."""
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def check_utf8(name: str, value: str) -> None:
-    """Raise click.UsageError where an argument holds bytes that are not UTF-8, as no id does."""
+    """Raise click.UsageError for an argument that is not UTF-8; ids always are."""
     try:
         value.encode()
     except UnicodeEncodeError:
         raise click.UsageError(f"{name} is not UTF-8.") from None
 
 
-def _parsed(
+class _PathOrPattern(click.Path):
+    """A file or folder that exists, or a pattern; `-` is standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.Path`."""
+        return value if has_magic(value) else super().convert(value, param, ctx)
+
+
+files_argument = click.argument(
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=_PathOrPattern(exists=True, allow_dash=True),
+)
+"""Files, patterns and folders, for `found_files`."""
+MAX_NAMES = 5
+"""Skipped files that a message lists."""
+
+
+def found_files(named: Sequence[str]) -> list[str]:
+    """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
+    from worker.sources import find_files
+
+    paths, skipped = find_files(named)
+    if skipped:
+        more = f" and {len(skipped) - MAX_NAMES:,} more" if len(skipped) > MAX_NAMES else ""
+        names = ", ".join(skipped[:MAX_NAMES])
+        output.note(f"skipped, no reviews by their names: {names}{more}")
+    return paths
+
+
+def _parse_fields(
     ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> Mapping[str, str]:
     if not given:
@@ -45,54 +75,18 @@ def _parsed(
         raise click.BadParameter(f"{error}.", ctx, option) from error
 
 
-class _Named(click.Path):
-    """A file or folder that exists, or a pattern; `-` is standard input."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.Path`."""
-        return value if has_magic(value) else super().convert(value, param, ctx)
-
-
-def files_argument(command: F) -> F:
-    """The files to read, as they are named; `found_files` says which they are."""
-    return click.argument(
-        "files",
-        metavar="FILE...",
-        nargs=-1,
-        required=True,
-        type=_Named(exists=True, allow_dash=True),
-    )(command)
-
-
-def found_files(named: "Sequence[str]") -> list[str]:
-    """The files that names, patterns and folders stand for; what is passed over is told. Raises
-    SetupError.
-    """
-    from worker.sources import find_files
-
-    paths, skipped = find_files(named)
-    if skipped:
-        more = f" and {len(skipped) - MOST_SHOWN:,} more" if len(skipped) > MOST_SHOWN else ""
-        output.note(
-            f"passed over, no reviews by their names: {', '.join(skipped[:MOST_SHOWN])}{more}"
-        )
-    return paths
-
-
-def fields_option(command: F) -> F:
-    """The `--fields` option, handed to the command as a mapping from fields to columns."""
-    return click.option(
-        "--fields",
-        multiple=True,
-        callback=_parsed,
-        metavar="FIELD=COLUMN,...",
-        help="Which columns of a CSV, TSV or Parquet (members of bare reviews in JSON) stand for which fields: "
-        "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at.",
-    )(command)
+fields_option = click.option(
+    "--fields",
+    multiple=True,
+    callback=_parse_fields,
+    metavar="FIELD=COLUMN,...",
+    help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by field: "
+    "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at.",
+)
 
 
 class TimeType(click.ParamType):
-    """A date or a time as in RFC 3339, in UTC where it names no offset; milliseconds since 1970."""
+    """A date or time as in RFC 3339, UTC by default; converts to milliseconds since 1970."""
 
     name = "TIME"
 
@@ -101,63 +95,107 @@ class TimeType(click.ParamType):
     ) -> int:
         """See `click.ParamType`."""
         try:
-            moment = datetime.fromisoformat(str(value))
+            time = datetime.fromisoformat(str(value))
         except ValueError:
             self.fail(
                 f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx
             )
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
-
-
-def url_option(command: F) -> F:
-    """The `--url` option; click.UsageError for what is no URL."""
-    return click.option(
-        "--url",
-        callback=_checked,
-        help="Of any running worker; without it, the settings' web address on this machine.",
-    )(command)
-
-
-def local_url(settings: "Settings") -> str:
-    """Of the worker on this machine that has these settings."""
-    host = settings.web_bind if settings.web_bind not in EVERYWHERE else "127.0.0.1"
-    return f"http://{host}:{settings.web_port}"
-
-
-def _checked(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
+def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise click.UsageError(f"--url {url!r} is not a URL like http://127.0.0.1:8080.")
     return url
 
 
+url_option = click.option(
+    "--url",
+    callback=_check_url,
+    help="Any running worker; by default the web address of the settings on this machine.",
+)
+
+
+def data_dir_option(help: str) -> "Callable[[F], F]":
+    """The `--data-dir` option."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.option("--data-dir", type=folder, help=help)
+
+
+MAX_SENTENCES, MAX_WORDS = 100, 10_000
+
+
+def view_options(command: F) -> F:
+    """`--view`, `--sentences`, `--words` and `--threshold`, for `extent_of`."""
+    for option in (
+        click.option(
+            "--threshold",
+            type=click.FloatRange(0, 1, max_open=True),
+            help="Short view: cosine above which a sentence repeats an earlier one (0.8).",
+        ),
+        click.option(
+            "--words",
+            type=click.IntRange(1, MAX_WORDS),
+            help="Short view: maximum number of words; sentences that do not fit are skipped.",
+        ),
+        click.option(
+            "--sentences",
+            type=click.IntRange(1, MAX_SENTENCES),
+            help="Short view: maximum number of sentences (10; with --words no limit).",
+        ),
+        click.option(
+            "--view",
+            type=click.Choice(["set", "short"]),
+            default="set",
+            show_default=True,
+            help="`set`: the published summary. `short`: nearest sentences first, without near "
+            "repetitions, and how many sentences each one stands for.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def extent_of(
+    view: str, sentences: int | None, words: int | None, threshold: float | None
+) -> "Extent | None":
+    """The size of the short view; None for the set. Raises click.UsageError."""
+    if view == "set":
+        if (sentences, words, threshold) != (None, None, None):
+            raise click.UsageError("--sentences, --words and --threshold are for --view short.")
+        return None
+    from worker.processing.short_view import THRESHOLD, Extent
+
+    try:
+        return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
+    except ValueError as wrong:  # a threshold of `nan`, which every range accepts
+        raise click.UsageError(f"--{wrong}.") from wrong
+
+
+yes_option = click.option(
+    "--yes", is_flag=True, help="Do not ask; required without a terminal on standard input."
+)
 NOTHING = "nothing changed"
 DECLINED = 1
-"""The exit code after `n`, so that a script goes on (`reset && run`) only where it was done."""
+"""The exit code after `n`, so that `reset && run` stops."""
 
 
 def check_can_ask(yes: bool, dry_run: bool) -> None:
-    """Raise SetupError where there would have to be a question and nobody is there to answer
-    it.
-    """
-    if not (yes or dry_run or _has_terminal()):
+    """Raise SetupError if a question is needed and standard input is no terminal."""
+    if not (yes or dry_run or output.is_terminal(sys.stdin)):
         raise SetupError(
-            "standard input is no terminal, so nobody can be asked: pass --yes to do it, or --dry-run to see what would be done"
+            "standard input is no terminal, so nobody can confirm: pass --yes, or --dry-run"
         )
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Whether it is to be done; says so where it is not. Ctrl-C and the end of the input are raised
-    as click.Abort.
-    """
+    """Whether the user agrees; notes a refusal. Raises click.Abort at Ctrl-C and end of input."""
     if yes:
         return True
     try:
         answer = click.confirm(question, err=True)
     except click.Abort:
-        click.echo(err=True)  # the question's line is not over
+        click.echo(err=True)  # end the question's line
         output.note(NOTHING)
         raise
     if not answer:
@@ -165,37 +203,33 @@ def agreed(question: str, yes: bool) -> bool:
     return answer
 
 
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-MOST_FINDINGS = 10
-"""Lines that are told one by one."""
+MAX_FINDINGS = 10
+"""Unusable lines that are shown one by one."""
 
 
 class Findings:
-    """The lines that cannot be used: told as they come, the first ten, and counted by reason."""
+    """Unusable lines: the first ten are shown, all are counted by reason."""
 
     def __init__(self, where: "Callable[[int], str]") -> None:
-        """`where`: what a line (from 1) is called."""
+        """`where`: the name of a line (from 1)."""
         self._where = where
         self.reasons: Counter[str] = Counter()
 
     def add(self, fault: "Faulty") -> None:
-        """Another one."""
+        """Count a line, and show it while there are few."""
         self.reasons[fault.reason] += 1
-        if self.total <= MOST_FINDINGS:
+        if self.total <= MAX_FINDINGS:
             output.note(f"{self._where(fault.line)}: {fault.reason}: {fault.detail}")
-        elif self.total == MOST_FINDINGS + 1:
+        elif self.total == MAX_FINDINGS + 1:
             output.note("more lines that cannot be used are counted, not shown")
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of unusable lines."""
         return self.reasons.total()
 
     def complain(self, lines: int, unit: str) -> None:
-        """One line of error about all of them, if there are any."""
+        """Write one error line about all of them, if there are any."""
         if self.total:
             output.complain(
                 f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
@@ -208,16 +242,13 @@ def counted(reasons: "Counter[str]") -> str:
 
 
 def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str]") -> None:
-    """One line for each field that was left out of some reviews; `where`: what a line (from 1) is
-    called.
-    """
-    wanted = {
-        "occurred_at": "no date with one meaning (2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
+    """Warn about each field that was left out of reviews; `where`: the name of a line (from 1)."""
+    problems = {
+        "occurred_at": "no date with one meaning "
+        "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
         "rating": "not a number",
     }
     for field, found in left_out.items():
         reviews = output.many(found.count, "reviews")
-        output.note(
-            f"warning: {field} was left out of {reviews}: {wanted[field]}; first in {where(found.first_line)}: "
-            f"{str(found.first_value)[:60]!r}"
-        )
+        first = f"first in {where(found.first_line)}: {str(found.first_value)[:60]!r}"
+        output.note(f"warning: {field} was left out of {reviews}: {problems[field]}; {first}")

@@ -1,6 +1,4 @@
-"""Where output goes: progress for people at a terminal, JSON lines for everything else; tables are
-`worker.cli.tables`.
-"""
+"""Standard output and standard error: lines, JSON, progress. Tables are in `worker.cli.tables`."""
 
 import codecs
 import io
@@ -9,46 +7,37 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TextIO
 
     from rich.console import Console
     from rich.progress import Progress
 
-
-F = TypeVar("F", bound="Callable[..., Any]")
 PROGRAM = "coversumm-worker"
 CHECK_FAILED = 1
-"""The exit code of a command that did what it was asked, and found something wrong."""
-
-
-def json_option(command: F) -> F:
-    """The `--json` option, handed to the command as `as_json`: on by itself where standard output
-    is not a terminal.
-    """
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        callback=lambda _ctx, _option, given: given or not is_terminal(sys.stdout),
-        help="JSON lines; the default where output is not a terminal.",
-    )(command)
+"""The exit code of a command that ran and found something wrong."""
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=lambda _ctx, _option, given: given or not is_terminal(sys.stdout),
+    help="JSON lines; the default if output is not a terminal.",
+)
 
 
 def is_terminal(stream: "TextIO | None") -> bool:
-    """Whether a standard stream is a terminal; None is one that the process was started without."""
+    """Whether a standard stream is a terminal; it is None if the process started without it."""
     return stream is not None and stream.isatty()
 
 
 def console() -> "Console":
-    """For people, on standard output. Raises SetupError where there is none."""
+    """A console on standard output. Raises SetupError if there is none."""
     from rich.console import Console
 
     require()
@@ -56,30 +45,30 @@ def console() -> "Console":
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output. Raises SetupError where there is none."""
+    """Write a line of JSON to standard output. Raises SetupError if there is none."""
     require()
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def note(line: str) -> None:
-    """One line on standard error."""
+    """Write a line to standard error."""
     if sys.stderr is not None:
         sys.stderr.write(printable(line) + "\n")
 
 
 def note_lines(text: str) -> None:
-    """A text of several lines on standard error, as it is: it is ours."""
+    """Write a text of the program's own, of several lines, to standard error."""
     if sys.stderr is not None:
         sys.stderr.write(text.rstrip("\n") + "\n")
 
 
 def complain(message: str) -> None:
-    """One line on standard error that says what is wrong, in the form of all such lines."""
+    """Write an error line to standard error."""
     note(f"{PROGRAM}: error: {message}")
 
 
 def cell(value: object) -> str:
-    """A value in a table."""
+    """A value as text for a table."""
     return "-" if value is None else printable(str(value))
 
 
@@ -96,60 +85,53 @@ def many(count: int, plural: str) -> str:
 
 
 def ranges(numbers: list[int]) -> str:
-    """Ascending numbers, neighbours put together: `0-3, 7`; `-` where there are none."""
-    return ", ".join(_runs(numbers)) or "-"
-
-
-def _runs(numbers: list[int]) -> Iterator[str]:
-    begin = 0
-    for i in range(1, len(numbers) + 1):
-        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
-            first, last = numbers[begin], numbers[i - 1]
-            yield str(first) if first == last else f"{first}-{last}"
-            begin = i
+    """Ascending numbers as ranges: `0-3, 7`; `-` if there are none."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs) or "-"
 
 
 def printable(text: str) -> str:
-    """The text without what could move a terminal's cursor: reviews and ids are other people's."""
+    """The text without control characters: reviews and ids are not the program's own."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def require() -> None:
-    """Raise SetupError where the process was started without a standard output."""
+    """Raise SetupError if the process was started without a standard output."""
     if sys.stdout is None:
         raise SetupError("standard output is closed: pipe it somewhere")
 
 
 def flush() -> None:
-    """Write what is buffered now, where a closed pipe can still be dealt with."""
+    """Write what is buffered now, while a closed pipe can still be handled."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def abandon() -> None:
-    """Give up standard output, so that the interpreter's own flush at exit has nothing to complain
-    about.
-    """
+    """Redirect standard output to nowhere, so that the interpreter's flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class FileProgress:
-    """How far a file (or topic) has been read, shown on standard error if that is a terminal, else
-    not at all.
-    """
+    """Progress over a file or topic, on standard error if that is a terminal."""
 
     def __init__(self, progress: "Progress | None", total: int | None) -> None:
         self._progress = progress
         self._task = None if progress is None else progress.add_task("", total=total, done=0)
 
     def update(self, position: int, done: int) -> None:
-        """So many bytes of the file (offsets of the topic) are read, so many events done."""
+        """Show the bytes of the file, or offsets of the topic, that are read, and events done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=position, done=done)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Nothing is shown meanwhile, if standard output is a terminal: for lines that go there."""
+        """Hide the progress while lines are written to a terminal on standard output."""
         if self._progress is None or not is_terminal(sys.stdout):
             yield
             return
@@ -162,9 +144,7 @@ class FileProgress:
 
 @contextmanager
 def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgress]:
-    """Progress over a file of `total` bytes, or a topic of as many offsets (None: unknown); `what`
-    is counted.
-    """
+    """Progress over `total` bytes or offsets (None: unknown); `what` is the name of the count."""
     if not is_terminal(sys.stderr):
         yield FileProgress(None, total)
         return
@@ -189,7 +169,7 @@ def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgr
 
 
 def prepare() -> None:
-    """Replace `sys.stdout` by such a one; for the process, before anything is written."""
+    """Replace `sys.stdout` by a `StdoutWrapper`, before anything is written."""
     old = sys.stdout
     if not isinstance(old, io.TextIOWrapper):  # None, if the process was started without one
         return
@@ -203,30 +183,31 @@ def prepare() -> None:
 
 
 class StdoutWrapper(io.TextIOWrapper):
-    """Raises SetupError where nothing more can be written; BrokenPipeError once nobody reads
-    any more.
-    """
+    """Raises SetupError if a write fails, BrokenPipeError if the reader is gone."""
 
     def write(self, text: str) -> int:
         """See `io.TextIOWrapper`."""
-        # click asks so whether it is text that is wanted, and takes any error for a no
-        if text == "":
+        if text == "":  # click tests for a text stream this way, and hides errors
             return 0
-        with _told():
+        with explaining_errors():
             return super().write(text)
 
     def flush(self) -> None:
         """See `io.TextIOWrapper`."""
-        with _told():
+        with explaining_errors():
             super().flush()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def explaining_errors(path: str | None = None) -> Iterator[None]:
+    """Raise SetupError for an OSError while `path`, or standard output, is written."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        abandon()  # what is left in the buffer must not fail again at exit
-        raise SetupError(f"standard output cannot be written ({error.strerror})") from error
+        if path is None:
+            abandon()  # the rest of the buffer must not fail again at exit
+        raise SetupError(
+            f"{path or 'standard output'} cannot be written ({error.strerror or error})"
+        ) from error

@@ -1,7 +1,6 @@
-"""`promote`: whether consumers can go over to another build of the summaries."""
+"""`promote`: whether consumers can switch to another build of the summaries."""
 
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -15,11 +14,12 @@ from worker.settings import Settings
 @click.command(
     "promote",
     cls=Command,
-    short_help="Whether consumers can go over to a new build, and what they switch.",
+    short_help="Check whether consumers can switch to a new build.",
     examples=[
         (
-            "coversumm-worker promote coversumm-worker-replay-epoch-2 marketplace.review-summaries.v1.epoch-2 --max-changed 5%",
-            "from the build of the environment to that of a replay that a worker goes on from",
+            "coversumm-worker promote coversumm-worker-replay-epoch-2 "
+            "marketplace.review-summaries.v1.epoch-2 --max-changed 5%",
+            "from the environment's build to a replay's, which a worker keeps current",
         ),
     ],
 )
@@ -29,7 +29,7 @@ from worker.settings import Settings
     "--max-changed",
     "bound",
     type=BoundType(),
-    help="How many entities may differ, as a number or a share; by default any number.",
+    help="Maximum number or share of entities that differ; by default no limit.",
 )
 @click.option(
     "--wait",
@@ -37,19 +37,19 @@ from worker.settings import Settings
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="So many seconds for the new build to catch up.",
+    help="Seconds to wait for the new build to catch up.",
 )
 @output.json_option
 def command(
     app_id: str, output_topic: str, bound: Bound | None, wait_seconds: float, as_json: bool
 ) -> int:
-    """Check whether consumers can go over from the present build of the summaries, which the
-    environment names (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the one of the group APP_ID in
-    OUTPUT_TOPIC: it is whole, a worker keeps it current, it has caught up, and it differs from the
-    present one in no more entities than it may.
+    """Check whether consumers can switch from the present build of the summaries, which the
+    environment names (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the build of the group APP_ID
+    in OUTPUT_TOPIC: it is complete, a worker keeps it current, it has caught up, and not too many
+    entities differ.
 
-    Changes nothing. Says what consumers switch, and exits with 1 where something does not hold.
-    Going back is the same command with the two builds exchanged.
+    Changes nothing. Says how to switch; exit code 1 if a check fails. To go back, run the command
+    with the two builds exchanged.
     """
     present = Settings.from_environment()
     following = replace(present, app_id=app_id, output_topic=output_topic)
@@ -76,22 +76,18 @@ def command(
         rows.append((check.what, "yes" if check.passed else "NO", check.found))
         if as_json:
             output.print_json({"check": check.what, "ok": check.passed, "found": check.found})
-    switch = _switch(present, following)
+    variables = f"COVERSUMM_APP_ID={app_id} COVERSUMM_OUTPUT_TOPIC={output_topic}"
+    promote = f"{variables} {output.PROGRAM} promote"
+    switch = {
+        "consumers_switch": f"from {present.output_topic} to {output_topic}",
+        "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
+        "to_go_back": f"{promote} {present.app_id} {present.output_topic}",
+    }
     if as_json:
         output.print_json({"ok": passed, **(switch if passed else {})})
     else:
         show_table((Column("check"), Column("holds"), Column("found", prose=True)), rows)
         if passed:
-            for what, told in switch.items():
-                output.console().print(f"{what.replace('_', ' ')}: {told}", soft_wrap=True)
+            for step, action in switch.items():
+                output.console().print(f"{step.replace('_', ' ')}: {action}", soft_wrap=True)
     return 0 if passed else output.CHECK_FAILED
-
-
-def _switch(present: Settings, following: Settings) -> dict[str, Any]:
-    """What is to be done, and how to undo it."""
-    return {
-        "consumers_switch": f"from {present.output_topic} to {following.output_topic}",
-        "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
-        "to_go_back": f"COVERSUMM_APP_ID={following.app_id} COVERSUMM_OUTPUT_TOPIC={following.output_topic} "
-        f"coversumm-worker promote {present.app_id} {present.output_topic}",
-    }

@@ -1,26 +1,32 @@
-"""`replay`: history through the worker, beside the live one."""
+"""`replay`: build the summaries again from history, beside the live worker."""
 
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli import options as consent
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
-from worker.cli.options import TimeType, check_utf8, fields_option
+from worker.cli.options import (
+    DECLINED,
+    TimeType,
+    agreed,
+    check_can_ask,
+    check_utf8,
+    fields_option,
+    found_files,
+    yes_option,
+)
 from worker.errors import SetupError
 from worker.settings import Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.record_source import Archived, PlainFiles
-    from worker.replay.request import ReplayIdentity
 
 
 LATEST = "latest"
@@ -36,48 +42,8 @@ class EndType(TimeType):
         return value if value == LATEST else super().convert(value, param, ctx)
 
 
-def names_of(
-    live: Settings,
-    *,
-    name: str | None,
-    sources: Sequence[str],
-    fields: Mapping[str, str],
-    target: str | None,
-    emit: str | None,
-    since: int | None,
-    until: int | str,
-    by: str,
-    entities: Sequence[str],
-    partitions: str | None,
-) -> "ReplayIdentity":
-    """The replay that is asked for, beside the live worker. Raises SetupError."""
-    from worker.published.published import names_file
-    from worker.replay.request import ReplayIdentity, Request, default_topic
-
-    name = name or f"epoch-{live.epoch}"
-    history = _history(sources, fields)
-    to_file = Path(target) if target is not None and names_file(target) else None
-    is_nowhere = target == "none" or emit == "none"
-    return ReplayIdentity(
-        live,
-        Request(
-            name=name,
-            topic=_topic(sources, history, live),
-            history=history,
-            to_topic=None if to_file or is_nowhere else target or default_topic(live, name),
-            to_file=to_file,
-            emit="none" if is_nowhere else emit or live.emit,  # type: ignore[arg-type]
-            since_ms=since,
-            until_ms=None if until == LATEST else int(until),
-            by=by,  # type: ignore[arg-type]
-            entities=frozenset(_entities(entities)) if entities else None,
-            partitions=None if partitions is None else _numbers(partitions),
-        ),
-    )
-
-
 def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles | Archived | None":
-    """What of the sources is in files."""
+    """The sources that are files."""
     from worker.published.published import names_file
 
     named = [source for source in sources if names_file(source)]
@@ -85,16 +51,13 @@ def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles |
         if fields:
             raise SetupError("--fields is for files: name some with --from")
         return None
-    from worker.cli.options import found_files
     from worker.replay.record_source import open_history
 
     return open_history(found_files(named), fields)
 
 
 def _topic(sources: Sequence[str], history: "PlainFiles | Archived | None", live: Settings) -> str:
-    """The topic that is read, after its archive where there is one; empty where only plain files
-    are.
-    """
+    """The topic that is read, after its archive if there is one; empty for plain files alone."""
     from worker.published.published import names_file
 
     topics = [source for source in sources if not names_file(source)]
@@ -104,13 +67,12 @@ def _topic(sources: Sequence[str], history: "PlainFiles | Archived | None", live
     if history is None:
         return topics[0] if topics else live.input_topic
     if topics and topics[0] != archived:
-        raise SetupError(
-            f"--from {topics[0]}: the files are {f'an archive of {archived}' if archived else 'no archive of a topic'}"
-        )
+        files = f"an archive of {archived}" if archived else "no archive of a topic"
+        raise SetupError(f"--from {topics[0]}: the files are {files}")
     return archived or ""
 
 
-def _entities(given: Sequence[str]) -> Iterator[str]:
+def _read_entities(given: Sequence[str]) -> Iterator[str]:
     for text in given:
         check_utf8("--entities", text)
         if not text.startswith("@"):
@@ -123,7 +85,7 @@ def _entities(given: Sequence[str]) -> Iterator[str]:
         yield from (line for line in map(str.strip, lines) if line)
 
 
-def _numbers(text: str) -> frozenset[int]:
+def _parse_numbers(text: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch("([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
@@ -141,15 +103,15 @@ EMITS = ("every", "coalesced", "final", "none")
 @click.command(
     "replay",
     cls=Command,
-    short_help="History through the worker: a new build of the summaries, beside the live one.",
+    short_help="Build the summaries again from history, beside the live worker.",
     examples=[
         (
             "COVERSUMM_EPOCH=2 COVERSUMM_K=10 coversumm-worker replay",
-            "all summaries anew with another k; the live worker goes on",
+            "all summaries again with another k, while the live worker runs",
         ),
         (
             "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
-            "every summary as it was at that time, in a file",
+            "every summary as of that time, in a file",
         ),
         (
             "coversumm-worker replay --name one --entities B00X --to b00x.jsonl",
@@ -162,16 +124,17 @@ EMITS = ("every", "coalesced", "final", "none")
     "sources",
     metavar="TOPIC|FILE",
     multiple=True,
-    help="The history; by default COVERSUMM_INPUT_TOPIC. Files, patterns and folders (with a slash, or ending in .jsonl, .csv, "
-    ".tsv, .parquet, also .gz) as for `summarize`; an archive of a topic (columns topic, partition, offset) is gone on from.",
+    help="The history; by default COVERSUMM_INPUT_TOPIC. Files, patterns and folders (with a "
+    "slash, or ending in .jsonl, .csv, .tsv, .parquet, also .gz) as for `summarize`. After an "
+    "archive of a topic (columns topic, partition, offset) the replay continues from the topic.",
 )
 @fields_option
 @click.option(
     "--to",
     "target",
     metavar="TOPIC|FILE|none",
-    help="Where summaries go: a topic (by default COVERSUMM_OUTPUT_TOPIC and the replay's name), a file, or nowhere. What has a "
-    "slash or ends in .jsonl (also .gz) is a file.",
+    help="Where summaries go: a topic (by default COVERSUMM_OUTPUT_TOPIC and the replay's name), "
+    "a file (with a slash, or ending in .jsonl, also .gz), or nowhere.",
 )
 @click.option("--since", type=TimeType(), help="Begin with the first record at or past this time.")
 @click.option(
@@ -180,45 +143,40 @@ EMITS = ("every", "coalesced", "final", "none")
     metavar="TIME|latest",
     default=LATEST,
     show_default=True,
-    help="End before the first record at or past this time; `latest`: where the topic ends at the start.",
+    help="End before the first record at or past this time. `latest`: the topic's end at start.",
 )
 @click.option(
     "--by",
     type=click.Choice(["timestamp", "occurred_at"]),
     default="timestamp",
     show_default=True,
-    help="Whose time that is: the record's, or the event's own, however late it arrived.",
+    help="The time of a record: Kafka's, or the event's own.",
 )
 @click.option(
-    "--entities", metavar="ID,...|@FILE", multiple=True, help="These alone; @FILE has one a line."
+    "--entities", metavar="ID,...|@FILE", multiple=True, help="Only these; @FILE has one a line."
 )
-@click.option("--partitions", metavar="N,...", help="These alone, as in 0,3 or 0-3.")
+@click.option("--partitions", metavar="N,...", help="Only these, as in 0,3 or 0-3.")
 @click.option(
     "--emit",
     type=click.Choice(EMITS),
-    help="Publish every change, the net one of a micro-batch, each entity's last at the end, or none; by default COVERSUMM_EMIT.",
+    help="Publish every change, the net change of a micro-batch, each entity's last change at the "
+    "end, or none; by default COVERSUMM_EMIT.",
 )
 @click.option(
-    "--name", help="The same name goes on with a replay; by default epoch-N, after COVERSUMM_EPOCH."
+    "--name", help="The replay to start or resume; by default epoch-N, after COVERSUMM_EPOCH."
 )
-@click.option(
-    "--restart",
-    is_flag=True,
-    help="Throw away what this replay has, its output too, and start over.",
-)
+@click.option("--restart", is_flag=True, help="Delete the replay's state and output first.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="How much there is to read, and how long it will take, measured on a sample; nothing is begun.",
+    help="Estimate the replay's size and time on a sample; start nothing.",
+)
+@yes_option
+@click.option(
+    "--max-events-per-s", type=click.FloatRange(min=0, min_open=True), help="Maximum rate."
 )
 @click.option(
-    "--yes", is_flag=True, help="Do not ask before a restart. Without a terminal it is needed."
-)
-@click.option(
-    "--max-events-per-s", type=click.FloatRange(min=0, min_open=True), help="Most events a second."
-)
-@click.option(
-    "--max-bytes-per-s", type=click.FloatRange(min=0, min_open=True), help="Most bytes a second."
+    "--max-bytes-per-s", type=click.FloatRange(min=0, min_open=True), help="Maximum rate."
 )
 @output.json_option
 def command(
@@ -239,66 +197,61 @@ def command(
     max_bytes_per_s: float | None,
     as_json: bool,
 ) -> int:
-    """Read history through the worker, from the beginning of a topic to where it ends now, or as of
-    a time: under a consumer group, state, changelog and output of its own. The live worker goes on
-    untouched.
+    """Build the summaries again: read a topic from its beginning to its present end, or up to a
+    time, with a consumer group, state, changelog and output topic of its own. The live worker is
+    not affected.
 
-    Interrupted or killed, the same command goes on. Several processes with one name share the
-    partitions (each with its own COVERSUMM_DATA_DIR); where it ends is fixed once, for all of them.
-    It ends with a report and exit code 0 when every partition is read to its end and committed.
-    Then `run` goes on from there, with the settings that the report names.
+    Run the same command to resume an interrupted or killed replay. Several processes with one name
+    share the partitions, each with its own COVERSUMM_DATA_DIR; they all end at the same offsets.
+    The replay ends with a report and exit code 0 when every partition is read to its end and
+    committed. Then `run` continues from there, with the settings in the report.
 
-    COVERSUMM_EPOCH, COVERSUMM_K and all other settings are the environment's.
+    COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
     live = Settings.from_environment()
-    names = names_of(
-        live,
+    from worker.published.published import names_file
+    from worker.replay.request import ReplayIdentity, Request, default_topic
+
+    name = name or f"epoch-{live.epoch}"
+    history = _history(sources, fields)
+    to_file = Path(target) if target is not None and names_file(target) else None
+    is_nowhere = target == "none" or emit == "none"
+    request = Request(
         name=name,
-        sources=sources,
-        fields=fields,
-        target=target,
-        emit=emit,
-        since=since,
-        until=until,
-        by=by,
-        entities=entities,
-        partitions=partitions,
+        topic=_topic(sources, history, live),
+        history=history,
+        to_topic=None if to_file or is_nowhere else target or default_topic(live, name),
+        to_file=to_file,
+        emit="none" if is_nowhere else emit or live.emit,  # type: ignore[arg-type]
+        since_ms=since,
+        until_ms=None if until == LATEST else int(until),
+        by=by,  # type: ignore[arg-type]
+        entities=frozenset(_read_entities(entities)) if entities else None,
+        partitions=None if partitions is None else _parse_numbers(partitions),
     )
+    names = ReplayIdentity(live, request)
     if restart:
-        consent.check_can_ask(yes, dry_run)
-    _prepare_logging(live)
-    from worker.cli.replay_process import ReplayProcess, estimate
+        check_can_ask(yes, dry_run)
+    # a terminal shows the progress, so only warnings are logged unless a level is set
+    is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
+    set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
+    from worker.cli.replay_process import estimate, run_replay
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
     from worker.replay.resume import start_over
     from worker.replay.run import Replay
     from worker.stream.run_bounds import RateThrottle
 
-    with _advised(names):
+    try:
         clients = reached(names.settings, KafkaClients(names.settings))
         throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
         replay = Replay(names, clients, throttle)
         if dry_run:
             return estimate(replay, as_json)
         if restart:
-            if not consent.agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
-                return consent.DECLINED
+            if not agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
+                return DECLINED
             start_over(names, output.note)
-        return ReplayProcess(replay, throttle, as_json=as_json).replay()
-
-
-def _prepare_logging(live: Settings) -> None:
-    """At a terminal the progress is shown, and only what is wrong is told beside it, unless a level
-    is set.
-    """
-    is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
-    set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
-
-
-@contextmanager
-def _advised(names: "ReplayIdentity") -> Iterator[None]:
-    """Errors are told as `ReplayIdentity.advised` puts them."""
-    try:
-        yield
+        return run_replay(replay, throttle, as_json)
     except SetupError as error:
         raise SetupError(names.advised(str(error))) from error

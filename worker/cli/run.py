@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 @click.command(
     "run",
     cls=Command,
-    short_help="The worker.",
+    short_help="Run the worker.",
     examples=[
         (
             "KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run",
@@ -27,10 +27,8 @@ log = logging.getLogger(__name__)
     ],
 )
 def command() -> int:
-    """The worker, against KAFKA_BOOTSTRAP_SERVERS. Creates the output, dead-letter and changelog
-    topics with the input's partition count, never the input topic.
-
-    Runs until SIGTERM or Ctrl-C.
+    """Run the worker on KAFKA_BOOTSTRAP_SERVERS until SIGTERM or Ctrl-C. It creates the output,
+    dead letter and changelog topics with the input's partition count, never the input topic.
     """
     settings = Settings.from_environment()
     set_up_logging(settings)

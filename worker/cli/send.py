@@ -1,4 +1,4 @@
-"""`send`: files of events to the input topic."""
+"""`send`: files of reviews or events to the input topic."""
 
 import re
 import time
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from worker.sources import Entry, ReviewFiles
 
 
-class Begin(NamedTuple):
-    """Where to begin: a line (from 1) of a file; None for the only one."""
+class FirstLine(NamedTuple):
+    """A line (from 1) of a file; of the only one if `file` is None."""
 
     file: str | None
     line: int
 
-    def of(self, paths: list[str]) -> list[str]:
-        """Those of the files that are to be read, this one the first. Raises SetupError
-        where it is not among them.
-        """
+    def files(self, paths: list[str]) -> list[str]:
+        """The files from this one on. Raises SetupError if it is not among them."""
         if self.file is None:
             if self.line > 1 and len(paths) > 1:
                 raise SetupError(
-                    f"--from-line {self.line}: there are {len(paths):,} files: name one, as in {paths[0]}:{self.line}"
+                    f"--from-line {self.line}: there are {len(paths):,} files: "
+                    f"name one, as in {paths[0]}:{self.line}"
                 )
             return paths
         for place, path in enumerate(paths):
@@ -50,13 +49,15 @@ class Begin(NamedTuple):
         raise SetupError(f"--from-line: {self.file} is not among the files that are named")
 
 
-class _Line(click.ParamType):
+class FirstLineType(click.ParamType):
+    """`48213` or `reviews.jsonl:48213`."""
+
     name = "line"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Begin:
-        """`48213` or `reviews.jsonl:48213`."""
+    ) -> FirstLine:
+        """See `click.ParamType`."""
         file, _, line = str(value).rpartition(":")
         if not re.fullmatch("0*[1-9][0-9]{0,18}", line):
             self.fail(
@@ -64,10 +65,7 @@ class _Line(click.ParamType):
                 param,
                 ctx,
             )
-        return Begin(file or None, int(line))
-
-
-LINE = _Line()
+        return FirstLine(file or None, int(line))
 
 
 @click.command(
@@ -76,21 +74,19 @@ LINE = _Line()
     short_help="Produce files of reviews or events to the input topic.",
     examples=[
         ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
+        ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "100 lines, ten a second"),
         (
-            "head -100 reviews.jsonl | coversumm-worker send - --rate 10",
-            "its beginning, ten a second",
-        ),
-        (
-            "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body --skip-bad",
-            "a table with names of its own, bad rows left out",
+            "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body "
+            "--skip-bad",
+            "a table with other column names, without bad rows",
         ),
         (
             "coversumm-worker send reviews.jsonl --from-line 48213",
-            "go on where an interrupted one said",
+            "resume from the line that an interrupted command named",
         ),
         (
             "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
-            "the same of a folder: files before that one were sent",
+            "the same for a folder, from this file on",
         ),
     ],
 )
@@ -98,17 +94,15 @@ LINE = _Line()
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
-    help="Most events a second; without it, no limit.",
+    help="Maximum events a second; by default no limit.",
 )
-@click.option(
-    "--skip-bad", is_flag=True, help="Send what can be used, and count the lines that cannot."
-)
+@click.option("--skip-bad", is_flag=True, help="Skip and count lines that cannot be used.")
 @click.option(
     "--from-line",
-    type=LINE,
+    type=FirstLineType(),
     default="1",
     metavar="[FILE:]LINE",
-    help="Begin at this line, counted from 1, to go on; of several files, name the file too.",
+    help="Begin at this line (from 1); with several files, name the file too.",
 )
 @fields_option
 @output.json_option
@@ -116,23 +110,23 @@ def command(
     files: tuple[str, ...],
     rate: float | None,
     skip_bad: bool,
-    from_line: "Begin",
+    from_line: FirstLine,
     fields: Mapping[str, str],
     as_json: bool,
 ) -> int:
     """Produce files of review events, or of bare reviews (`entity_id, review_id, text, ...`:
-    unversioned upserts), quoted patterns or folders: JSON lines, CSV or TSV with a header, plain or
-    packed, Parquet; - for standard input.
+    unversioned upserts), to the input topic.
 
-    Several files are sent one after the other; a folder's in order of their paths, those of inner
-    folders too.
+    Files are JSON lines, CSV or TSV with a header, plain or packed, or Parquet. Name files, quoted
+    patterns or folders; - is standard input. Files are sent one after the other; a folder's in the
+    order of their paths, with those of inner folders.
 
-    All files are checked first (standard input is kept in a temporary file for that): if a worker
-    could not use one of their lines, these are named, nothing is sent, and the exit code is 2. With
-    --skip-bad nothing is checked first, the bad lines are left out and make the exit code 1.
+    All files are checked first; standard input is kept in a temporary file for that. If a line
+    cannot be used, nothing is sent, the message names the lines, and the exit code is 2. With
+    --skip-bad nothing is checked first; bad lines are skipped and make the exit code 1.
 
-    If it is interrupted, or the broker fails, it says from which line to go on: all before it were
-    acknowledged.
+    If it is interrupted, or the broker fails, it names the line to resume from. All lines before it
+    are acknowledged.
     """
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
@@ -140,8 +134,8 @@ def command(
     from worker.sources import STDIN, ReviewFiles, spooled
 
     found = found_files(files)
-    paths = from_line.of(found)
-    Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises where there is no broker or no topic
+    paths = from_line.files(found)
+    Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises SetupError
     with spooled() if STDIN in paths and not skip_bad else nullcontext(STDIN) as stdin:
         read = partial(
             ReviewFiles,
@@ -159,7 +153,7 @@ def command(
 
 
 def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
-    """Raise SetupError, the lines named before it, if a line cannot be used."""
+    """Raise SetupError if a line cannot be used, after notes that name the first ones."""
     from worker.processing.config import event_limits
     from worker.sources import Faulty, judged
 
@@ -180,13 +174,14 @@ def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
         raise SetupError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
         raise SetupError(
-            f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used ({counted(findings.reasons)}), so nothing was "
-            "sent: mend them, or leave them out with --skip-bad"
+            f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used "
+            f"({counted(findings.reasons)}), so nothing was sent: "
+            "fix them, or skip them with --skip-bad"
         )
 
 
 class Sending:
-    """The lines of files, from one of them on, to the input topic."""
+    """Sends the lines of files from one line on."""
 
     def __init__(
         self, reviews: "ReviewFiles", settings: Settings, first_line: int, skip_bad: bool
@@ -202,8 +197,8 @@ class Sending:
         self._lines = 0
 
     def run(self, rate: float | None, as_json: bool) -> int:
-        """Send all, and tell what it came to; the exit code. Raises SetupError, which says
-        where to go on.
+        """Send all lines, and report; returns the exit code. Raises SetupError, which names the
+        line to resume from.
         """
         sender, started = self._sender, time.monotonic()
         try:
@@ -214,16 +209,16 @@ class Sending:
                 sender.flush()
         except (KeyboardInterrupt, SetupError) as end:
             sender.give_up()
-            where = sender.where_to_go_on(self._first_line, self._reviews.place)
+            resume = sender.how_to_resume(self._first_line, self._reviews.place)
             if isinstance(end, KeyboardInterrupt):
-                output.note(f"interrupted: {where}")
+                output.note(f"interrupted: {resume}")
                 raise
-            raise SetupError(f"{end}; {where}") from end
+            raise SetupError(f"{end}; {resume}") from end
         self._report(time.monotonic() - started, as_json)
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _records(self) -> "Iterator[Record]":
-        """Those that can be used. Raises SetupError where one cannot that could before."""
+        """The usable lines. Raises SetupError for a line that was usable before."""
         from worker.events import Record
         from worker.processing.config import event_limits
         from worker.sources import judged
@@ -235,30 +230,30 @@ class Sending:
                 yield entry
             elif entry is not None:
                 if not self._skip_bad:
-                    raise SetupError(
-                        f"{self._reviews.where(entry.line)} has changed since it was checked: {entry.detail}"
-                    )
+                    where = self._reviews.where(entry.line)
+                    raise SetupError(f"{where} has changed since it was checked: {entry.detail}")
                 self._findings.add(entry)
 
     def _report(self, seconds: float, as_json: bool) -> None:
-        sent, skipped, topic = (
-            self._sender.delivered,
-            self._findings.total,
-            self._settings.input_topic,
-        )
+        sent, topic = self._sender.delivered, self._settings.input_topic
         if as_json:
-            told = {"topic": topic, "sent": sent, "skipped": skipped, "seconds": round(seconds, 3)}
-            output.print_json(told)
-        else:
-            output.console().print(
-                f"{sent:,} events sent to {topic} in {seconds:.1f} s ({sent / max(seconds, 1e-9):,.0f} a second)"
+            output.print_json(
+                {
+                    "topic": topic,
+                    "sent": sent,
+                    "skipped": self._findings.total,
+                    "seconds": round(seconds, 3),
+                }
             )
+        else:
+            rate = f"{sent / max(seconds, 1e-9):,.0f} a second"
+            output.console().print(f"{sent:,} events sent to {topic} in {seconds:.1f} s ({rate})")
         warn_left_out(self._reviews.left_out, self._reviews.where)
         self._findings.complain(self._lines, self._reviews.unit)
 
 
 def paced(records: "Iterator[Record]", rate: float | None) -> "Iterator[Record]":
-    """The same, at most `rate` a second."""
+    """The records, at most `rate` a second."""
     started = time.monotonic()
     for number, record in enumerate(records):
         if rate is not None and (wait := started + number / rate - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""`status`: the worker group at this moment."""
+"""`status`: the workers of the group."""
 
 from typing import TYPE_CHECKING
 
@@ -34,22 +34,21 @@ READY = {True: "yes", False: "no", None: "?"}
 @click.command(
     "status",
     cls=Command,
-    short_help="The workers of the group: who owns what, lag, ready or why not.",
+    short_help="Show the group's workers: partitions, lag, readiness.",
     examples=[
         ("coversumm-worker status", "the group of COVERSUMM_APP_ID"),
-        ("coversumm-worker status --json | jq .problems", "only what is wrong"),
+        ("coversumm-worker status --json | jq .problems", "only its problems"),
     ],
 )
 @output.json_option
 def command(as_json: bool) -> int:
-    """The workers of the group at this moment: what each owns, lag by partition, ready or why not,
-    web addresses.
+    """Show the workers of the group: partitions, lag, readiness with the reason, web addresses.
 
-    The broker tells the members, their partitions and the lag; each worker is then asked at its web
-    address whether it is ready. One that cannot be reached from this machine is shown with a
-    question mark, which is not counted as wrong.
+    Members, partitions and lag come from the broker, readiness from each worker's web address. A
+    worker that cannot be reached from this machine is shown with a question mark; that is no
+    failure.
 
-    Exit code 1 where no worker runs, a partition belongs to nobody, or a worker is not ready.
+    Exit code 1 if no worker runs, a partition has no owner, or a worker is not ready.
     """
     settings = Settings.from_environment()
     from dataclasses import asdict

@@ -1,26 +1,28 @@
-"""`summarize`: files through the processor, without Kafka: rows in memory, summary changes on
-standard output.
-"""
+"""`summarize`: files through the processor, without Kafka; rows stay in memory."""
 
+import io
+import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli import output
-from worker.cli.cards import cards, extent_of, view_options
 from worker.cli.command import Command
 from worker.cli.options import (
     Findings,
     counted,
+    extent_of,
     fields_option,
     files_argument,
     found_files,
+    view_options,
     warn_left_out,
 )
 from worker.cli.writing import Sink, is_same_file, sink
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     from worker.tools.summarize import FileSummarizer, Outcome
 
 COALESCED_LINES = 1000
+Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
+"""From bodies to what is written of them."""
 
 
 @click.command(
     "summarize",
     cls=Command,
-    short_help="Files in, summary changes out; no Kafka at all.",
+    short_help="Files in, summary changes out; no Kafka.",
     examples=[
         (
             "coversumm-worker summarize reviews.jsonl.gz --pretty -k 5",
@@ -47,15 +51,16 @@ COALESCED_LINES = 1000
         ),
         (
             "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
-            "75 words an entity, nothing said twice",
+            "75 words an entity, without repetitions",
         ),
         (
             "coversumm-worker summarize reviews.jsonl > changes.jsonl",
             "every change of every summary",
         ),
         (
-            "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body --final",
-            "a table with names of its own; the last change of each entity",
+            "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body "
+            "--final",
+            "a table with other column names; the last change of each entity",
         ),
         (
             "coversumm-worker summarize 'reviews/*.parquet' --final",
@@ -71,14 +76,10 @@ COALESCED_LINES = 1000
 @click.option(
     "--emit",
     type=click.Choice(["every", "coalesced"]),
-    help=f"Every change, or the net one of {COALESCED_LINES:,} lines.",
+    help=f"Every change, or the net change of {COALESCED_LINES:,} lines.",
 )
-@click.option(
-    "--final", is_flag=True, help="One line an entity: its last change, in order of entity id."
-)
-@click.option(
-    "--pretty", is_flag=True, help="For people: each entity's summary at the end, in full."
-)
+@click.option("--final", is_flag=True, help="The last change of each entity, by entity id.")
+@click.option("--pretty", is_flag=True, help="For people: each entity's summary at the end.")
 @view_options
 @click.option(
     "-o",
@@ -86,7 +87,8 @@ COALESCED_LINES = 1000
     "target",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write there instead of to standard output (gzip if it ends in .gz); the file appears when all is done.",
+    help="Write to this file instead of standard output, with gzip if it ends in .gz. "
+    "The file appears at the end.",
 )
 @fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
@@ -105,25 +107,24 @@ def command(
     fields: Mapping[str, str],
     embedder: str | None,
 ) -> int:
-    """No Kafka at all: read events or bare reviews from files, quoted patterns or folders (JSON
-    lines, CSV or TSV with a header, plain or packed, Parquet; - for standard input), write the
-    summary changes as JSON lines to standard output.
+    """Read events or bare reviews from files, and write the summary changes to standard output as
+    JSON lines. Needs no Kafka.
 
-    A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and
-    its dates in the common forms; a date with two meanings is left out, and a warning says so.
+    Files are JSON lines, CSV or TSV with a header, plain or packed, or Parquet. Name files, quoted
+    patterns or folders; - is standard input. Several files are read as one, with one `sequence`; a
+    folder's in the order of their paths, with those of inner folders.
 
-    With --view short each entity's short view is written instead, at the end, in order of entity
-    id.
+    A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers, and
+    its dates may have the common forms. A date with two meanings is left out, with a warning.
 
-    Several files are read as if they were one: `sequence` counts on from each to the next. A
-    folder's are read in order of their paths, those of inner folders too.
+    With --view short the short view of each entity is written at the end, by entity id.
 
-    BodyLines that cannot be used are named on standard error (counted from 1) and make the exit code 1;
-    all others are processed. Ctrl-C keeps what was written.
+    Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
+    All others are processed. Ctrl-C keeps what was written.
     """
     extent = extent_of(view, sentences, words, threshold)
     settings = Settings.from_environment(
-        k=_text(k),
+        k=None if k is None else str(k),
         distinct=None if distinct is None else str(distinct),
         emit=emit,
         embedder=embedder,
@@ -134,105 +135,126 @@ def command(
     check_index(settings.index)
     paths = found_files(files)
     if target is not None and any(is_same_file(path, target) for path in paths):
-        raise SetupError(f"{target} is the file that is read: name another one with -o")
-    printed = (
-        Printed(styled=target is None and output.is_terminal(sys.stdout)) if pretty else BodyLines()
-    )
+        raise SetupError(f"{target} is an input file: name another one with -o")
+    is_styled = target is None and output.is_terminal(sys.stdout)
+    lines = partial(cards, styled=is_styled) if pretty else body_lines
     form = (
-        Short(printed, extent)
+        ShortViews(lines, extent)
         if extent is not None
-        else Final(printed)
+        else FinalChanges(lines)
         if pretty or final
-        else Every()
+        else AllChanges()
     )
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
-        return SummarizeRun(
-            reviews, settings, form, destination, is_replaced=target is not None
-        ).summarize()
+        run = SummarizeRun(reviews, settings, form, destination, is_replaced=target is not None)
+        return run.summarize()
 
 
-def _text(value: int | None) -> str | None:
-    return None if value is None else str(value)
-
-
-class BodyLines:
+def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
     """Bodies as lines."""
-
-    def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
-        """What is written of them."""
-        return (body + b"\n" for body in bodies)
+    return (body + b"\n" for body in bodies)
 
 
-class Printed(BodyLines):
-    """Bodies as cards, for people."""
+def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
+    """Bodies of summary changes or short views as cards for people, as wide as the terminal.
 
-    def __init__(self, *, styled: bool) -> None:
-        self._styled = styled
+    `styled`: with bold text and colours.
+    """
+    from rich.console import Console
 
-    def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
-        """See `BodyLines`."""
-        return cards(bodies, styled=self._styled)
+    for body in bodies:
+        text = io.StringIO()
+        console = Console(
+            file=text,
+            width=output.console().width,
+            force_terminal=styled,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
+        _print_card(console, json.loads(body))
+        yield text.getvalue().encode()
 
 
-class Every:
-    """Each change is a line, written at once."""
+def _print_card(console: Any, body: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    counts = ", ".join(
+        output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence")
+    )
+    console.print(
+        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
+        Text(counts, style="dim"),
+    )
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for justify in ("right", "left", "right"):
+        table.add_column(justify=justify, overflow="fold")
+    for sentence in body["sentences"]:
+        support = sentence.get("support", 1)
+        alike = f"{support:,} alike" if support > 1 else ""
+        if "stands_for" in sentence:
+            alike = f"for {sentence['stands_for']:,}"
+        table.add_row(
+            Text(f"{sentence['rank'] + 1}", style="dim"),
+            Text(output.printable(sentence["text"])),
+            Text(alike, style="dim"),
+        )
+    console.print(table)
+    console.print()
+
+
+class AllChanges:
+    """Writes each change at once, as a line."""
 
     def at_once(self, outcome: "Outcome") -> bytes:
-        """What is to be written of what the next records came to."""
-        return b"".join(
-            BodyLines()(change.body for change in outcome.changes if change.body is not None)
-        )
+        """What is written after some records."""
+        bodies = (change.value for change in outcome.changes if change.value is not None)
+        return b"".join(body_lines(bodies))
 
-    def at_the_end(self, _summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
-        """What is to be written when all changes are known."""
+    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
+        """What is written after all records."""
         return ()
 
 
-class Final(Every):
-    """The last change of each entity, written at the end."""
+class FinalChanges(AllChanges):
+    """Writes the last change of each entity at the end."""
 
-    def __init__(self, lines: BodyLines) -> None:
+    def __init__(self, lines: Lines) -> None:
         from worker.tools.summarize import LastChanges
 
         self._last = LastChanges()
         self._lines = lines
 
     def at_once(self, outcome: "Outcome") -> bytes:
-        """See `Every`."""
+        """See `AllChanges`."""
         self._last.update(outcome.changes)
         return b""
 
-    def at_the_end(self, _summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
-        """See `Every`."""
+    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
+        """See `AllChanges`."""
         return self._lines(self._last.bodies())
 
 
-class Short(Every):
-    """The short view of each entity that has a sentence, written at the end, in order of
-    entity id.
-    """
+class ShortViews(AllChanges):
+    """Writes the short view of each entity with sentences at the end, by entity id."""
 
-    def __init__(self, lines: BodyLines, extent: "Extent") -> None:
+    def __init__(self, lines: Lines, extent: "Extent") -> None:
         self._lines = lines
         self._extent = extent
         self._entities: set[str] = set()
 
     def at_once(self, outcome: "Outcome") -> bytes:
-        """See `Every`."""
+        """See `AllChanges`."""
         self._entities |= outcome.entities
         return b""
 
-    def at_the_end(self, summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
-        """See `Every`."""
-        return () if summarizer is None else self._lines(self._bodies(summarizer))
-
-    def _bodies(self, summarizer: "FileSummarizer") -> "Iterator[bytes]":
+    def at_end(self, summarizer: "FileSummarizer") -> Iterable[bytes]:
+        """See `AllChanges`."""
         import msgspec
 
-        for entity_id in sorted(self._entities):
-            view = summarizer.short_view(entity_id, self._extent)
-            if view is not None and view.sentences:
-                yield msgspec.json.encode(view)
+        views = (summarizer.short_view(one, self._extent) for one in sorted(self._entities))
+        return self._lines(msgspec.json.encode(view) for view in views if view and view.sentences)
 
 
 class SummarizeRun:
@@ -242,12 +264,12 @@ class SummarizeRun:
         self,
         reviews: "ReviewFiles",
         settings: Settings,
-        form: Every,
+        form: AllChanges,
         sink: Sink,
         *,
         is_replaced: bool,
     ) -> None:
-        """`is_replaced`: of the sink nothing is kept if the run is interrupted."""
+        """`is_replaced`: the sink keeps nothing of an interrupted run."""
         self._reviews = reviews
         self._settings = settings
         self._form = form
@@ -261,14 +283,14 @@ class SummarizeRun:
         self._summarizer: FileSummarizer | None = None
 
     def summarize(self) -> int:
-        """Read, write, and tell what it came to; the exit code."""
+        """Read, write and report; returns the exit code."""
         try:
             self._process()
         except KeyboardInterrupt:
             if not self._is_replaced:
-                self._end("interrupted: ")
+                self._finish("interrupted: ")
             raise
-        self._end()
+        self._finish()
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _process(self) -> None:
@@ -276,27 +298,28 @@ class SummarizeRun:
         from worker.storage.vectors import open_vector_store
         from worker.tools.summarize import FileSummarizer
 
-        is_coalesced = self._settings.emit == "coalesced"
+        settings, reviews = self._settings, self._reviews
         with (
-            output.file_progress(self._reviews.size, self._reviews.unit) as progress,
+            output.file_progress(reviews.size, reviews.unit) as progress,
             ExitStack() as ending,
         ):
             engine = embedders.load_engine(
-                self._settings.embedder,
-                threads=self._settings.embedder_threads,
-                cache_dir=self._settings.model_cache_dir,
+                settings.embedder,
+                threads=settings.embedder_threads,
+                cache_dir=settings.model_cache_dir,
             )
-            vectors = open_vector_store(self._settings, engine)
+            vectors = open_vector_store(settings, engine)
             if vectors is not None:
                 ending.callback(vectors.close)
                 if not vectors.is_writer:
                     output.note(
-                        "warning: another process writes the vector store: what is embedded here is not kept"
+                        "warning: another process writes the vector store: "
+                        "vectors embedded here are not kept"
                     )
-            summarizer = FileSummarizer(self._settings, self._reviews.topic, engine, vectors)
-            self._summarizer = summarizer
-            for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
-                self._take(batch, summarizer, progress)
+            self._summarizer = FileSummarizer(settings, reviews.topic, engine, vectors)
+            is_coalesced = settings.emit == "coalesced"
+            for batch in fixed_batches(reviews) if is_coalesced else timely(reviews):
+                self._take(batch, self._summarizer, progress)
 
     def _take(
         self, batch: "list[Entry]", summarizer: "FileSummarizer", progress: output.FileProgress
@@ -309,32 +332,33 @@ class SummarizeRun:
         self._lines += len(batch)
         self._ignored += outcome.ignored
         self._entities |= outcome.entities
-        self._changes += sum(change.body is not None for change in outcome.changes)
+        self._changes += sum(change.value is not None for change in outcome.changes)
         with progress.hidden():
             self._sink.write(self._form.at_once(outcome))
         for fault in sorted([*outcome.rejected, *faulty]):
             self._findings.add(fault)
         progress.update(self._reviews.position, self._lines)
 
-    def _end(self, how: str = "") -> None:
-        """Write what was waiting for the end, and say what all came to."""
-        for part in self._form.at_the_end(self._summarizer):
-            self._sink.write(part)
+    def _finish(self, prefix: str = "") -> None:
+        """Write what is written at the end, and report."""
+        if self._summarizer is not None:
+            for part in self._form.at_end(self._summarizer):
+                self._sink.write(part)
         warn_left_out(self._reviews.left_out, self._reviews.where)
-        told = [
+        report = [
             output.many(self._lines, self._reviews.unit),
             output.many(len(self._entities), "entities"),
             output.many(self._changes, "changes"),
             f"{time.monotonic() - self._started:.1f} s",
         ]
         if self._ignored:
-            told.append(f"ignored: {counted(self._ignored)}")
-        output.note(how + ", ".join(told))
+            report.append(f"ignored: {counted(self._ignored)}")
+        output.note(prefix + ", ".join(report))
         self._findings.complain(self._lines, self._reviews.unit)
 
 
-def in_thousands(entries: "Iterable[Entry | None]") -> "Iterator[list[Entry]]":
-    """The entries in lists of a fixed length: what is coalesced must not depend on the clock."""
+def fixed_batches(entries: "Iterable[Entry | None]") -> "Iterator[list[Entry]]":
+    """Entries in lists of a fixed length, so that coalesced output does not depend on time."""
     remaining = (entry for entry in entries if entry is not None)
     while batch := list(islice(remaining, COALESCED_LINES)):
         yield batch

@@ -1,4 +1,4 @@
-"""`topics`: create or check the worker's topics, the input among them."""
+"""`topics`: create or check the worker's topics, input included."""
 
 from typing import TYPE_CHECKING
 
@@ -27,19 +27,19 @@ COLUMNS = (
     cls=Command,
     short_help="Create or check the topics, input included.",
     examples=[
-        ("coversumm-worker topics --partitions 8", "create what is missing"),
-        ("coversumm-worker topics --dry-run", "only look"),
+        ("coversumm-worker topics --partitions 8", "create missing topics"),
+        ("coversumm-worker topics --dry-run", "only check"),
     ],
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100_000),
-    help="Of the topics that are created; without it, the input's.",
+    help="Partitions of created topics; by default those of the input topic.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, 100),
-    help="Of the topics that are created; without it, the broker's default.",
+    help="Replicas of created topics; by default the broker's default.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing.")
 @output.json_option
@@ -47,9 +47,7 @@ def command(
     partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool
 ) -> int:
     """Create the worker's topics, input included, or check those that exist: partition counts and
-    cleanup policies.
-
-    Exit code 1 where one is not as it should be.
+    cleanup policies. Exit code 1 if a check fails.
     """
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
@@ -64,20 +62,25 @@ def command(
     policies = _policies(topics, missing)
     counts = refused_counts(topics, count, lambda: has_progress(clients, settings, count))
     complaints = [*map(str, counts), *_policy_complaints(topics, policies)]
-    rows = []
-    for spec in topics.specs.values():
-        made = "missing" if dry_run else "created"
-        rows.append(
-            {
-                "role": spec.role,
-                "topic": spec.name,
-                "partitions": topics.partitions.get(spec.name, count),
-                "cleanup_policy": policies.get(spec.name),
-                "wanted_cleanup_policy": spec.config["cleanup.policy"],
-                "status": made if spec in missing else "exists",
-            }
-        )
-    _show(rows, complaints, as_json)
+    status = "missing" if dry_run else "created"
+    rows: list[dict[str, object]] = [
+        {
+            "role": spec.role,
+            "topic": spec.name,
+            "partitions": topics.partitions.get(spec.name, count),
+            "cleanup_policy": policies.get(spec.name),
+            "wanted_cleanup_policy": spec.config["cleanup.policy"],
+            "status": status if spec in missing else "exists",
+        }
+        for spec in topics.specs.values()
+    ]
+    if as_json:
+        for row in rows:
+            output.print_json(row)
+    else:
+        show_table(COLUMNS, map(_cells, rows))
+    for complaint in complaints:
+        output.complain(complaint)
     return output.CHECK_FAILED if complaints else 0
 
 
@@ -86,20 +89,19 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
     count = topics.partitions.get(name, asked)
     if count is None:
         raise SetupError(
-            f"the input topic {name} does not exist yet: say how many partitions it shall have (--partitions N)"
+            f"the input topic {name} does not exist yet: set its partitions (--partitions N)"
         )
     if asked is not None and asked != count:
         raise SetupError(
-            f"the input topic {name} has {count} partitions already, not {asked}: leave --partitions out, or name another topic "
-            "(COVERSUMM_INPUT_TOPIC); entities cannot move between partitions"
+            f"the input topic {name} has {count} partitions already, not {asked}: leave "
+            "--partitions out, or name another topic (COVERSUMM_INPUT_TOPIC); entities cannot move "
+            "between partitions"
         )
     return count
 
 
 def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
-    """The cleanup policies by topic name, as the broker tells them; of those that were made just
-    now, as they were asked for.
-    """
+    """The cleanup policies by topic name: the broker's, and those of topics created just now."""
     from confluent_kafka import KafkaException
 
     made = {
@@ -110,13 +112,10 @@ def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
     try:
         return made | topics.policies(spec for spec in topics.specs.values() if spec not in created)
     except (KafkaException, TimeoutError) as cause:
-        # No permission, or a broker that does not know the request.
-        why = (
-            cause.args[0].str()
-            if isinstance(cause, KafkaException)
-            else "no answer from the broker"
-        )
-        output.note(f"the cleanup policies were not checked: {why}")
+        # no permission, or a broker without this request
+        is_refusal = isinstance(cause, KafkaException)
+        reason = cause.args[0].str() if is_refusal else "no answer from the broker"
+        output.note(f"the cleanup policies were not checked: {reason}")
         return made
 
 
@@ -129,26 +128,7 @@ def _policy_complaints(topics: "Topics", policies: dict[str, str]) -> list[str]:
     return [complaint for complaint in found if complaint is not None]
 
 
-def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            output.print_json(row)
-    else:
-        show_table(
-            COLUMNS,
-            [
-                [row[one] for one in ("role", "topic", "partitions")]
-                + [_cleanup(row), row["status"]]
-                for row in rows
-            ],
-        )
-    for complaint in complaints:
-        output.complain(complaint)
-
-
-def _cleanup(row: dict[str, object]) -> str:
-    """The policy that is there, and the one that should be where it is another; neither where that
-    is not known.
-    """
-    real, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
-    return output.cell(real) if real in (None, wanted) else f"{real} (should be {wanted})"
+def _cells(row: dict[str, object]) -> tuple[object, ...]:
+    policy, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
+    cleanup = policy if policy in (None, wanted) else f"{policy} (should be {wanted})"
+    return row["role"], row["topic"], row["partitions"], cleanup, row["status"]

@@ -1,4 +1,4 @@
-"""`vectors`: what the vector store holds, and the vectors of a worker's state into it."""
+"""`vectors`: show the vector store, or fill it from a worker's state."""
 
 import random
 import time
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
 
 
 def store_settings() -> tuple[Settings, Path]:
-    """The settings, and the store's folder. Raises SetupError where none is set."""
+    """The settings, and the store's folder. Raises SetupError if it is not set."""
     settings = Settings.from_environment()
     if settings.vector_store_dir is None:
-        raise SetupError(
-            "COVERSUMM_VECTOR_STORE_DIR is not set: set it to the folder of the vector store"
-        )
+        raise SetupError("COVERSUMM_VECTOR_STORE_DIR is not set: set it to the store's folder")
     return settings, settings.vector_store_dir
 
 
 @click.command(
     "import",
     cls=Command,
-    short_help="The vectors of a worker's state, into the store.",
+    short_help="Fill the store from a worker's state.",
     examples=[
         (
-            "COVERSUMM_VECTOR_STORE_DIR=/var/lib/vectors coversumm-worker vectors import /var/lib/coversumm",
-            "before the first replay: what the live worker embedded is not embedded again",
+            "COVERSUMM_VECTOR_STORE_DIR=/var/lib/vectors coversumm-worker vectors import "
+            "/var/lib/coversumm",
+            "before the first replay, which then embeds none of these texts again",
         ),
     ],
 )
@@ -49,9 +48,9 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
     """Fill the vector store from the data directory of a worker, stopped or running, or a copy of
     one.
 
-    It must have been made by the same model, on this type of machine: a random sample of its texts
-    is embedded again, and nothing is taken where one vector differs in a bit. Vectors that events
-    brought are left out. Whatever is there already stays, so it may be interrupted and run again.
+    The same model on the same type of machine must have made it: a random sample of its texts is
+    embedded again, and nothing is imported if one vector differs in a bit. Vectors from events are
+    left out. Stored vectors stay, so the command may be interrupted and repeated.
     """
     settings, folder = store_settings()
     from worker.storage.vectors import StoredVectors
@@ -64,47 +63,41 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
     if engine is None:
         raise EngineError("COVERSUMM_EMBEDDER is none: set it to the embedder that made the state")
     identity = engine_identity(settings.embedder, engine)
-    output.note(
-        f"{data_dir} must have been made on this type of machine: {identity.machine}; {identity.software}"
-    )
+    machine = f"{identity.machine}; {identity.software}"
+    output.note(f"{data_dir} must have been made on this type of machine: {machine}")
     with (
         partitions(data_dir) as parts,
         closing(StoredVectors(folder, settings.vector_store_bytes, identity)) as store,
     ):
         if not store.is_writer:
             raise SetupError(
-                f"COVERSUMM_VECTOR_STORE_DIR={folder} is being written by another process: stop it first, or wait for its end"
+                f"another process writes COVERSUMM_VECTOR_STORE_DIR={folder}: "
+                "stop it, or wait until it ends"
             )
-        _Import(VectorImport(data_dir, parts, engine, store)).run(as_json)
+        _import(VectorImport(data_dir, parts, engine, store), as_json)
 
 
-class _Import:
-    """An import that tells how far it is and what it came to."""
-
-    def __init__(self, work: "VectorImport") -> None:
-        self._work = work
-        self._started = time.monotonic()
-
-    def run(self, as_json: bool) -> None:
-        outcome = self._work.outcome
-        try:
-            self._work.check(random.SystemRandom())
-            with output.file_progress(outcome.sentences, "sentences") as progress:
-                self._work.run(lambda done: progress.update(done, done))
-        except KeyboardInterrupt:
-            output.note(
-                f"interrupted: {outcome.added:,} vectors were added; run it again for the others"
-            )
-            raise
-        seconds = time.monotonic() - self._started
-        if as_json:
-            output.print_json({**asdict(outcome), "seconds": round(seconds, 3)})
-            return
-        output.console().print(
-            f"{output.many(outcome.added, 'vectors')} added, {outcome.known:,} known before, of "
-            f"{output.many(outcome.sentences, 'sentences')} in {output.many(outcome.partitions, 'partitions')}; "
-            f"{outcome.sampled} embedded again and equal; {seconds:.1f} s"
+def _import(work: "VectorImport", as_json: bool) -> None:
+    started, outcome = time.monotonic(), work.outcome
+    try:
+        work.check(random.SystemRandom())
+        with output.file_progress(outcome.sentences, "sentences") as progress:
+            work.run(lambda done: progress.update(done, done))
+    except KeyboardInterrupt:
+        output.note(
+            f"interrupted: {outcome.added:,} vectors were added; run it again for the others"
         )
+        raise
+    seconds = time.monotonic() - started
+    if as_json:
+        output.print_json({**asdict(outcome), "seconds": round(seconds, 3)})
+        return
+    output.console().print(
+        f"{output.many(outcome.added, 'vectors')} added, {outcome.known:,} known before, of "
+        f"{output.many(outcome.sentences, 'sentences')} in "
+        f"{output.many(outcome.partitions, 'partitions')}; "
+        f"{outcome.sampled} embedded again and equal; {seconds:.1f} s"
+    )
 
 
 COLUMNS = (
@@ -119,63 +112,53 @@ COLUMNS = (
 @click.command(
     "info",
     cls=Command,
-    short_help="How many vectors there are, of which engines.",
-    examples=[
-        ("coversumm-worker vectors info --json | jq .engines", "all that is known of the engines")
-    ],
+    short_help="Count the vectors, by engine.",
+    examples=[("coversumm-worker vectors info --json | jq .engines", "all facts of the engines")],
 )
 @output.json_option
 def info(as_json: bool) -> None:
-    """The vectors that the vector store holds, by the engine and type of machine that made them.
-    Whoever writes it goes on.
+    """Count the vectors in the store, by the engine and type of machine that made them. Does not
+    disturb the process that writes it.
     """
     settings, folder = store_settings()
     from worker.storage.vectors import DATABASE, contents, disk_bytes
 
-    engines = [
-        {
-            **{
-                name: one.engine.get(name) for name in ("model", "dimension", "machine", "software")
-            },
-            "vectors": one.vectors,
-        }
+    facts = ("model", "dimension", "machine", "software")
+    engines: list[dict[str, Any]] = [
+        {fact: one.engine.get(fact) for fact in facts} | {"vectors": one.vectors}
         for one in contents(folder)
     ]
-    told = {
-        "folder": str(folder),
-        "bytes": disk_bytes(folder / DATABASE),
-        "max_bytes": settings.vector_store_bytes,
-        "vectors": sum(int(one["vectors"] or 0) for one in engines),
-        "engines": engines,
-    }
+    size, vectors = disk_bytes(folder / DATABASE), sum(one["vectors"] for one in engines)
     if as_json:
-        output.print_json(told)
-    else:
-        _show(told)
-
-
-def _show(told: dict[str, Any]) -> None:
-    show_table(
-        COLUMNS,
-        [[one[column.name] for column in COLUMNS] for one in told["engines"]],
-    )
+        output.print_json(
+            {
+                "folder": str(folder),
+                "bytes": size,
+                "max_bytes": settings.vector_store_bytes,
+                "vectors": vectors,
+                "engines": engines,
+            }
+        )
+        return
+    show_table(COLUMNS, [[one[column.name] for column in COLUMNS] for one in engines])
+    limit = show_size(settings.vector_store_bytes)
     output.console().print(
-        f"{output.many(told['vectors'], 'vectors')}, {told['bytes'] / 2**20:,.1f} MiB of at most {show_size(told['max_bytes'])}, "
-        f"in {told['folder']}"
+        f"{output.many(vectors, 'vectors')}, {size / 2**20:,.1f} MiB of at most {limit}, "
+        f"in {folder}"
     )
 
 
 @click.group(
     "vectors",
     cls=CommandGroup,
-    short_help="Vectors that are kept by text: what there are, and import them from a state.",
+    short_help="Show or fill the store of vectors by text.",
     examples=[
-        ("coversumm-worker vectors info", "how many, of which models"),
-        ("coversumm-worker vectors import /var/lib/coversumm", "those of a worker's state"),
+        ("coversumm-worker vectors info", "number of vectors by model"),
+        ("coversumm-worker vectors import /var/lib/coversumm", "fill it from a worker's state"),
     ],
 )
 def command() -> None:
-    """The vector store (COVERSUMM_VECTOR_STORE_DIR): vectors by text, which nobody makes twice."""
+    """Show or fill the vector store (COVERSUMM_VECTOR_STORE_DIR), which keeps vectors by text."""
 
 
 for subcommand in (info, import_vectors):

@@ -1,4 +1,4 @@
-"""`verify`: every entity of a worker, recomputed by brute force from its stored rows."""
+"""`verify`: recompute every summary of a worker by brute force from its stored rows."""
 
 import time
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.options import data_dir_option
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
@@ -24,7 +25,7 @@ COLUMNS = (
     Column("result", prose=True),
 )
 SHOWN_SOUND = 30
-"""Sound entities in the table; those with a difference are all shown."""
+"""Rows of sound entities in the table. It shows all that differ."""
 
 
 @click.command(
@@ -33,58 +34,59 @@ SHOWN_SOUND = 30
     short_help="Recompute a worker's summaries by brute force.",
     examples=[
         ("coversumm-worker verify", "the data directory of the settings"),
-        (
-            "coversumm-worker verify --data-dir /var/lib/coversumm",
-            "another one, its worker running or stopped",
-        ),
+        ("coversumm-worker verify --data-dir /var/lib/coversumm", "another data directory"),
     ],
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Of a worker, running or stopped; without it, the setting.",
-)
+@data_dir_option("The data directory of a worker, running or stopped, instead of the setting.")
 @output.json_option
 def command(data_dir: Path | None, as_json: bool) -> int:
     """Recompute every entity by brute force from the stored rows of a worker, running or stopped,
-    and compare; exit code 1 on any difference.
+    and compare. Exit code 1 for any difference.
 
-    With COVERSUMM_EMIT_MIN_CHANGES, set as the worker has it, what was published may be behind by
-    fewer sentences.
+    With COVERSUMM_EMIT_MIN_CHANGES, set as for the worker, a published summary may differ by fewer
+    sentences.
 
-    Of a running worker each partition is looked at as of one of its commits. A partial copy, whose
-    restore from the changelog has not ended, is not verified. Says which partitions there were and
-    as of which offset; and, where a broker answers, which of them are old copies, because the group
-    has gone on with them elsewhere.
+    Partitions of a running worker are read as of a commit. A partial copy, whose restore from the
+    changelog has not ended, is not verified. The output names the partitions and their offsets. If
+    a broker answers, it also names old copies of partitions that moved to another worker.
     """
     settings = Settings.from_environment()
     started = time.monotonic()
-    table = None if as_json else _Table()
     copies: list[Copy] = []
+    rows: list[tuple[object, ...]] = []
+    styles: list[str | None] = []
     entities = differing = 0
     for check in checks(settings, data_dir or settings.data_dir, copies):
         entities += 1
         differing += not check["ok"]
-        if table is None:
+        if as_json:
             output.print_json(check)
-        else:
-            table.add(check)
-    if table is not None:
-        table.show(copies, entities, differing, time.monotonic() - started)
+        elif not check["ok"] or entities - differing <= SHOWN_SOUND:
+            facts = (check[name] for name in ("entity_id", "partition", "reviews", "sentences"))
+            rows.append((*facts, check["problems"] or "equal"))
+            styles.append(None if check["ok"] else "red")
+    if not as_json:
+        console = output.console()
+        show_table(COLUMNS, rows, styles)
+        if entities > len(rows):
+            console.print(f"... and {entities - len(rows):,} more that are equal")
+        for copy in copies:
+            console.print(f"partition {copy.partition} {copy.words}")
+        seconds = time.monotonic() - started
+        console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")
     for copy in copies:
         if copy.is_current is False:
-            looked = "it was not verified" if copy.is_partial else "what was verified is that copy"
-            output.note(f"warning: partition {copy.partition} {copy.words}; {looked}")
+            verified = "it was not verified" if copy.is_partial else "this copy was verified"
+            output.note(f"warning: partition {copy.partition} {copy.words}; {verified}")
     if differing:
         output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
     return output.CHECK_FAILED if differing else 0
 
 
 def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator[dict[str, Any]]:
-    """One result for each entity; a row that does not decode ends its partition with a result of
-    its own.
+    """The result of each entity; a damaged row ends its partition with a result of its own.
 
-    `copies` gets the partitions that were looked at.
+    Appends each partition that is read to `copies`.
     """
     from worker.storage.snapshot import some_databases
     from worker.tools.inspect import GroupOffsets, copy_of
@@ -92,46 +94,19 @@ def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator
 
     group = GroupOffsets(settings, list(some_databases(data_dir)))
 
-    def look_at(part: "StoredPartition", path: Path) -> None:
+    def add_copy(part: "StoredPartition", path: Path) -> None:
         copies.append(copy_of(part, path, group))
 
-    for partition, entity, problems in verify_data_dir(
-        data_dir, look_at, settings.emit_min_changes
-    ):
+    min_changes = settings.emit_min_changes
+    for partition, entity, problems in verify_data_dir(data_dir, add_copy, min_changes):
         copy = copies[-1] if copies and copies[-1].partition == partition else None
         yield {
             "partition": partition,
-            "entity_id": None if entity is None else entity.entity_id,
-            "reviews": None if entity is None else entity.reviews,
-            "sentences": None if entity is None else entity.sentences,
+            "entity_id": entity and entity.entity_id,
+            "reviews": entity and entity.reviews,
+            "sentences": entity and entity.sentences,
             "ok": not problems,
             "problems": list(problems),
-            "next_offset": None if copy is None else copy.next_offset,
-            "current": None if copy is None else copy.is_current,
+            "next_offset": copy and copy.next_offset,
+            "current": copy and copy.is_current,
         }
-
-
-class _Table:
-    """The results for people: all that differ, the first of the sound ones."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[object, ...]] = []
-        self._styles: list[str | None] = []
-        self._sound = 0
-
-    def add(self, check: dict[str, Any]) -> None:
-        self._sound += check["ok"]
-        if check["ok"] and self._sound > SHOWN_SOUND:
-            return
-        facts = (check[name] for name in ("entity_id", "partition", "reviews", "sentences"))
-        self._rows.append((*facts, check["problems"] or "equal"))
-        self._styles.append(None if check["ok"] else "red")
-
-    def show(self, copies: "list[Copy]", entities: int, differing: int, seconds: float) -> None:
-        console = output.console()
-        show_table(COLUMNS, self._rows, self._styles)
-        if self._sound > SHOWN_SOUND:
-            console.print(f"... and {self._sound - SHOWN_SOUND:,} more that are equal")
-        for copy in copies:
-            console.print(f"partition {copy.partition} {copy.words}")
-        console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")

@@ -13,26 +13,21 @@ from worker.settings import Settings
     cls=Command,
     short_help="Summary changes as they happen, of one entity or of all.",
     examples=[
-        ("coversumm-worker watch", "whatever changes, on this terminal"),
+        ("coversumm-worker watch", "all changes, on this terminal"),
         ("coversumm-worker watch B00X", "one entity, from its present summary on"),
-        (
-            "coversumm-worker watch --from-beginning | head -5",
-            "the oldest five changes, as they were published",
-        ),
+        ("coversumm-worker watch --from-beginning | head -5", "the five oldest changes"),
     ],
 )
 @click.argument("entity", required=False)
 @click.option(
-    "--from-beginning", is_flag=True, help="First all changes that the output topic still holds."
+    "--from-beginning", is_flag=True, help="Begin with the oldest change of the output topic."
 )
 @output.json_option
 def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
-    """Summary changes as they are published: what came into a summary, what left it, and why; of
-    ENTITY from its present summary on, or of all entities, one that has just changed in full.
-    Ctrl-C ends it.
+    """Show summary changes as they are published: the sentences that came and went, and the cause.
+    Of ENTITY, from its present summary on, or of all entities. Ctrl-C ends it.
 
-    Reads the output topic, joins no group and commits nothing. JSON lines are the bodies as they
-    were published.
+    Reads the output topic, joins no group and commits nothing. JSON lines are the published bodies.
     """
     from worker.cli.viewers import make_viewer
     from worker.published.watching import TopicWatch

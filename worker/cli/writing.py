@@ -1,35 +1,35 @@
-"""Where bytes go that a command makes bit by bit: standard output, or a file that is there whole or
-not at all.
-"""
+"""Destinations of bytes: standard output, or a file that appears complete or not at all."""
 
 import gzip
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
-from types import TracebackType
-from typing import IO, Protocol
+from typing import IO
 
 from worker.cli import output
 from worker.errors import SetupError
 
 
-class Sink(AbstractContextManager["Sink"], Protocol):
-    """Takes bytes; what it was given is where it belongs when its block ends well."""
+class Sink:
+    """Takes bytes; a context manager."""
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises SetupError; BrokenPipeError once nobody reads any more,
-        also of empty `data`.
+        """Write all of it. Raises SetupError; BrokenPipeError if the reader is gone, also for
+        empty `data`.
         """
+
+    def __enter__(self) -> "Sink":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        pass
 
 
 def sink(path: str | None) -> Sink:
-    """Standard output, or the file `path`. Raises SetupError where there is no standard
-    output.
-    """
+    """Standard output, or the file `path`. Raises SetupError if there is no standard output."""
     if path is None:
         return StandardOutput()
     if Path(path).exists() and not Path(path).is_file():
@@ -51,17 +51,9 @@ class StandardOutput(Sink):
         """See `Sink`."""
         if any(event & (POLLERR | POLLHUP) for _, event in self._readers.poll(0)):
             raise BrokenPipeError
-        try:
+        with output.explaining_errors():
             self._stream.write(data)
             self._stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            output.abandon()  # what is left in the buffer must not fail again at exit
-            raise SetupError(f"standard output cannot be written ({error.strerror})") from error
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 class Stream(Sink):
@@ -69,30 +61,28 @@ class Stream(Sink):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        with _told(path):
+        with output.explaining_errors(path):
             self._stream = Path(path).open("wb")  # noqa: SIM115 - closed in __exit__
 
     def write(self, data: bytes) -> None:
         """See `Sink`."""
-        with _told(self._path):
+        with output.explaining_errors(self._path):
             self._stream.write(data)
             self._stream.flush()
 
-    def __exit__(self, *error: object) -> None:
-        with suppress(OSError):  # of what has been flushed nothing is left to fail
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(OSError):  # everything is flushed already
             self._stream.close()
 
 
 class NewFile(Sink):
-    """A file, gzip if its name ends in .gz, that replaces what was there when the block ends well,
-    and only then.
-    """
+    """A file, gzip if its name ends in .gz, that replaces an old one when the block succeeds."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._target = Path(os.path.realpath(path))
         self._part = self._target.with_name(f".{self._target.name}.{os.getpid()}.part")
-        with _told(path):
+        with output.explaining_errors(path):
             self._raw = self._part.open("xb")
         self._stream: IO[bytes] = self._raw
         if self._target.suffix == ".gz":
@@ -100,18 +90,13 @@ class NewFile(Sink):
 
     def write(self, data: bytes) -> None:
         """See `Sink`."""
-        with _told(self._path):
+        with output.explaining_errors(self._path):
             self._stream.write(data)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                with _told(self._path):
+                with output.explaining_errors(self._path):
                     self._finish()
         finally:
             with suppress(OSError):
@@ -128,18 +113,8 @@ class NewFile(Sink):
         self._part.replace(self._target)
 
 
-@contextmanager
-def _told(path: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise SetupError(f"{path} cannot be written ({error.strerror or error})") from error
-
-
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths name one file that exists."""
+    """Whether two paths name the same existing file."""
     with suppress(OSError):
         return os.path.samefile(one, other)
     return False

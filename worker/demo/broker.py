@@ -1,20 +1,18 @@
 """A Kafka broker inside this process: librdkafka's mock cluster.
 
-It needs nothing but the confluent-kafka wheel that is installed anyway: the library in it exports
-the mock cluster's functions. The broker listens on real TCP on 127.0.0.1, for any client of any
-process. It runs in threads of the library, which do not hold Python's lock, and so it dies with
-this process, however that ends.
+It needs only the installed confluent-kafka wheel, whose library exports the mock cluster's
+functions. The broker listens on TCP on 127.0.0.1, for clients of any process. It runs in threads of
+the library, without Python's lock, and dies with this process.
 
-What it is not: it forgets (5 MiB or 100,000 batches a partition, the oldest dropped), does not
-compact, has no admin requests (so topics are created here), does not keep the source offsets of a
-transaction, and hides nothing of one from readers.
+It keeps 5 MiB or 100,000 batches of a partition, does not compact, has no admin requests (so topics
+are created here), does not keep the source offsets of a transaction, and shows readers open
+transactions.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 import confluent_kafka.cimpl
@@ -43,14 +41,11 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 
 
 class EmbeddedBroker:
-    """One broker with some topics; a context manager.
+    """A broker; a context manager. Raises SetupError if confluent-kafka has no mock cluster.
 
     Args:
         topics: partition counts by name.
-        rebalance_delay_ms: how long the first rebalance of a group waits for more members.
-
-    Raises:
-        SetupError: the installed confluent-kafka has no mock cluster.
+        rebalance_delay_ms: time that the first rebalance of a group waits for more members.
     """
 
     def __init__(
@@ -71,34 +66,25 @@ class EmbeddedBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _cause: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stop the broker and free it; what it held is gone."""
+        """Stop the broker, and free its memory."""
         if self._cluster is not None:
             self._library.rd_kafka_mock_cluster_destroy(self._cluster)
             self._library.rd_kafka_destroy(self._client)
             self._cluster = None
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic. Raises ValueError where the broker will not: it exists, or the name or
-        count is none.
-        """
+        """Create a topic. Raises ValueError if it exists, or for a bad name or count."""
         self._check(
             self._library.rd_kafka_mock_topic_create(self._running(), name.encode(), partitions, 1),
             f"the topic {name} with {partitions} partitions",
         )
 
-    # -- the library -------------------------------------------------------------------------------
-
     def _new_client(self) -> int:
-        """The handle that the cluster lives in: a producer that never connects and logs nothing."""
+        """The cluster's client: a producer that never connects and logs nothing."""
         configuration = self._library.rd_kafka_conf_new()
         self._library.rd_kafka_conf_set_log_cb(configuration, None)
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
@@ -117,16 +103,14 @@ class EmbeddedBroker:
 
     def _check(self, error: int, what: str) -> None:
         if error:
-            raise ValueError(
-                f"{what}: the broker says {self._library.rd_kafka_err2name(error).decode()}"
-            )
+            reason = self._library.rd_kafka_err2name(error).decode()
+            raise ValueError(f"{what}: the broker says {reason}")
 
 
 def _library() -> ctypes.CDLL:
-    """librdkafka, by way of confluent-kafka's extension module.
+    """The librdkafka that confluent-kafka uses, loaded through its extension module.
 
-    A symbol is looked up in a library and in all that it is linked to, so this finds exactly the
-    librdkafka that confluent-kafka itself uses, wherever the wheel of this platform keeps it.
+    A symbol is looked up in a library and in those it is linked to.
     """
     library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
     try:
@@ -135,6 +119,7 @@ def _library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except AttributeError as cause:
         raise SetupError(
-            f"the installed confluent-kafka has no embedded broker ({cause}): install the version that pyproject.toml pins"
+            f"the installed confluent-kafka has no embedded broker ({cause}): "
+            "install the version that pyproject.toml pins"
         ) from cause
     return library

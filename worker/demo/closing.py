@@ -1,6 +1,4 @@
-"""What stays on the terminal when the demo is over: the summaries in full, what it came to, what to
-do next.
-"""
+"""The end of the demo's output: the summaries in full, the result, the next steps."""
 
 from __future__ import annotations
 
@@ -26,13 +24,12 @@ _PROGRAM: Final = "coversumm-worker"
 def own_command(
     arguments: Sequence[str] | None = None, python: str | None = None, directory: Path | None = None
 ) -> str:
-    """What to type in a shell to run this program: `coversumm-worker` where that is found, else a
-    path to it.
+    """The shell command of this program: `coversumm-worker` if it is on the PATH, else its path.
 
     Args:
-        arguments: of the process, its name first; by default `sys.argv`.
+        arguments: of the process; by default `sys.argv`.
         python: the interpreter; by default this one.
-        directory: where the user is; by default where the user's shell was when this was started.
+        directory: the user's; by default the shell's when this process was started.
     """
     started = (sys.argv if arguments is None else arguments)[0]
     directory = _user_directory() if directory is None else directory
@@ -42,17 +39,15 @@ def own_command(
 
 
 def typed_path(path: Path, directory: Path | None = None) -> str:
-    """A path (from the working directory) as one types it there: relative if it lies below, quoted
-    where a shell wants it.
-    """
+    """A path quoted for a shell; relative if it lies below the user's directory."""
     directory = _user_directory() if directory is None else directory
-    absolute = Path(os.path.abspath(path))  # not resolved: links are how users know it
+    absolute = Path(os.path.abspath(path))  # not resolved: users know its links
     shown = absolute.relative_to(directory) if absolute.is_relative_to(directory) else absolute
     return shlex.quote(str(shown))
 
 
 def _typed(program: Path, directory: Path) -> str:
-    """The program's name if a shell finds this very program by it, else its path."""
+    """The program's name if a shell finds this program by it, else its path."""
     found = shutil.which(program.name)
     if found is not None and os.path.abspath(found) == os.path.abspath(program):
         return shlex.quote(program.name)
@@ -61,20 +56,17 @@ def _typed(program: Path, directory: Path) -> str:
 
 
 def _user_directory() -> Path:
-    """The working directory, unless somebody has changed it on the way: `make -C` does, and leaves
-    `PWD` as it was.
-    """
+    """The shell's directory: `make -C` changes the working directory and leaves `PWD`."""
     here, named = Path.cwd(), Path(os.environ.get("PWD", ""))
     return here if not named.is_absolute() or not named.is_dir() or named.samefile(here) else named
 
 
-_WIDEST: Final = 100
-"""Longer lines are hard to read."""
+_MAX_WIDTH: Final = 100
 
 
 def closing_lines(console: Console, story: Story) -> Iterator[Text]:
-    """The lines; no longer than the console is wide, but for commands, which are to be copied."""
-    width = min(console.width, _WIDEST)
+    """The lines; all but commands fit the console."""
+    width = min(console.width, _MAX_WIDTH)
     for entity in story.in_order():
         yield from summary_lines(console, entity, story.names, width)
         yield Text()
@@ -88,33 +80,32 @@ def closing_lines(console: Console, story: Story) -> Iterator[Text]:
 def _outcome(story: Story) -> Iterator[str]:
     seconds = f"{story.seconds(0.0):.0f} s"
     yield (
-        f"{in_words(story)} in {seconds}: each summary is the {story.k} sentences closest to the average of all of its stay's."
+        f"{counts_of(story)} in {seconds}: each summary is the {story.k} sentences closest to "
+        "the average of all of its stay's."
     )
     if story.left_out:
         left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"
         everything = f"--reviews {story.reviews + story.left_out} takes all"
         yield f"This machine is busy or slow, so {left_out} left out to be brief: {everything}."
     yield (
-        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all their sentences; "
-        f"{story.dead_letters:,} dead letters."
+        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all "
+        f"their sentences; {story.dead_letters:,} dead letters."
     )
-    yield "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; everything is removed again."
+    yield (
+        "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; "
+        "everything is removed again."
+    )
     yield f"{ATTRIBUTION}."
 
 
-def in_words(story: Story) -> str:
-    """The counts: reviews in, changes out."""
+def counts_of(story: Story) -> str:
+    """Reviews in, changes out."""
     down = f", {story.taken_down:,} taken down" if story.taken_down else ""
     return f"{story.arrived:,} reviews in{down}, {story.board.changes:,} changes out"
 
 
 def next_steps(program: str, reviews: str) -> list[str]:
-    """What to type next: each indented line works as it stands.
-
-    Args:
-        program: how the user runs this program.
-        reviews: a file of reviews.
-    """
+    """The next steps; each indented line is a command of `program`, or reads the file `reviews`."""
     return [
         "Next, without Kafka: the same for a file, yours or this one",
         f"  {program} summarize {reviews} --pretty -k 5",
@@ -128,7 +119,7 @@ def next_steps(program: str, reviews: str) -> list[str]:
 
 
 def folded(step: str, width: int) -> list[str]:
-    """A command in lines that a shell reads as one, as far as its words allow it."""
+    """A command in lines of at most `width` where possible, which a shell reads as one."""
     lines: list[str] = []
     line = step
     while len(line) > width and (cut := line.rfind(" ", 5, width - 1)) > 0:

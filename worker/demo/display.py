@@ -1,17 +1,15 @@
-"""How the demo looks: a live screen on a terminal, a line a second elsewhere, JSON lines on demand;
-and the closing.
-"""
+"""Displays of the demo: a live screen on a terminal, else a line a second, or JSON lines."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-from worker.demo.closing import closing_lines, in_words
+from worker.demo.closing import closing_lines, counts_of
 from worker.demo.reviews import ATTRIBUTION
 from worker.demo.story import Phase, Story
 from worker.view import Frame, LiveScreen, ShownChange, can_redraw, change_lines, screen
@@ -21,74 +19,68 @@ LINE_SECONDS: Final = 1.0
 _PROGRAM: Final = "coversumm-worker demo"
 
 
-class Display(Protocol):
-    """What the demo tells while it runs; a context manager."""
+class Display:
+    """Shows the story while the demo runs; a context manager."""
 
-    is_watched: bool
-    """Somebody looks on: there is no hurry."""
+    is_watched = False
+    """Whether a person watches, so that reviews come slowly at first."""
+
+    def __init__(self, console: Console, story: Story) -> None:
+        self._console = console
+        self._story = story
 
     def __enter__(self) -> Display:
-        """Begin."""
+        return self
 
     def __exit__(self, *_: object) -> None:
-        """End, whatever happened."""
+        pass
 
     def changed(self, value: bytes, change: ShownChange) -> None:
-        """The story has taken in this `summary.changed`."""
+        """Show a `summary.changed` that the story has taken."""
 
     def update(self) -> None:
-        """Time has passed, the story may have gone on."""
+        """Show what is new; called all the time."""
 
     def close(self) -> None:
-        """What came of it all."""
+        """Show the result."""
+
+    def _print(self, line: str) -> None:
+        # not by the console: rich ends the process with 1 if the reader is gone
+        self._console.file.write(line + "\n")
+        self._console.file.flush()
 
 
 def make_display(console: Console, story: Story, as_json: bool) -> Display:
-    """The one that suits the console."""
+    """The display that suits the console."""
     if as_json:
         return DemoJson(console, story)
     return DemoScreen(console, story) if can_redraw(console) else DemoLines(console, story)
 
 
-class DemoJson:
-    """Each summary change as it was published; the figures as the last line."""
-
-    is_watched = False
-
-    def __init__(self, console: Console, story: Story) -> None:
-        self._file = console.file
-        self._story = story
-
-    def __enter__(self) -> DemoJson:
-        return self
+class DemoJson(Display):
+    """The published bodies, and the figures as the last line."""
 
     def __exit__(self, *_: object) -> None:
-        self._file.flush()
+        self._console.file.flush()
 
     def changed(self, value: bytes, change: ShownChange) -> None:
         """See `Display`."""
-        self._file.write(value.decode() + "\n")
+        self._console.file.write(value.decode() + "\n")
 
     def update(self) -> None:
         """See `Display`."""
-        self._file.flush()
+        self._console.file.flush()
 
     def close(self) -> None:
         """See `Display`."""
-        self._file.write(json.dumps(self._story.figures(), ensure_ascii=False) + "\n")
-        self._file.flush()
+        self._print(json.dumps(self._story.figures(), ensure_ascii=False))
 
 
-class DemoLines:
-    """For logs, pipes and terminals that cannot redraw: a line a second with the newest change;
-    each deletion's.
-    """
-
-    is_watched = False
+class DemoLines(Display):
+    """A line a second with the newest change, and each deletion's change."""
 
     def __init__(self, console: Console, story: Story) -> None:
-        self._console = console
-        self._story = story
+        super().__init__(console, story)
         self._next_at = 0.0
         self._shown = ""
 
@@ -96,24 +88,21 @@ class DemoLines:
         self._print(f"{_PROGRAM}: {_promise(self._story)}. {ATTRIBUTION}")
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def changed(self, value: bytes, change: ShownChange) -> None:
         """See `Display`."""
         if self._story.phase is Phase.TAKING_DOWN:
-            self._tell(change)
+            self._print_change(change)
 
     def update(self) -> None:
-        """Print a line when it is time for one and there is something new."""
+        """See `Display`."""
         story, now = self._story, time.monotonic()
         state = f"{story.phase}{story.processed}{story.board.changes}"
         if now >= self._next_at and state != self._shown:
             self._next_at, self._shown = now + LINE_SECONDS, state
             if story.phase in (Phase.ARRIVING, Phase.HURRYING):
-                self._print(f"{in_words(story)}")
+                self._print(counts_of(story))
                 if story.board.latest:
-                    self._tell(story.board.latest[-1])
+                    self._print_change(story.board.latest[-1])
             else:
                 self._print(story.phase.value)
 
@@ -122,24 +111,18 @@ class DemoLines:
         for line in (Text(), *closing_lines(self._console, self._story)):
             self._print(line.plain)
 
-    def _tell(self, change: ShownChange) -> None:
+    def _print_change(self, change: ShownChange) -> None:
         for line in change_lines(change, self._story.names):
             self._print(f"  {line}")
 
-    def _print(self, line: str) -> None:
-        # rich's own way ends the process with 1 where nobody reads on
-        self._console.file.write(line + "\n")
-        self._console.file.flush()
 
-
-class DemoScreen:
+class DemoScreen(Display):
     """A stay's summary in full, the others small, redrawn in place."""
 
     is_watched = True
 
     def __init__(self, console: Console, story: Story) -> None:
-        self._console = console
-        self._story = story
+        super().__init__(console, story)
         self._screen = LiveScreen(console, self._draw)
 
     def __enter__(self) -> DemoScreen:
@@ -148,9 +131,6 @@ class DemoScreen:
 
     def __exit__(self, *_: object) -> None:
         self._screen.__exit__()
-
-    def changed(self, value: bytes, change: ShownChange) -> None:
-        """See `Display`."""
 
     def update(self) -> None:
         """See `Display`."""
@@ -163,9 +143,10 @@ class DemoScreen:
 
     def _draw(self, now: float) -> list[Text]:
         story, width = self._story, self._console.width
-        counts = f"{story.arrived:,} of {story.reviews:,} reviews in, {story.board.changes:,} changes out"
-        if story.taken_down:
-            counts = in_words(story)
+        counts = counts_of(story)
+        if not story.taken_down:
+            arrived = f"{story.arrived:,} of {story.reviews:,} reviews in"
+            counts = f"{arrived}, {story.board.changes:,} changes out"
         head = [
             between(Text(_PROGRAM, style="bold"), Text(counts, style="bold"), width),
             Text(story.phase.value, style="yellow"),
@@ -181,15 +162,16 @@ class DemoScreen:
 
     def _promise_lines(self, width: int) -> list[Text]:
         text = (
-            f"{self._story.reviews:,} real reviews of Airbnb stays will go through the real worker, on an embedded Kafka broker. "
-            f"It keeps {_promise(self._story)}. New sentences flash, those pushed out are struck through, and the reason "
-            "stands beside."
+            f"{self._story.reviews:,} real reviews of Airbnb stays go through the real worker, on "
+            f"an embedded Kafka broker. It keeps {_promise(self._story)}. New sentences flash, "
+            "removed ones are struck through, each with the reason."
         )
         return [*Text(text).wrap(self._console, width), Text(), Text(ATTRIBUTION, style="dim")]
 
 
 def _promise(story: Story) -> str:
-    return f"for each stay the {story.k} sentences closest to what most guests say, exact after every review, exactly once"
+    sentences = f"for each stay the {story.k} sentences closest to what most guests say"
+    return f"{sentences}, exact after every review, exactly once"
 
 
 def _bar(share: float, width: int) -> Text:

@@ -1,12 +1,11 @@
-"""The demo: real reviews through the real worker on an embedded broker, some of them taken down
-again.
+"""The demo: real reviews through the real worker on an embedded broker; some are taken down again.
 
     bundled reviews -> embedded broker (in this process) -> `run` (a child process, RocksDB in a
     temporary directory)
                               |-> summary changes -> display
 
-The reviews are sent a little ahead of the worker, so that what is shown is what is happening.
-Nothing is left behind.
+Reviews are sent only a little ahead of the worker, so that the display shows what is happening. The
+demo removes its processes and files.
 """
 
 from __future__ import annotations
@@ -39,27 +38,25 @@ from worker.view import ending_signals
 
 FIRST_PER_SECOND: Final = 1.5
 GROWTH: Final = 1.0
-"""By so much, in powers of e, the rate grows every second."""
-MOST_PER_SECOND: Final = 180.0
+"""Growth of the rate each second, in powers of e."""
+MAX_PER_SECOND: Final = 180.0
 HURRIED_PER_SECOND: Final = 60.0
-"""From here on nobody can follow every review."""
+"""Rate from which a person cannot follow every review."""
 BRIEF_SECONDS: Final = 11.0
-"""So long the reviews of a brief demo arrive: a thousand on two processors that have nothing else
-to do.
-"""
-_GROWING_SECONDS: Final = math.log(MOST_PER_SECOND / FIRST_PER_SECOND) / GROWTH
-_GROWING_REVIEWS: Final = (MOST_PER_SECOND - FIRST_PER_SECOND) / GROWTH
+"""Seconds of reviews in a brief demo: a thousand reviews on two idle processors."""
+_GROWING_SECONDS: Final = math.log(MAX_PER_SECOND / FIRST_PER_SECOND) / GROWTH
+_GROWING_REVIEWS: Final = (MAX_PER_SECOND - FIRST_PER_SECOND) / GROWTH
 
 
 def due(number: int) -> float:
-    """When the review of this number (from 0) is sent: seconds after the first one."""
+    """Seconds from the first review until the review of this number (from 0) is sent."""
     if number < _GROWING_REVIEWS:
         return math.log1p(number * GROWTH / FIRST_PER_SECOND) / GROWTH
-    return _GROWING_SECONDS + (number - _GROWING_REVIEWS) / MOST_PER_SECOND
+    return _GROWING_SECONDS + (number - _GROWING_REVIEWS) / MAX_PER_SECOND
 
 
 def is_hurried(number: int) -> bool:
-    """Whether reviews come faster than one can read when this one is sent."""
+    """Whether reviews come faster than a person can read when this one is sent."""
     return FIRST_PER_SECOND + number * GROWTH >= HURRIED_PER_SECOND
 
 
@@ -68,9 +65,7 @@ _FLUSH_SECONDS: Final = 90
 
 
 class Traffic:
-    """Producer of the input topic and consumer of the output topic, from its beginning; a context
-    manager.
-    """
+    """Producer of the input topic and consumer of the output topic; a context manager."""
 
     def __init__(self, clients: Clients, settings: Settings, partitions: int) -> None:
         self._input_topic = settings.input_topic
@@ -89,16 +84,16 @@ class Traffic:
         self._consumer.close()
 
     def send(self, event: Produced) -> None:
-        """Send one event to the input topic."""
+        """Send an event to the input topic."""
         self._producer.produce(self._input_topic, event.value, event.key)
 
     def flush(self) -> None:
-        """Wait until all is sent. Raises Crash where that does not happen."""
+        """Wait until all events are sent. Raises Crash if they are not."""
         if self._producer.flush(_FLUSH_SECONDS):
             raise Crash("the embedded broker does not take the reviews")
 
     def receive(self) -> list[bytes]:
-        """The next summary changes; waits a moment for them."""
+        """The next summary changes; waits POLL_SECONDS for them."""
         self._producer.poll(0)
         messages = self._consumer.consume(200, POLL_SECONDS)
         return [v for m in messages if m.error() is None and (v := m.value()) is not None]
@@ -106,31 +101,45 @@ class Traffic:
 
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 60
-"""Small micro-batches: something happens all the time."""
+"""Events in a micro-batch: few, so that changes come all the time."""
 AHEAD: Final = 200
 """Events sent ahead of the worker."""
 AHEAD_WATCHED: Final = 120
-"""The same where somebody looks on: what is counted is what is shown."""
+"""Events sent ahead of the worker on a live screen, so that its counts are current."""
 SHOWN_DELETIONS: Final = 2
-"""So many of the deletions are told one by one, with time to read."""
+"""Deletions that are shown one by one, with time to read."""
 BEFORE_SECONDS: Final = 0.8
 AFTER_SECONDS: Final = 1.8
 BETWEEN_SECONDS: Final = 0.2
 READY_SECONDS: Final = 90
 STILL_SECONDS: Final = 90
-_POLL_SECONDS: Final = 0.05
-_COUNTS_EVERY_SECONDS: Final = 0.2
+"""Seconds without progress before the demo fails."""
+_COUNTS_SECONDS: Final = 0.2
+"""Seconds between two requests for the worker's metrics."""
 
 
-def play(
+def run_demo(
     reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_served: bool = False
 ) -> None:
-    """Run the demo; arguments and errors as `worker.demo.run_demo` says."""
+    """Run the demo on standard output.
+
+    Args:
+        reviews: number of the bundled reviews; None: all.
+        k: sentences in a summary.
+        as_json: whether to write summary changes and figures as JSON lines.
+        is_brief: whether to leave out reviews that a slow machine does not process in time.
+        is_served: whether the worker's page stays up until Ctrl-C.
+
+    Raises:
+        CoversummError: the demo failed. Its processes and files are removed.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP; likewise.
+    """
     chosen = bundled_reviews()[:reviews]
     story = Story(k=k, reviews=len(chosen), names=stay_names())
     display = make_display(Console(highlight=False, emoji=False, markup=False), story, as_json)
-    with ending_signals(), _farewell(), ExitStack() as stage:
-        directory = _temporary_directory(stage)
+    with ending_signals(), _noting_interrupts(), ExitStack() as stage:
+        directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
+        stage.callback(shutil.rmtree, directory, ignore_errors=True)
         settings = Settings(data_dir=directory, k=k)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
         broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
@@ -147,9 +156,8 @@ def play(
             sys.stderr.write(f"the page: {story.page} (up until Ctrl-C)\n")
             sys.stderr.flush()
         with display:
-            play = Play(
-                story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS))
-            )
+            traffic = stage.enter_context(Traffic(clients, settings, PARTITIONS))
+            play = Play(story, display, worker, traffic)
             play.wait_until_ready()
             with suppress(KeyboardInterrupt) if is_served else nullcontext():
                 play.send_reviews(chosen, BRIEF_SECONDS if is_brief else math.inf)
@@ -161,9 +169,7 @@ def play(
 
 
 class Play:
-    """The scenes, one after the other. Each raises Crash or SetupError when the worker ended
-    or stands still.
-    """
+    """The scenes of the demo. Each raises Crash or SetupError if the worker ends or stalls."""
 
     def __init__(
         self, story: Story, display: Display, worker: WorkerProcess, traffic: Traffic
@@ -176,17 +182,18 @@ class Play:
         self._counted_at = 0.0
 
     def wait_until_ready(self) -> None:
-        """The worker loads its model and joins its group."""
+        """Wait until the worker has loaded its model and joined its group."""
         deadline = time.monotonic() + READY_SECONDS
         while not self._worker.is_ready():
             if time.monotonic() > deadline:
                 raise Crash(f"the demo's worker is not ready: {self._worker.last_words()}")
             self._display.update()
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def send_reviews(self, reviews: list[Produced], seconds: float) -> None:
-        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first.
-        After so many seconds no more.
+        """Send reviews for at most `seconds`, never far ahead of the worker.
+
+        On a live screen they come slowly at first.
         """
         story, is_watched = self._story, self._display.is_watched
         story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
@@ -205,9 +212,7 @@ class Play:
         self._catch_up()
 
     def take_reviews_down(self) -> None:
-        """Of each stay the review that the summary's first sentence comes from; the first ones for
-        eyes to follow.
-        """
+        """Take down the review of each summary's first sentence; the first ones slowly."""
         story = self._story
         story.phase = Phase.TAKING_DOWN
         stays = sorted(
@@ -236,18 +241,18 @@ class Play:
         self._pause(AFTER_SECONDS)
 
     def serve(self) -> None:
-        """The worker's page stays up until Ctrl-C."""
+        """Keep the worker's page up until Ctrl-C."""
         self._story.phase = Phase.SERVING
         while True:
             self._worker.check()
             self._display.update()
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def verify(self) -> None:
-        """Stop the worker; every summary it has stored must equal brute force."""
+        """Stop the worker, and compare every stored summary with brute force."""
         self._story.phase = Phase.VERIFYING
         self._display.update()
-        self._pause(BETWEEN_SECONDS)  # this takes a moment, and should be read
+        self._pause(BETWEEN_SECONDS)  # time to read the phase
         self._worker.stop()
         for check in verify_data_dir(self._worker.data_dir):
             if check.problems:
@@ -265,23 +270,23 @@ class Play:
             self._watch()
 
     def _pause(self, seconds: float) -> None:
-        """Time to read, where somebody does."""
+        """Give a person time to read."""
         if self._display.is_watched:
             self._watch_until(time.monotonic() + seconds)
 
-    def _watch_until(self, moment: float) -> None:
-        self._moved_at = time.monotonic()  # whoever waits on purpose does not stand still
-        while time.monotonic() < moment:
+    def _watch_until(self, end: float) -> None:
+        self._moved_at = time.monotonic()  # waiting on purpose is no stall
+        while time.monotonic() < end:
             self._watch()
 
     def _watch(self) -> None:
-        """Take in what happened in the last moment."""
+        """Take new summary changes and counts, and show them."""
         story = self._story
         before = story.board.changes, story.processed
         for value in self._traffic.receive():
             self._display.changed(value, story.take_change(value, time.monotonic()))
         now = time.monotonic()
-        if now - self._counted_at > _COUNTS_EVERY_SECONDS:
+        if now - self._counted_at > _COUNTS_SECONDS:
             self._counted_at = now
             story.take_counts(self._worker.counts())
         if before != (story.board.changes, story.processed):
@@ -291,14 +296,8 @@ class Play:
         self._display.update()
 
 
-def _temporary_directory(stage: ExitStack) -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
-    stage.callback(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
 @contextmanager
-def _farewell() -> Iterator[None]:
+def _noting_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:

@@ -1,6 +1,4 @@
-"""The worker as the demo sees it: a child process with settings of its own, its log in a file, its
-metrics over HTTP.
-"""
+"""The demo's worker: a child process with its own settings, a log file, and metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -24,16 +22,14 @@ _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
 class WorkerProcess:
-    """One `run` with its state, log and port under the demo's directory; a context manager that
-    leaves no process behind.
-    """
+    """A `run` with state and log in the demo's directory; a context manager that ends it."""
 
     def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
         port = _free_port()
         self.data_dir = directory / "state"
         self.url = f"http://127.0.0.1:{port}"
         self._log = directory / "worker.log"
-        mine = {
+        own = {
             "COVERSUMM_DATA_DIR": str(self.data_dir),
             "COVERSUMM_WEB_PORT": str(port),
             "TMPDIR": str(directory),  # libraries leave files there
@@ -41,11 +37,11 @@ class WorkerProcess:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "worker.cli.child", str(directory)],
-                env=environment_with({**variables, **mine}),
-                stdin=subprocess.PIPE,  # never written to: its end tells the child that the demo is gone
+                env=environment_with({**variables, **own}),
+                stdin=subprocess.PIPE,  # never written to; it closes when the demo is gone
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the demo, which stops the worker in order
+                start_new_session=True,  # Ctrl-C is for the demo, which stops the worker
             )
 
     def __enter__(self) -> Self:
@@ -53,12 +49,12 @@ class WorkerProcess:
 
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
-        self._process.kill()  # nothing of it is kept, so there is nothing to wait for
+        self._process.kill()  # nothing of it is kept
         self._process.wait()
         self._process.stdin.close()
 
     def stop(self) -> None:
-        """An orderly stop, as an operator's. Raises Crash where it does not end as it should."""
+        """Stop the worker by SIGTERM. Raises Crash if it does not end with 0 in time."""
         self.check()
         self._process.terminate()
         try:
@@ -71,7 +67,7 @@ class WorkerProcess:
             raise Crash(f"the demo's worker stopped with exit code {code}: {self.last_words()}")
 
     def check(self) -> None:
-        """Raise what the process ended with, if it has ended."""
+        """Raise SetupError or Crash if the process has ended."""
         code = self._process.poll()
         if code == SetupError.exit_code:
             raise SetupError(self.last_words())
@@ -79,7 +75,7 @@ class WorkerProcess:
             raise Crash(f"the demo's worker ended with exit code {code}: {self.last_words()}")
 
     def last_words(self) -> str:
-        """The error it ended with, else the last lines of its log."""
+        """The error that it ended with, else the last lines of its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
         return (
@@ -87,12 +83,12 @@ class WorkerProcess:
         )
 
     def is_ready(self) -> bool:
-        """What its `/readyz` says; False while nobody answers."""
+        """Whether its `/readyz` answers 200."""
         self.check()
         return self._get("/readyz") is not None
 
     def counts(self) -> dict[str, float]:
-        """Its metrics, summed over all labels; empty while nobody answers."""
+        """Its metrics, summed over all labels; empty while it does not answer."""
         self.check()
         sums: dict[str, float] = {}
         for name, value in _SAMPLE.findall(self._get("/metrics") or ""):
@@ -101,7 +97,7 @@ class WorkerProcess:
 
     def _get(self, path: str) -> str | None:
         with (
-            contextlib.suppress(OSError),  # not there yet, or a refusal
+            contextlib.suppress(OSError),  # not started yet, or not ready
             urllib.request.urlopen(self.url + path, timeout=5) as answer,  # noqa: S310 - always http
         ):
             text: str = answer.read().decode()

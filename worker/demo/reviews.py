@@ -1,12 +1,10 @@
-"""The demo's reviews: those that come with the package, in the order they were written,
-as events.
-"""
+"""The reviews that come with the package, as events in the order they were written."""
 
 import gzip
 import json
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from worker.events import read_line
 from worker.view import EntityNames
@@ -17,35 +15,34 @@ _DATA: Final = files("worker.demo").joinpath("data")
 
 
 class Produced(NamedTuple):
-    """An event on its way to Kafka."""
+    """The key and value of an event."""
 
     key: bytes
     value: bytes
 
 
 def reviews_file() -> Traversable:
-    """All bundled reviews, gzipped JSON lines."""
+    """The bundled reviews as gzipped JSON lines."""
     return _DATA.joinpath("airbnb_albany.jsonl.gz")
 
 
 def stay_names() -> EntityNames:
-    """What guests call the stays."""
+    """The names of the stays."""
     return EntityNames(
         json.loads(_DATA.joinpath("names.json").read_text("utf-8")), prefix=ID_PREFIX
     )
 
 
 def bundled_reviews() -> list[Produced]:
-    """All reviews as `review.upserted` events, by day, then by id."""
+    """The reviews as `review.upserted` events, by day, then by id."""
     lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
-    reviews = sorted(
-        (json.loads(line) for line in lines), key=lambda r: (r["created_at"], r["review_id"])
-    )
-    return [_produced(review) for review in reviews]
+    reviews = sorted(map(json.loads, lines), key=lambda r: (r["created_at"], r["review_id"]))
+    events = (read_line(json.dumps(one, ensure_ascii=False).encode()) for one in reviews)
+    return [Produced(key, value) for key, value in events if key is not None]
 
 
 def take_down(entity_id: str, review_id: str) -> Produced:
-    """The event that a review was taken down."""
+    """The event that deletes a review."""
     event = {
         "type": "review.deleted",
         "entity_id": entity_id,
@@ -53,9 +50,3 @@ def take_down(entity_id: str, review_id: str) -> Produced:
         "reason": "taken down",
     }
     return Produced(entity_id.encode(), json.dumps(event).encode())
-
-
-def _produced(review: dict[str, Any]) -> Produced:
-    key, value = read_line(json.dumps(review, ensure_ascii=False).encode())
-    assert key is not None
-    return Produced(key, value)

@@ -1,8 +1,4 @@
-"""What the demo has seen so far, and where it is in what it tells.
-
-Filled from the output topic alone, as any consumer would, and from the worker's own counts; drawn
-by `display`.
-"""
+"""The state of the demo: from the output topic and the worker's metrics, for `display`."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
 
 
 class Phase(Enum):
-    """The scenes; a value is what is told about one."""
+    """The scenes of the demo, with the text shown for each."""
 
     STARTING = "The worker is starting: it loads its language model and joins its group."
     ARRIVING = "Guests' reviews arrive, slowly at first, as events on Kafka."
@@ -28,35 +24,39 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Story:
-    """Everything there is to show. Times are of `time.monotonic()`."""
+    """All that the demo shows.
+
+    Attributes:
+        reviews: number that will be sent.
+        page: URL of the worker's page if it is served.
+        left_out: reviews that are not sent for lack of time.
+        doomed: reviews that are about to be taken down.
+        published: summary changes by the worker's metrics.
+        verified: entities whose stored summary equals brute force.
+        started_at: `time.monotonic()` of the first event; `ended_at` of the last.
+    """
 
     k: int
     reviews: int
-    """That will arrive."""
     page: str | None = None
-    """The address of the worker's page, where it is served."""
     left_out: int = 0
-    """Reviews that there was no time for."""
     names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
     focus: Focus = field(default_factory=Focus)
     doomed: frozenset[str] = frozenset()
-    """Reviews that are about to be taken down."""
     to_take_down: int = 0
     sent: int = 0
     processed: int = 0
     published: int = 0
-    """Summary changes by the worker's own count."""
     embedded: int = 0
     dead_letters: int = 0
     verified: int = 0
-    """Entities whose stored summary equals brute force."""
     started_at: float | None = None
     ended_at: float | None = None
 
     def take_counts(self, counts: Mapping[str, float]) -> None:
-        """The worker's metrics of this moment; none while it does not answer."""
+        """Take the worker's metrics, if there are any."""
         if counts:
             self.processed = int(counts.get("coversumm_events_total", 0))
             self.published = int(counts["coversumm_summary_changes_total"])
@@ -64,32 +64,32 @@ class Story:
             self.dead_letters = int(counts["coversumm_dead_letters_total"])
 
     def take_change(self, value: bytes, now: float) -> ShownChange:
-        """A `summary.changed` from the output topic."""
+        """Take a `summary.changed` from the output topic."""
         return self.board.take(decode_summary(value), now)
 
     def leave_out(self, reviews: int) -> None:
-        """So many of the reviews will not arrive."""
+        """Subtract reviews that will not be sent."""
         self.reviews -= reviews
         self.left_out += reviews
 
     @property
     def caught_up(self) -> bool:
-        """Everything that was sent is processed, and everything that was published is here."""
+        """Whether all sent events are processed and all published changes received."""
         return self.processed >= self.sent and self.board.changes >= self.published
 
     @property
     def arrived(self) -> int:
-        """Reviews that the worker has processed."""
+        """Processed reviews."""
         return min(self.processed, self.reviews)
 
     @property
     def taken_down(self) -> int:
-        """Reviews that the worker has processed the end of."""
+        """Processed deletions."""
         return max(self.processed - self.reviews, 0)
 
     @property
     def share(self) -> float:
-        """How much of it all is processed, from 0 to 1."""
+        """The share of all events that is processed, from 0 to 1."""
         return self.processed / max(self.reviews + self.to_take_down, 1)
 
     def in_order(self) -> list[Entity]:
@@ -98,13 +98,13 @@ class Story:
         return sorted(entities, key=lambda one: (self.names.entity(one.entity_id), one.entity_id))
 
     def seconds(self, now: float) -> float:
-        """From the first event sent to the last one processed, or to now."""
+        """Seconds from the first event sent to the last one processed, or to now."""
         if self.started_at is None:
             return 0.0
         return (now if self.ended_at is None else self.ended_at) - self.started_at
 
     def figures(self) -> dict[str, Any]:
-        """What it came to."""
+        """The figures of the last JSON line."""
         seconds = max(self.seconds(0.0), 1e-9)
         return {
             "type": "demo.done",

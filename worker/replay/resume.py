@@ -14,7 +14,7 @@ from worker.replay.plan import decode_plan
 from worker.replay.request import ReplayIdentity, plan_topic
 from worker.replay.run import accounts
 from worker.settings import Settings
-from worker.tools.reset import kept_out, planned
+from worker.tools.reset import lock_data_dir, planned
 
 
 def check_resumable(settings: Settings, clients: Clients) -> None:
@@ -69,7 +69,7 @@ def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
     clients = KafkaClients(settings)
     admin = clients.admin()
     steps = planned(settings, local=True, offsets=True, changelog=True, on_wait=on_wait)
-    with kept_out(settings.data_dir) if settings.data_dir.exists() else nullcontext():
+    with lock_data_dir(settings.data_dir) if settings.data_dir.exists() else nullcontext():
         for step in steps:
             step.act()
     RecreatedTopic(admin, names.output_topic).recreate()

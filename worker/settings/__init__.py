@@ -1,14 +1,12 @@
 """The settings, and the only package that reads the environment.
 
-    fields       what can be set: variable, kind, default, help
-    kinds        what a variable's text may be
-    checks       what settings demand of each other
-    environment  the variables of this process and of its children
-    env_file     files of variables
-    unknown      variables that look like settings and are none
+    fields       the settings: variable, kind, default, help
+    kinds        the values that a variable accepts
+    checks       conditions between settings
+    environment  the variables of this process, of files, and of child processes; unknown ones
 
-Whatever is wrong is one SetupError that names the variable, the value and what is accepted.
-An empty variable counts as not set.
+An error is one SetupError that names the variable, the value and what is accepted. An empty
+variable counts as not set.
 """
 
 from __future__ import annotations
@@ -47,6 +45,7 @@ from worker.settings.fields import (
 )
 
 __all__ = [
+    "ALL_ADDRESSES",
     "COMPUTED",
     "HIDDEN",
     "MAX_BATCH_EVENTS",
@@ -66,45 +65,42 @@ __all__ = [
 ]
 
 HIDDEN = "***"
-"""Stands for a secret."""
+"""Shown in place of a secret."""
+ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
 COMPUTED = "computed"
-"""The origin of a default that is found out at start."""
+"""The origin of a default that is computed at start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Fields):
-    """Everything that can be set. Construction checks what settings demand of each other
-    (SetupError).
-    """
+    """All settings. Construction checks the conditions between them and raises SetupError."""
 
     def __post_init__(self) -> None:
-        """Fill in the defaults that are found out at start, then check."""
+        """Compute the defaults that depend on other settings, then check."""
         for name in ("data_dir", "model_cache_dir", "vector_store_dir"):
             if (folder := getattr(self, name)) is not None:
                 object.__setattr__(self, name, folder.expanduser().absolute())
-        for name, value in self._found_out().items():
+        for name, value in self._computed().items():
             object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):
             raise SetupError(complaint)
         try:
             self.tls_context()
-        except (
-            OSError,
-            ValueError,
-        ) as cause:  # ssl.SSLError is an OSError; a password may be too long
+        except (OSError, ValueError) as cause:  # ValueError: a password that is too long
             raise SetupError(
-                f"the TLS files cannot be used ({getattr(cause, 'strerror', None) or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
-                "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
+                f"the TLS files cannot be used ({getattr(cause, 'strerror', None) or cause}): "
+                "check COVERSUMM_SSL_CA_LOCATION, COVERSUMM_SSL_CERTIFICATE_LOCATION, "
+                "COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
             ) from cause
 
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] = os.environ, **instead: str | None
     ) -> Settings:
-        """The settings of this process; SetupError for what is not accepted.
+        """The settings of this process. Raises SetupError for a value that is not accepted.
 
-        `instead`: by field, the text to take in place of its variable (of command line options);
-        None: the variable.
+        `instead`: by field, the text of a command line option that replaces the variable's, or
+        None.
         """
         described = settings_by_field()
         _refuse_reserved(environ)
@@ -120,41 +116,39 @@ class Settings(Fields):
                 values[name] = _parse(setting, placed(setting.variable), text)
         return cls(**values)
 
-    def _found_out(self) -> dict[str, Any]:
+    def _computed(self) -> dict[str, Any]:
         """The defaults that depend on this machine or on other settings, by field."""
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:180] or "worker"
         return {
             "dlq_topic": f"{self.input_topic}.dlq",
             "embedder_threads": os.cpu_count() or 1,
-            "instance_id": _instance_id(self.data_dir),
+            "instance_id": f"{host}-{sha256(os.fsencode(self.data_dir)).hexdigest()[:8]}",
             "web_advertised_url": f"http://{self.web_bind}:{self.web_port}",
         }
 
     def shown(self, name: str) -> Any:
-        """A field's value as it may be shown: a JSON scalar, `HIDDEN` for a secret."""
+        """A field's value as a JSON scalar; `HIDDEN` for a secret."""
         value = getattr(self, name)
         if settings_by_field()[name].secret and value is not None:
             return HIDDEN
         return str(value) if isinstance(value, Path) else value
 
     def changed(self) -> dict[str, Any]:
-        """By variable, what is not as it would be by default, as it may be shown."""
+        """The values that are not defaults, by variable, as `shown`."""
         described = settings_by_field()
-        return {described[name].variable: self.shown(name) for name in self._set()}
+        return {described[name].variable: self.shown(name) for name in self._changed_fields()}
 
     def environment(self) -> dict[str, str]:
-        """By variable, the texts that give a process these settings; without what is default, and
-        without secrets.
-        """
+        """The variables that give a process these settings, without defaults and secrets."""
         described = settings_by_field()
         return {
             described[name].variable: described[name].kind.show(getattr(self, name))
-            for name in self._set()
+            for name in self._changed_fields()
             if not described[name].secret
         }
 
-    def _set(self) -> list[str]:
-        """The fields that are not as they would be by default, in order."""
-        defaults = {name: getattr(Fields, name) for name in settings_by_field()} | self._found_out()
+    def _changed_fields(self) -> list[str]:
+        defaults = {name: getattr(Fields, name) for name in settings_by_field()} | self._computed()
         defaults |= {
             name: value.expanduser().absolute()
             for name, value in defaults.items()
@@ -163,22 +157,26 @@ class Settings(Fields):
         return [name for name, default in defaults.items() if getattr(self, name) != default]
 
     def secrets(self) -> list[str]:
-        """The values that nothing may show."""
+        """The secret values, which no output may show."""
         values = (
             getattr(self, name) for name, setting in settings_by_field().items() if setting.secret
         )
         return [str(value) for value in values if value]
 
     @property
+    def local_url(self) -> str:
+        """The URL of the worker on this machine that has these settings."""
+        host = self.web_bind if self.web_bind not in ALL_ADDRESSES else "127.0.0.1"
+        return f"http://{host}:{self.web_port}"
+
+    @property
     def transactional_id(self) -> str:
-        """Of this worker's transactions: stable over restarts, unique among running workers."""
+        """The transactional id: stable over restarts, unique among running workers."""
         return f"{self.app_id}-{self.instance_id}"
 
     @property
     def group_instance_id(self) -> str | None:
-        """Under which name this worker is a static member of its group; None: a member for as long
-        as it runs.
-        """
+        """The name of a static member of the group; None for a dynamic member."""
         return self.instance_id
 
     def kafka_client_config(self) -> dict[str, Any]:
@@ -198,52 +196,38 @@ class Settings(Fields):
         return {name: value for name, value in config.items() if value is not None}
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """TLS for Python's own clients, None where it is not used. Raises OSError where a file is
-        not what it has to be.
-        """
+        """TLS for Python's own clients; None without TLS. Raises OSError for a bad file."""
         if not self.security_protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context(cafile=self.ssl_ca_location)
         if self.ssl_certificate_location is not None:
-            # An empty password: with none at all OpenSSL would ask at the terminal, and wait.
-            password = self.ssl_key_password or ""
+            password = self.ssl_key_password or ""  # without one OpenSSL asks at the terminal
             context.load_cert_chain(self.ssl_certificate_location, self.ssl_key_location, password)
         return context
 
 
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """By field, where its value comes from: `default`, `computed`, `environment`, or
-    `file:line`.
-    """
-    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(
-        Settings()._found_out(), COMPUTED
-    )
-    return {
-        name: place_of(one.variable) or "environment"
-        if environ.get(one.variable, "").strip()
-        else unset[name]
-        for name, one in settings_by_field().items()
-    }
+    """The origin of each field: `default`, `computed`, `environment`, or `file:line`."""
+    described = settings_by_field()
+    found = dict.fromkeys(described, "default") | dict.fromkeys(Settings()._computed(), COMPUTED)
+    for name, one in described.items():
+        if environ.get(one.variable, "").strip():
+            found[name] = place_of(one.variable) or "environment"
+    return found
 
 
 def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
-    """A line about the variables that look like settings and are none, with what may be meant; None
-    where there are none.
+    """A line about variables that look like settings, with suggestions; None without any.
 
-    Without those that are refused anyway: `Settings.from_environment` says so.
+    `Settings.from_environment` refuses others.
     """
     known = {*(one.variable for one in settings_by_field().values()), *RESERVED}
     unknown = [
-        f"{placed(one.variable)} ({'is it ' + one.nearest + '?' if one.nearest else 'nothing is near'})"
+        f"{placed(one.variable)} ({f'is it {one.nearest}?' if one.nearest else 'nothing is near'})"
         for one in unknown_variables(environ, known)
         if not misspelt(one.variable, known)
     ]
     return f"ignored, for there are no such settings: {', '.join(unknown)}" if unknown else None
-
-
-def _instance_id(data_dir: Path) -> str:
-    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:180] or "worker"
-    return f"{host}-{sha256(os.fsencode(data_dir)).hexdigest()[:8]}"
 
 
 def _parse(setting: Setting, what: str, text: str) -> Any:
@@ -261,14 +245,13 @@ def _refuse_reserved(environ: Mapping[str, str]) -> None:
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
-    """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of
-    its own.
-    """
+    """Raise SetupError for a near miss; others may be variables that Kubernetes adds."""
     names = {*known, *RESERVED}
     for variable in environ:
         if near := misspelt(variable, names):
             raise SetupError(
-                f"{placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
+                f"{placed(variable)}: there is no such setting; {near} is the nearest: "
+                "rename or unset"
             )
 
 

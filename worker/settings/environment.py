@@ -1,4 +1,4 @@
-"""The variables of this process: what a file adds to them, and what child processes get of them."""
+"""The variables of this process, of files, and of child processes."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _ESCAPED: Final = re.compile(r'\\(["\\$`])')
 
 
 class EnvLine(NamedTuple):
-    """A variable and its value, and where it stands: `file:line`."""
+    """A variable, its value, and its place as `file:line`."""
 
     name: str
     value: str
@@ -26,12 +26,10 @@ class EnvLine(NamedTuple):
 
 
 def read_env_file(path: str) -> list[EnvLine]:
-    """The variables of a file, in order; of a name that stands there twice the last one counts.
+    """The variables of a file, in order; the last one of a name counts.
 
-    Raises:
-        SetupError: the file cannot be read, or a line is none of the above. The message
-        names file and line, never what
-            the line says: it may be a secret.
+    Raises SetupError if the file cannot be read, or for another line. The message never quotes the
+    line, which may be a secret.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -57,9 +55,7 @@ def _parse(line: str, place: str) -> EnvLine:
 def _value(text: str, what: str) -> str:
     if text[:1] not in ("'", '"'):
         if re.search(r"\s#", text):
-            raise SetupError(
-                f"{what}: put the value in quotes, or the comment behind it on a line of its own"
-            )
+            raise SetupError(f"{what}: put the value in quotes, or the comment on its own line")
         return text
     match = (_SINGLE if text[0] == "'" else _DOUBLE).fullmatch(text)
     if match is None:
@@ -68,16 +64,14 @@ def _value(text: str, what: str) -> str:
 
 
 _places: Final[dict[str, str]] = {}
-"""Of variables that `environment_file` has set: where they stand."""
+"""The places of variables that `environment_file` has set."""
 
 
 @contextmanager
 def environment_file(path: str) -> Iterator[None]:
-    """The variables of a file in the environment meanwhile; what is set there already, and not
-    empty, wins.
+    """Add the variables of a file to the environment; a non-empty variable takes precedence.
 
-    Raises:
-        SetupError: see `read_env_file`.
+    Raises SetupError as `read_env_file` does.
     """
     before = dict(os.environ)
     for name, value, place in read_env_file(path):
@@ -100,15 +94,15 @@ def place_of(variable: str) -> str | None:
 
 
 def placed(variable: str) -> str:
-    """The variable, with the place it comes from where that is a file."""
+    """The variable, with its place if it comes from a file."""
     return f"{_places[variable]}: {variable}" if variable in _places else variable
 
 
 def limit_native_threads() -> None:
-    """One thread for NumPy's BLAS, unless the environment says otherwise; before NumPy is imported.
+    """Limit NumPy's BLAS to one thread, unless the environment sets a number. Call it before NumPy
+    is imported.
 
-    Its matrices here are small: more threads would only wait for each other, and take cores from
-    the embedder.
+    The matrices are small: more threads would wait for each other and take cores from the embedder.
     """
     for variable in (
         "OPENBLAS_NUM_THREADS",
@@ -120,46 +114,38 @@ def limit_native_threads() -> None:
 
 
 def traces_endpoint() -> str | None:
-    """The variable of OpenTelemetry that names a collector, `NAME=VALUE`; None where none does, or
-    traces are turned off.
-    """
-    if (
-        _set("OTEL_SDK_DISABLED").lower() == "true"
-        or _set("OTEL_TRACES_EXPORTER").lower() == "none"
-    ):
+    """OpenTelemetry's variable for a collector as `NAME=VALUE`; None if it is unset or disabled."""
+    if _value_of("OTEL_SDK_DISABLED").lower() == "true":
+        return None
+    if _value_of("OTEL_TRACES_EXPORTER").lower() == "none":
         return None
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
-        if endpoint := _set(variable):
+        if endpoint := _value_of(variable):
             return f"{variable}={endpoint}"
     return None
 
 
 def traces_protocol() -> tuple[str, str]:
-    """The variable of OpenTelemetry that says how to speak to it, and its value; empty where it
-    says nothing.
-    """
+    """OpenTelemetry's variable for the protocol, and its value; empty if it is unset."""
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        if protocol := _set(variable):
+        if protocol := _value_of(variable):
             return variable, protocol
     return variable, ""
 
 
-def _set(variable: str) -> str:
+def _value_of(variable: str) -> str:
     return os.environ.get(variable, "").strip()
 
 
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process with these settings alone, whatever this process was
-    started with.
-    """
+    """The environment of a child process with only these settings."""
     known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)
     kept = {name: text for name, text in os.environ.items() if name not in known}
     return {**kept, **variables}
 
 
 _SERVERS: Final = "KAFKA_BOOTSTRAP_SERVERS"
-# Names from elsewhere for what has another name here, both without the prefix; what is only
-# misspelt needs no entry.
+# Other programs' names of settings, without the prefix. Similar names need no entry.
 _ALIASES: Final = {
     "BOOTSTRAP": _SERVERS,
     "BROKER": _SERVERS,
@@ -182,13 +168,13 @@ _ALIASES: Final = {
     "TOP_K": "K",
     "TOP_N": "K",
 }
-_ALIKE: Final = 0.6
-"""From here on a name is near enough to be told."""
-_ALIKE_START: Final = 0.85
-"""From here on a prefix, or a name for the brokers, is taken for a misspelt one of ours."""
-_SURE: Final = 0.93
-"""From here on a name cannot be another one's."""
-# What Kubernetes sets for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1,
+_SUGGESTED: Final = 0.6
+"""Similarity from which a setting is suggested."""
+_PREFIX_LIKE: Final = 0.85
+"""Similarity from which a prefix, or a name for the brokers, counts as misspelt."""
+_MISSPELT: Final = 0.93
+"""Similarity from which a variable is certainly a misspelt setting."""
+# Kubernetes sets variables for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1,
 # NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
 _SERVICE: Final = re.compile(r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)")
 _SERVICE_PORT: Final = re.compile(r".+?_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?")
@@ -196,64 +182,60 @@ _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://.*", re.IGNORECASE)
 
 
 class Unknown(NamedTuple):
-    """A variable that is no setting. `nearest`: the one that may be meant, None where
-    none is near.
-    """
+    """A variable that is no setting, and the nearest setting if one is near."""
 
     variable: str
     nearest: str | None
 
 
 def misspelt(variable: str, known: set[str]) -> str | None:
-    """The setting that is surely meant by a variable that is none, None where that is not sure."""
+    """The setting that a misspelt variable certainly means, or None."""
     if not variable.startswith(PREFIX) or variable in known:
         return None
-    return next(iter(get_close_matches(variable, known, n=1, cutoff=_SURE)), None)
+    return next(iter(get_close_matches(variable, known, n=1, cutoff=_MISSPELT)), None)
 
 
 def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:
-    """The variables of `environ` that begin like settings and are not `known`, in order of their
-    names.
+    """The variables of `environ` that look like settings and are not `known`, by name.
 
-    Kubernetes' links to services, which may begin so too, are left out.
+    Leaves out Kubernetes' variables of services, which may look alike.
     """
     names = set(known)
     return [
         Unknown(variable, _nearest(variable, names))
         for variable in sorted(environ)
         if variable not in names
-        and _is_meant(variable, environ)
-        and not _is_link(variable, environ[variable])
+        and _looks_like_setting(variable, environ)
+        and not _is_of_service(variable, environ[variable])
     ]
 
 
-def _is_meant(variable: str, environ: Mapping[str, str]) -> bool:
-    """Whether somebody may have thought of a setting."""
-    if _alike(variable.upper(), _SERVERS) >= _ALIKE_START:
+def _looks_like_setting(variable: str, environ: Mapping[str, str]) -> bool:
+    if _similarity(variable.upper(), _SERVERS) >= _PREFIX_LIKE:
         return not environ.get(_SERVERS)  # it may be another program's
     start, underscore, rest = variable.upper().partition("_")
-    return bool(underscore and rest) and _alike(start, PREFIX.rstrip("_")) >= _ALIKE_START
+    return bool(underscore and rest) and _similarity(start, PREFIX.rstrip("_")) >= _PREFIX_LIKE
 
 
-def _is_link(variable: str, value: str) -> bool:
+def _is_of_service(variable: str, value: str) -> bool:
     if _SERVICE.fullmatch(variable):
         return True
     match = _SERVICE_PORT.fullmatch(variable)
-    # NAME_PORT alone may be meant for a setting; a link's is an address.
+    # NAME_PORT alone may be meant as a setting; a service's is an address
     return match is not None and bool(match[1] or _SERVICE_ADDRESS.fullmatch(value))
 
 
 def _nearest(variable: str, known: set[str]) -> str | None:
-    if _alike(variable.upper(), _SERVERS) >= _ALIKE_START:
+    if _similarity(variable.upper(), _SERVERS) >= _PREFIX_LIKE:
         return _SERVERS
     rest = variable.upper().partition("_")[2]
     by_rest = {name.removeprefix(PREFIX): name for name in known}
     wanted = _ALIASES.get(rest, rest)
     if wanted in by_rest:
         return by_rest[wanted]
-    near = get_close_matches(wanted, by_rest, n=1, cutoff=_ALIKE)
+    near = get_close_matches(wanted, by_rest, n=1, cutoff=_SUGGESTED)
     return by_rest[near[0]] if near else None
 
 
-def _alike(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

@@ -1,7 +1,6 @@
-"""Each setting is one field: its variable, what it accepts, its default and one line of help.
+"""The settings: each is a field with its variable, kind, default and help.
 
-`docs/reference/settings.md` is generated from here. Defaults stand here alone: nothing below the
-settings has its own.
+`docs/reference/settings.md` is generated from here. No other module has defaults of its own.
 """
 
 from dataclasses import dataclass, field, fields
@@ -15,17 +14,13 @@ PREFIX: Final = "COVERSUMM_"
 DEFAULT_MODEL_DIMENSION: Final = 384
 MAX_BATCH_EVENTS: Final = 5000
 MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
-"""Up to so many the core ranks exactly, in every dimension that can be set."""
+"""Sentences that the core ranks exactly, in every dimension that can be set."""
 RESERVED: Final = {f"{PREFIX}SCHEMA_REGISTRY_URL": "this version has no Avro"}
-"""Variables that mean something in other versions and would be ignored in silence here, and why
-they are refused.
-"""
+"""Variables of other versions that are refused, with the reason."""
 
 
 class Setting(NamedTuple):
-    """What is known of a setting besides its value. `default`: as the reference shows it, in
-    Markdown.
-    """
+    """A setting's description; `default` is Markdown."""
 
     variable: str
     kind: kinds.Kind
@@ -43,9 +38,7 @@ def setting(
     secret: bool = False,
     variable: str = "",
 ) -> Any:
-    """A field. `instead`: what the reference shows for a default that is found out at start;
-    `variable`: its own name.
-    """
+    """A field. `instead`: text for a default that is computed; `variable`: name if not by field."""
     shown = instead or ("none" if default is None else f"`{kind.show(default)}`")
     about = Setting(variable, kind, shown, help, secret)
     return field(default=default, repr=not secret, metadata={"setting": about})
@@ -53,12 +46,12 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Everything that can be set, in the order of the reference."""
+    """All settings, in the order of the reference."""
 
     bootstrap_servers: str = setting(
         "localhost:9092",
         kinds.servers(),
-        "Kafka brokers, with commas between",
+        "Kafka brokers, separated by commas",
         variable="KAFKA_BOOTSTRAP_SERVERS",
     )
     input_topic: str = setting(
@@ -76,7 +69,7 @@ class Fields:
     epoch: int = setting(
         1,
         kinds.integer(0, 2**31 - 1),
-        "Build of the summaries: another model, `k` or code is another epoch",
+        "Build of the summaries: use a new epoch for another model, `k` or code",
     )
     k: int = setting(
         20,
@@ -94,21 +87,19 @@ class Fields:
     emit_min_changes: int = setting(
         1,
         kinds.integer(1, 1000),
-        "Publish when at least so many sentences differ from the last published set, it became empty or stopped being so, or a "
-        "deletion takes down what it quotes; `1` is every change. At most `COVERSUMM_K`",
+        "Publish only if this many sentences differ from the last published set, the set becomes "
+        "empty or non-empty, or a deletion removes a quoted sentence; `1` is every change. At most "
+        "`COVERSUMM_K`",
     )
     index: str = setting(
         "flat",
         kinds.choice("flat", "sgtree", "graphgrove"),
-        "What refills search, all with the same results. `flat` reads the stored rows: right for embeddings. `sgtree` keeps "
-        "all vectors of an entity in use in a tree in memory (they count in the cache): for few dimensions. `graphgrove` "
-        "does so with that library, which has wheels for Python 3.8 and older alone",
+        "The index that refills search, all with the same results. `flat` reads the stored rows: "
+        "best for embeddings. `sgtree` keeps all vectors of an entity in use in a tree in memory "
+        "(they count in the cache): for few dimensions. `graphgrove` does so with that library, "
+        "which only has wheels for Python 3.8 and older",
     )
-    embedder: str = setting(
-        "onnx",
-        kinds.embedder(),
-        embedders.HELP,
-    )
+    embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)
     embedder_threads: int = setting(
         0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
     )
@@ -130,53 +121,54 @@ class Fields:
     vector_store_dir: Path | None = setting(  # noqa: RUF009 - it is a field
         None,
         kinds.folder(),
-        "Vectors by text, kept for whoever embeds the same again: a folder that several workers, replays and summaries of this "
+        "Store of vectors by text: a folder that several workers, replays and summaries of this "
         "machine may share; one of them writes, all read",
     )
     vector_store_bytes: int = setting(
         2 * 2**30,
         kinds.size(16 * 2**20, 2**36),
-        "Most bytes of it on disk; past it the oldest vectors go",
+        "Maximum bytes of the store on disk; beyond it the oldest vectors are dropped",
     )
     instance_id: str = setting(
         "",
         kinds.name(200),
-        "Names this worker in its group and makes its transactional id: stable over restarts, unique among running workers",
+        "Name of this worker in its group and its transactional id: stable over restarts, unique "
+        "among running workers",
         instead="host name and hash of the data directory",
     )
     batch_size: int = setting(
-        1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch"
+        1000, kinds.integer(1, MAX_BATCH_EVENTS), "Maximum events in a micro-batch"
     )
     batch_linger_ms: int = setting(
-        50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
+        50, kinds.integer(0, 60_000), "Time that a micro-batch waits for more events"
     )
     batch_ms: int = setting(
         2000,
         kinds.integer(100, 600_000),
-        "How long a micro-batch of several events is likely to take at most, by how long texts and events took lately: "
-        "so often a slow worker commits",
+        "Maximum expected time of a micro-batch of several events, by recent measurements: the "
+        "commit interval of a slow worker",
     )
     batch_bytes: int = setting(
-        16 * 2**20, kinds.size(2**10, 2**28), "Most bytes of a micro-batch of several events"
+        16 * 2**20, kinds.size(2**10, 2**28), "Maximum bytes of a micro-batch of several events"
     )
     batch_sentences: int = setting(
         20_000,
         kinds.integer(1, 10_000_000),
-        "Most sentences, new and replaced, of a micro-batch of several events",
+        "Maximum sentences, new and replaced, of a micro-batch of several events",
     )
     transaction_records: int = setting(
         50_000,
         kinds.integer(1, 10_000_000),
-        "Most messages and rows in a transaction of several events",
+        "Maximum messages and rows in a transaction of several events",
     )
-    transaction_bytes: int = setting(64 * 2**20, kinds.size(2**20, 2**31), "Most bytes of them")
+    transaction_bytes: int = setting(64 * 2**20, kinds.size(2**20, 2**31), "Maximum bytes of them")
     in_flight_messages: int = setting(
         100_000,
         kinds.integer(1, 10_000_000),
-        "Messages and rows that the broker has not taken yet; past it publishing waits",
+        "Maximum messages and rows in flight to the broker; beyond it publishing waits",
     )
     in_flight_bytes: int = setting(
-        128 * 2**20, kinds.size(2**20, 2**31 - 2**10), "Bytes of them; past it publishing waits"
+        128 * 2**20, kinds.size(2**20, 2**31 - 2**10), "Maximum bytes of them"
     )
     cache_bytes: int = setting(
         256 * 2**20, kinds.size(0, 2**40), "Memory for the entities in use; all are on disk"
@@ -198,26 +190,27 @@ class Fields:
     max_sentences_per_review: int = setting(
         1000,
         kinds.integer(1, 100_000),
-        "Most sentences of a review; one with more is a dead letter",
+        "Maximum sentences of a review; one with more is a dead letter",
     )
     max_sentences_per_deletion: int = setting(
         10_000,
         kinds.integer(1, 100_000),
-        "Most sentences a `sentences.deleted` may name, and several reviews it is about may hold; one with more is a dead letter",
+        "Maximum sentences that a `sentences.deleted` names, or that several reviews of it have; "
+        "one with more is a dead letter",
     )
     max_sentences_per_entity: int = setting(
         1_000_000,
         kinds.integer(1, MAX_SENTENCES_PER_ENTITY),
-        "Most live sentences of an entity; an event that would make more is a dead letter",
+        "Maximum live sentences of an entity; an event that exceeds it is a dead letter",
     )
     max_message_bytes: int = setting(
         1_000_000,
         kinds.size(2**18, 2**30),
-        "Largest message the worker may send; of a dead letter that would be larger, the value's first 64 KiB are kept",
+        "Largest message of the worker; a larger dead letter keeps the value's first 64 KiB",
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
     web_bind: str = setting(
-        "127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on"
+        "127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address of the web server"
     )
     web_page: bool = setting(
         True,
@@ -225,13 +218,14 @@ class Fields:
         "Serve the live page at `/`: entities, summaries as they change, their history",
     )
     web_advertised_url: str = setting(
-        "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
+        "", kinds.url(), "URL for the other workers", instead="made of bind and port"
     )
     web_allowed_hosts: str | None = setting(
         None,
         kinds.hosts(),
-        "Names under which it may be asked besides IP addresses, `localhost` and the host of "
-        "`COVERSUMM_WEB_ADVERTISED_URL`: those of a Service, an Ingress or a proxy. Any other is refused (421)",
+        "Host names that requests may have besides IP addresses, `localhost` and the host of "
+        "`COVERSUMM_WEB_ADVERTISED_URL`: those of a Service, an Ingress or a proxy. Others are "
+        "refused (421)",
     )
     security_protocol: str = setting(
         "PLAINTEXT",
@@ -261,26 +255,32 @@ class Fields:
     session_timeout_ms: int = setting(
         10_000,
         kinds.integer(6000, 1_800_000),
-        "A worker silent or away for so long loses its partitions; who is back before finds them as they were",
+        "Time without a heartbeat after which a worker loses its partitions; a restart within it "
+        "keeps them",
     )
     broker_timeout_ms: int = setting(
-        10_000, kinds.milliseconds(), "No answer of any broker for so long: the worker is not ready"
+        10_000,
+        kinds.milliseconds(),
+        "Time without an answer of any broker after which the worker is not ready",
     )
     transaction_timeout_ms: int = setting(
-        10_000, kinds.integer(1000, 900_000), "A dead worker's open transaction is aborted after it"
+        10_000,
+        kinds.integer(1000, 900_000),
+        "Time after which the broker aborts a dead worker's transaction",
     )
     commit_timeout_ms: int = setting(
         25_000,
         kinds.milliseconds(),
-        "Deadline for writing a commit's records, and the longest wait for an answer; past it the commit is in doubt",
+        "Deadline for writing a commit's records, and for the broker's answer; after it the commit "
+        "is in doubt",
     )
     shutdown_timeout_ms: int = setting(
-        20_000, kinds.milliseconds(), "Deadline of an orderly stop; past it the worker exits"
+        20_000, kinds.milliseconds(), "Deadline of an orderly stop; after it the worker exits"
     )
     stall_timeout_ms: int = setting(
         300_000,
         kinds.milliseconds(),
-        "Events waiting but no progress for so long: the worker exits",
+        "Time without progress, while events wait, after which the worker exits",
     )
     log_level: str = setting(
         "INFO",
@@ -291,9 +291,7 @@ class Fields:
 
 
 def settings_by_field() -> dict[str, Setting]:
-    """What is known of each field, in order. A variable is named like its field, unless that says
-    another name.
-    """
+    """The description of each field, in order."""
     described = {one.name: one.metadata["setting"] for one in fields(Fields)}
     return {
         name: one._replace(variable=one.variable or PREFIX + name.upper())

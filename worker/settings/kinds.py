@@ -1,6 +1,4 @@
-"""What a variable accepts: how its text becomes a value, and how a message says what would have
-been accepted.
-"""
+"""Kinds of variables: how a text becomes a value, and the words for what is accepted."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,14 +6,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from worker.text import embedders
-
 
 class Kind(NamedTuple):
-    """How a variable's text becomes a value. `parse` raises ValueError for what is not accepted.
+    """A kind of variable. `parse` raises ValueError for a text that is not accepted.
 
-    `schema` is the same as far as a JSON Schema can say it, for files in which values are not
-    always texts.
+    `schema` is a JSON Schema for files whose values are not always texts.
     """
 
     accepts: str
@@ -54,18 +49,18 @@ def size(low: int, high: int) -> Kind:
             raise ValueError
         return size
 
-    accepts = f"a number of bytes from {show_size(low)} to {show_size(high)}, written like 1048576 or 1MiB"
+    bounds = f"from {show_size(low)} to {show_size(high)}"
     schema = {
         "type": ["integer", "string"],
         "minimum": low,
         "maximum": high,
         "pattern": "^[0-9]{1,15} ?(GiB|MiB|KiB)?$",
     }
-    return Kind(accepts, parse, show_size, schema)
+    return Kind(f"a number of bytes {bounds}, like 1048576 or 1MiB", parse, show_size, schema)
 
 
 def choice(*names: str) -> Kind:
-    """One of `names`, in capitals or small letters; its value is written as here."""
+    """One of `names`, in any case; the value has the case given here."""
     by_name = {name.lower(): name for name in names}
 
     def parse(text: str) -> str:
@@ -92,7 +87,7 @@ def flag() -> Kind:
 
 
 def text(pattern: str, accepts: str) -> Kind:
-    """A text that matches the regular expression as a whole."""
+    """A text that matches the complete regular expression."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -113,7 +108,7 @@ def servers() -> Kind:
                 raise ValueError
         return ",".join(servers)
 
-    return Kind("host:port, or several with commas between", parse)
+    return Kind("host:port, or several separated by commas", parse)
 
 
 _ORIGIN: Final = re.compile(
@@ -122,16 +117,14 @@ _ORIGIN: Final = re.compile(
 
 
 def web_origin(text: str) -> str:
-    """An http or https address of host and port alone, without a slash at its end. Raises
-    ValueError for any other text.
-    """
+    """A URL of host and port only, without trailing slashes. Raises ValueError for another text."""
     if not _ORIGIN.fullmatch(text) or urlsplit(text).port == 0:
         raise ValueError(f"{text[:100]!r} is not http(s)://HOST:PORT")
     return text.rstrip("/")
 
 
 def url() -> Kind:
-    """An http or https address of host and port alone; a slash at its end is dropped."""
+    """A URL of host and port only; trailing slashes are dropped."""
     return Kind("a URL like http://worker-0.coversumm:8080", web_origin)
 
 
@@ -146,7 +139,7 @@ def hosts() -> Kind:
         return ",".join(names).lower()
 
     schema = {"type": "string", "pattern": rf"^{name}(,{name})*$"}
-    return Kind("host names like summaries.example.com, with commas between", parse, schema=schema)
+    return Kind("host names like summaries.example.com, separated by commas", parse, schema=schema)
 
 
 def one_line() -> Kind:
@@ -155,7 +148,7 @@ def one_line() -> Kind:
 
 
 def name(longest: int) -> Kind:
-    """A name that Kafka takes for a topic or a group."""
+    """A name that Kafka accepts for a topic or a group."""
     signs = rf"[A-Za-z0-9._-]{{1,{longest}}}"
     kind = text(
         rf"(?!\.\.?$){signs}",
@@ -170,15 +163,10 @@ def folder() -> Kind:
     def parse(text: str) -> Path:
         try:
             return Path(text).expanduser().absolute()
-        except RuntimeError:  # ~somebody whom this machine does not know
+        except RuntimeError:  # ~ of an unknown user
             raise ValueError from None
 
     return Kind("a folder", parse)
-
-
-def embedder() -> Kind:
-    """What `COVERSUMM_EMBEDDER` selects."""
-    return text(embedders.PATTERN, embedders.FORMS)
 
 
 def milliseconds() -> Kind:

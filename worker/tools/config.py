@@ -1,8 +1,8 @@
-"""Whether a broker has and allows what `run` needs: asked, never tried, so that nothing changes.
+"""`config --check`: whether a broker has and allows what `run` needs. Changes nothing.
 
-Kafka tells what a client may do with topics, groups and the cluster; the creation of a topic can be
-validated without being done. It does not tell about transactional ids: only who begins a
-transaction finds out, and that would fence a worker.
+Kafka describes what a client may do with topics, groups and the cluster, and validates the creation
+of a topic without doing it. It does not describe transactional ids: only a transaction would show,
+and would fence a worker.
 """
 
 import time
@@ -31,9 +31,7 @@ from worker.text.embedders import load_engine
 
 
 class ConfigCheck(NamedTuple):
-    """One thing that was asked. `passed` is None where there was no answer; `found` says what was,
-    `remedy` what to do.
-    """
+    """A check of the subject `of`. `passed` is None without an answer; `remedy` says what to do."""
 
     of: str
     what: str
@@ -43,11 +41,12 @@ class ConfigCheck(NamedTuple):
 
 
 WHAT: Final = "built with these settings"
+NO_ANSWER: Final = "no answer from the broker"
 
 
 def check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
-    """The first rows of the changelog say with what it was built. The embedder is loaded, for the
-    model is part of that.
+    """Whether the first rows of the changelog have the fingerprint of these settings. Loads the
+    embedder, whose model is part of it.
     """
     changelog = topics.specs["changelog"].name
     of = f"state in {changelog}"
@@ -59,19 +58,15 @@ def check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigC
         fingerprints = [row for row in rows if row.key == FINGERPRINT and row.value is not None]
         if not fingerprints:
             return ConfigCheck(of, WHAT, True, "there is none yet")
-        wanted = _fingerprint(settings, topics.input_partitions)
+        threads, cache = settings.embedder_threads, settings.model_cache_dir
+        engine = load_engine(settings.embedder, threads=threads, cache_dir=cache)
+        wanted = processor_config(settings, topics.input_partitions, engine).fingerprint
     except (SetupError, Crash) as cause:
         return ConfigCheck(of, WHAT, None, str(cause))
-    return _compared(of, fingerprints, wanted)
+    return _compare(of, fingerprints, wanted)
 
 
-def _fingerprint(settings: Settings, partitions: int) -> Fingerprint:
-    threads, cache = settings.embedder_threads, settings.model_cache_dir
-    engine = load_engine(settings.embedder, threads=threads, cache_dir=cache)
-    return processor_config(settings, partitions, engine).fingerprint
-
-
-def _compared(of: str, rows: list[FirstRow], wanted: Fingerprint) -> ConfigCheck:
+def _compare(of: str, rows: list[FirstRow], wanted: Fingerprint) -> ConfigCheck:
     for row in rows:
         assert row.key is not None
         assert row.value is not None
@@ -89,15 +84,14 @@ OPERATIONS: Final = {
     "dead letters": (AclOperation.WRITE,),
     "changelog": (AclOperation.READ, AclOperation.WRITE),
 }
-"""By role, what `run` does with a topic; reading and writing include describing."""
+"""Operations of `run` on a topic, by role; READ and WRITE imply DESCRIBE."""
 _DENIED: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-# The first question about any group makes Kafka set up its own topic of offsets: for a moment
-# nobody coordinates.
-_SOON: Final = (
+# At the first request for a group Kafka creates its topic of offsets, without a coordinator yet.
+_RETRIABLE: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -106,32 +100,28 @@ T = TypeVar("T")
 
 
 def checks(settings: Settings) -> Iterator[ConfigCheck]:
-    """Ask the broker; one check after another.
-
-    Raises:
-        SetupError: it does not answer, or does not let this client in.
-    """
+    """Check the broker. Raises SetupError if it does not answer, or refuses this client."""
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     yield ConfigCheck("broker", "answers", True, settings.bootstrap_servers)
-    asked = _Asked(topics, clients.admin(), settings)
+    broker = _Broker(topics, clients.admin(), settings)
     for spec in topics.specs.values():
-        yield from asked.topic(spec)
-    yield asked.group()
-    yield asked.transactions()
+        yield from broker.check_topic(spec)
+    yield broker.check_group()
+    yield broker.check_transactions()
     yield check_state(settings, clients, topics)
 
 
-class _Asked:
-    """The questions, each to one resource."""
+class _Broker:
+    """Checks of the broker's resources."""
 
     def __init__(self, topics: Topics, admin: AdminClient, settings: Settings) -> None:
         self._topics = topics
         self._admin = admin
         self._settings = settings
 
-    def topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
-        """Whether it is there, as it should be, and may be used."""
+    def check_topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
+        """Whether the topic exists with the right settings, and may be used."""
         of = f"{spec.role} topic {spec.name}"
         try:
             found = self._answer(
@@ -145,7 +135,7 @@ class _Asked:
             yield self._absent(spec, of, cause.args[0])
             return
         except TimeoutError:
-            yield ConfigCheck(of, "exists", None, "no answer from the broker")
+            yield ConfigCheck(of, "exists", None, NO_ANSWER)
             return
         yield ConfigCheck(of, "exists", True, f"{len(found.partitions)} partitions")
         yield self._count(spec, of, len(found.partitions))
@@ -161,77 +151,64 @@ class _Asked:
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return ConfigCheck(of, "exists", None, error.str())
         if spec.role == "input":
-            remedy = "create it where its producers are set up, or with `coversumm-worker topics --partitions N`"
-            return ConfigCheck(
-                of,
-                "exists",
-                False,
-                "there is none",
-                f"{remedy}; COVERSUMM_INPUT_TOPIC names another",
+            remedy = (
+                "create it where its producers are set up, or with `coversumm-worker topics "
+                "--partitions N`; COVERSUMM_INPUT_TOPIC names another"
             )
+            return ConfigCheck(of, "exists", False, "there is none", remedy)
         return self._creation(spec, of)
 
     def _creation(self, spec: TopicSpec, of: str) -> ConfigCheck:
-        """Whether `run` may create it: the broker validates the creation and does nothing."""
+        """Whether `run` may create the topic: the broker validates the creation only."""
         count = self._topics.partitions.get(self._topics.specs["input"].name, 1)
         new = NewTopic(spec.name, count, -1, config=dict(spec.config))
         try:
             self._answer(lambda: self._admin.create_topics([new], validate_only=True)[spec.name])
         except KafkaException as cause:
-            remedy = "allow it CREATE, or create the topic with `coversumm-worker topics` as somebody who may"
+            remedy = "allow CREATE, or run `coversumm-worker topics` as a user with that permission"
             return ConfigCheck(of, "may be created", False, cause.args[0].str(), remedy)
         except TimeoutError:
-            return ConfigCheck(of, "may be created", None, "no answer from the broker")
+            return ConfigCheck(of, "may be created", None, NO_ANSWER)
         return ConfigCheck(of, "may be created", True, "there is none yet: `run` creates it")
 
     def _count(self, spec: TopicSpec, of: str, count: int) -> ConfigCheck:
         wanted = self._topics.partitions.get(self._topics.specs["input"].name, count)
-        remedy = f"the input topic has {wanted}; `coversumm-worker topics --dry-run` says what can be done"
-        return ConfigCheck(
-            of, "partitions", count == wanted, str(count), "" if count == wanted else remedy
+        if count == wanted:
+            return ConfigCheck(of, "partitions", True, str(count))
+        remedy = (
+            f"the input topic has {wanted}; `coversumm-worker topics --dry-run` says what to do"
         )
+        return ConfigCheck(of, "partitions", False, str(count), remedy)
 
     def _policy(self, spec: TopicSpec, of: str) -> ConfigCheck:
         wanted = spec.config["cleanup.policy"]
         try:
             policy = self._topics.policies([spec]).get(spec.name)
         except KafkaException as cause:
-            return ConfigCheck(
-                of,
-                "cleanup policy",
-                None,
-                cause.args[0].str().rstrip("."),
-                "DESCRIBE_CONFIGS would tell",
-            )
+            reason = cause.args[0].str().rstrip(".")
+            return ConfigCheck(of, "cleanup policy", None, reason, "allow DESCRIBE_CONFIGS")
         except TimeoutError:
             policy = None
         if policy is None:
-            return ConfigCheck(of, "cleanup policy", None, "no answer from the broker")
-        is_right = policy_complaint(spec, policy) is None
-        return ConfigCheck(
-            of,
-            "cleanup policy",
-            is_right,
-            policy,
-            "" if is_right else f"set cleanup.policy={wanted}",
-        )
+            return ConfigCheck(of, "cleanup policy", None, NO_ANSWER)
+        if policy_complaint(spec, policy) is None:
+            return ConfigCheck(of, "cleanup policy", True, policy)
+        return ConfigCheck(of, "cleanup policy", False, policy, f"set cleanup.policy={wanted}")
 
-    def group(self) -> ConfigCheck:
-        """Whether the worker may join its group; its readers of the changelog ask under the same
-        name.
-        """
+    def check_group(self) -> ConfigCheck:
+        """Whether the worker may join its group, which its changelog readers use too."""
         name = self._settings.app_id
         of = f"group {name}"
         try:
-            granted = self._granted(name)
+            granted = self._group_operations(name)
         except KafkaException as cause:
             return ConfigCheck(of, "permissions", None, cause.args[0].str())
         except TimeoutError:
-            return ConfigCheck(of, "permissions", None, "no answer from the broker")
+            return ConfigCheck(of, "permissions", None, NO_ANSWER)
         return self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
 
-    def _granted(self, group: str) -> list[Any]:
-        """What this client may do with a group."""
+    def _group_operations(self, group: str) -> list[Any]:
+        """The operations on a group that this client has permission for."""
         try:
             found = self._answer(
                 lambda: self._admin.describe_consumer_groups(
@@ -244,8 +221,8 @@ class _Asked:
             raise
         return list(found.authorized_operations or ())
 
-    def transactions(self) -> ConfigCheck:
-        """What Kafka tells of transactional ids: nothing, but that somebody may do anything."""
+    def check_transactions(self) -> ConfigCheck:
+        """Whether this client may do anything; Kafka does not describe transactional ids."""
         name = self._settings.transactional_id
         of = f"transactional id {name}"
         try:
@@ -260,36 +237,30 @@ class _Asked:
             cluster.authorized_operations or ()
         ):
             return ConfigCheck(of, "permissions", True, "this client may do anything")
+        command = self._grant_command(("WRITE",), f"--transactional-id {name}")
         return ConfigCheck(
-            of,
-            "permissions",
-            None,
-            "Kafka does not tell",
-            f"it needs WRITE: {self._add(('WRITE',), f'--transactional-id {name}')}",
+            of, "permissions", None, "Kafka does not tell", f"it needs WRITE: {command}"
         )
 
     def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:
         missing = [operation.name for operation in needed if operation not in (granted or ())]
         if not missing:
-            return ConfigCheck(
-                of, "permissions", True, ", ".join(operation.name for operation in needed)
-            )
-        found = f"missing: {', '.join(missing)}"
-        return ConfigCheck(of, "permissions", False, found, self._add(missing, option))
+            return ConfigCheck(of, "permissions", True, ", ".join(one.name for one in needed))
+        found, command = f"missing: {', '.join(missing)}", self._grant_command(missing, option)
+        return ConfigCheck(of, "permissions", False, found, command)
 
-    def _add(self, operations: Any, option: str) -> str:
-        """The command that grants them."""
+    def _grant_command(self, operations: Any, option: str) -> str:
         who = self._settings.sasl_username or "NAME"
         chosen = " ".join(f"--operation {operation}" for operation in operations)
         return f"kafka-acls.sh --add --allow-principal User:{who} {chosen} {option}"
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
-        """What a future gives; asked again while nobody coordinates the group."""
+        """The result of a future; retries while the group has no coordinator."""
         give_up = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 return ask().result(TIMEOUT_SECONDS)
             except KafkaException as cause:
-                if cause.args[0].code() not in _SOON or time.monotonic() >= give_up:
+                if cause.args[0].code() not in _RETRIABLE or time.monotonic() >= give_up:
                     raise
                 time.sleep(0.2)

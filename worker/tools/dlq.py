@@ -1,4 +1,4 @@
-"""Dead letters as they lie in their topic: what is in one, and which of them are meant."""
+"""Dead letters: their headers, the selection of some, and their original records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.kafka.reader import Stored, TopicReader
 
 
 class Place(NamedTuple):
-    """Where a dead letter lies in its topic; written `PARTITION:OFFSET`."""
+    """The place of a dead letter in its topic; written `PARTITION:OFFSET`."""
 
     partition: int
     offset: int
@@ -34,14 +34,12 @@ class LetterOrigin(NamedTuple):
 
 
 class NotTheOriginal(CoversummError):
-    """What lies at a dead letter's source is another record than its own."""
+    """The record at a dead letter's source is not its original."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message of the dead letter topic. One that no worker wrote has no source, so it cannot be
-    sent.
-    """
+    """A message of the dead letter topic. Without the headers of a worker it cannot be sent."""
 
     place: Place
     timestamp_ms: int
@@ -62,29 +60,27 @@ class DeadLetter:
 
     @property
     def detail(self) -> str:
-        """One line for people, that names the field."""
+        """One line for people, which names the field."""
         return self._text("dlq.detail")
 
     @property
     def time(self) -> str | None:
-        """When it was written, RFC 3339 in UTC."""
+        """The time it was written, RFC 3339 in UTC."""
         return timestamp(self.timestamp_ms)
 
     @property
     def source(self) -> LetterOrigin | None:
-        """Where it came from; None where its headers do not say."""
-        numbers = [self._number("dlq.source.partition"), self._number("dlq.source.offset")]
+        """The original record's place; None without these headers."""
         topic = self._text("dlq.source.topic")
-        if not topic or None in numbers:
+        partition = self._number("dlq.source.partition")
+        offset = self._number("dlq.source.offset")
+        if not topic or partition is None or offset is None:
             return None
-        partition, offset = numbers
-        assert partition is not None
-        assert offset is not None
         return LetterOrigin(topic, partition, offset)
 
     @property
     def truncated(self) -> bool:
-        """Whether the bytes here are not all of the original's."""
+        """Whether the key or value was cut."""
         return "dlq.truncated_bytes" in self.headers or "dlq.truncated_key_bytes" in self.headers
 
     @property
@@ -94,7 +90,7 @@ class DeadLetter:
         return None if self.value is None else len(self.value) + cut
 
     def check_original(self, record: Record) -> None:
-        """Raise NotTheOriginal unless the record can be the one that this letter was made of."""
+        """Raise NotTheOriginal unless the record can be the original."""
         for name, kept, found, cut_by in (
             ("key", self.key, record.key, self._number("dlq.truncated_key_bytes") or 0),
             ("value", self.value, record.value, self._number("dlq.truncated_bytes") or 0),
@@ -107,7 +103,7 @@ class DeadLetter:
                 raise NotTheOriginal(f"the record at its source has another {name}")
 
     def describe(self) -> dict[str, object]:
-        """What `dlq list` shows of it, in order."""
+        """The fields of `dlq list`, in order."""
         return {
             "partition": self.place.partition,
             "offset": self.place.offset,
@@ -130,7 +126,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class LetterSelection:
-    """Which dead letters are meant: those that fit everything that is given."""
+    """A selection of dead letters: those that match all given criteria."""
 
     reasons: frozenset[str] = frozenset()
     since_ms: int | None = None
@@ -149,7 +145,7 @@ class LetterSelection:
         )
 
     def span(self, partition: int) -> range | None:
-        """From the first to the last offset of the partition that can be meant; None: any."""
+        """The range of selected offsets in a partition; None: any."""
         offsets = [place.offset for place in self.places if place.partition == partition]
         if offsets:
             return range(min(offsets), max(offsets) + 1)
@@ -157,11 +153,11 @@ class LetterSelection:
 
 
 class Impossible(Exception):
-    """This letter cannot be sent; the message says why."""
+    """A letter cannot be sent, for the reason in the message."""
 
 
 def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
-    """The record that became the letter, with its place in the input topic. Raises Impossible."""
+    """The original record with its place in the input topic. Raises Impossible."""
     source, wanted = letter.source, source_topic.topic
     if source is None:
         raise Impossible("its headers do not say where it came from")
@@ -173,10 +169,6 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
         raise Impossible(f"{wanted} has no partition {source.partition}")
     if not letter.truncated:
         return Record(*source, letter.timestamp_ms, letter.key, letter.value)
-    return _read(letter, source, source_topic)
-
-
-def _read(letter: DeadLetter, source: LetterOrigin, source_topic: TopicReader) -> Record:
     found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)
     if found is None or found.record.offset != source.offset:
         raise Impossible(f"it is cut, and its original at {source} is gone")

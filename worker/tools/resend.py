@@ -1,10 +1,9 @@
-"""Dead letters sent again, exactly once: `dlq send`.
+"""`dlq send`: sends dead letters again, exactly once.
 
-One transaction carries some letters to the input topic and, as offsets of the group `APP_ID-dlq` on
-the dead letter topic, which letters have been sent by now (`worker.tools.resend`). So after a kill
-at any moment both are there or neither, and the next run goes on with the rest. Two runs at once:
-the transactional id `APP_ID-dlq` is taken over *before* the group's offsets are read, so the older
-run is refused by the broker, and what it sent is known to the younger.
+A transaction sends letters to the input topic, and commits which letters have been sent as offsets
+of the group `APP_ID-dlq` on the dead letter topic. So after a kill both are there or neither, and
+the next run sends the rest. Of two runs at once, the second fences the first by the transactional
+id `APP_ID-dlq` *before* it reads the group's offsets, so that it knows what the first one sent.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from worker.tools.dlq import DeadLetter, Impossible, LetterSelection, original
 
 FORMAT = "1:"
 MAX_METADATA_CHARS = 4000
-"""Brokers take fewer than 4,096 by default (`offset.metadata.max.bytes`)."""
+"""Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""
 
 
 class TooScattered(CoversummError):
-    """The offsets sent lie in too many pieces for the metadata."""
+    """The sent offsets have too many ranges for the metadata."""
 
 
 class UnknownMetadata(CoversummError):
-    """The commit's metadata is not what this module writes."""
+    """The metadata of a commit has another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """All letters below `first_unsent`, and those in `beyond`: ranges that ascend, apart from each
-    other and from it.
+    """All letters below `first_unsent`, and those in `beyond`: ascending ranges with gaps between
+    each other and after `first_unsent`.
     """
 
     first_unsent: int = 0
@@ -55,7 +54,7 @@ class Sent:
         return offset < self.first_unsent or any(offset in part for part in self.beyond)
 
     def metadata(self) -> str:
-        """What goes with the commit of `first_unsent`. Raises TooScattered."""
+        """The metadata of the commit of `first_unsent`. Raises TooScattered."""
         if not self.beyond:
             return ""
         packed = bytearray()
@@ -91,11 +90,10 @@ class Sent:
 
 
 class Tally:
-    """What was sent of a partition, along a walk over *all* of its letters in the order of their
-    offsets.
+    """The sent letters of a partition, during a walk over *all* of its letters by offset.
 
-    The walk begins at or before the first that was not sent. Offsets without a letter (transaction
-    markers, aborted ones) go with whatever lies around them, so that they do not scatter the set.
+    The walk begins at or before the first unsent letter. Offsets without a letter (transaction
+    markers, aborted records) belong to the range around them, so that they do not split it.
     """
 
     def __init__(self, before: Sent) -> None:
@@ -106,7 +104,7 @@ class Tally:
         self._in_run = False
 
     def passed(self, offset: int, sent: bool) -> None:
-        """The next letter on the walk, and whether it is sent now."""
+        """Take the next letter of the walk, and whether it is sent."""
         self._at = max(self._at, offset + 1)
         if not sent:
             assert offset not in self._before
@@ -119,7 +117,7 @@ class Tally:
             self._in_run = True
 
     def now(self) -> Sent:
-        """All that was sent so far, what lies ahead of the walk as it was."""
+        """The sent letters so far, with earlier ones ahead of the walk."""
         ahead = [range(max(part.start, self._at), part.stop) for part in self._before.beyond]
         ahead = [part for part in ahead if part]
         first_unsent = self._at if self._first_unsent is None else self._first_unsent
@@ -129,18 +127,14 @@ class Tally:
         return Sent(first_unsent, tuple(_joined(beyond)))
 
 
-def _joined(parts: list[range]) -> Iterator[range]:
-    """The same offsets, ranges that touch as one."""
-    last: range | None = None
+def _joined(parts: list[range]) -> list[range]:
+    """Adjacent ranges become one."""
+    joined: list[range] = []
     for part in parts:
-        if last is not None and last.stop == part.start:
-            last = range(last.start, part.stop)
-        else:
-            if last is not None:
-                yield last
-            last = part
-    if last is not None:
-        yield last
+        if joined and joined[-1].stop == part.start:
+            part = range(joined.pop().start, part.stop)
+        joined.append(part)
+    return joined
 
 
 def _leb128(number: int) -> bytes:
@@ -166,18 +160,15 @@ def _lengths(packed: bytes) -> Iterator[int]:
 
 TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
-# librdkafka's own limit: what was in the input topic before fits into it again
 MAX_MESSAGE_BYTES = 10**9
+"""librdkafka's upper bound: the letter was in the input topic before."""
 SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
-
-# progress(offsets walked over, letters sent)
 Progress = Callable[[int, int], None]
+"""Called with the number of offsets read, and of letters sent."""
 
 
 class LetterOutcome(NamedTuple):
-    """What became of a letter: SENT, ALREADY_SENT (by an earlier run) or IMPOSSIBLE, and
-    then why.
-    """
+    """A letter's status: SENT, ALREADY_SENT (by an earlier run), or IMPOSSIBLE with a reason."""
 
     letter: DeadLetter
     status: str
@@ -185,23 +176,18 @@ class LetterOutcome(NamedTuple):
 
 
 def group_of(settings: Settings) -> str:
-    """The group that remembers what was sent, and the transactional id of the one run that may
-    send.
-    """
+    """The group that stores what was sent; also the transactional id of a run."""
     return f"{settings.app_id}-dlq"
 
 
 def open_letters(settings: Settings) -> TopicReader:
-    """A reader of the dead letter topic, in the group that remembers what was sent."""
-    return TopicReader(
-        reached(settings, KafkaClients(settings)), settings.dlq_topic, group_of(settings)
-    )
+    """A reader of the dead letter topic, in the group that stores what was sent."""
+    clients = reached(settings, KafkaClients(settings))
+    return TopicReader(clients, settings.dlq_topic, group_of(settings))
 
 
 def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
-    """By partition, all of the topic: what runs so far have sent. Without `wait` what a run is just
-    sending does not count.
-    """
+    """The sent letters of every partition; without `wait` without those of an open transaction."""
     try:
         committed = {
             p: Sent.parse(offset, text)
@@ -209,8 +195,8 @@ def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
         }
     except UnknownMetadata as error:
         raise SetupError(
-            f"the offsets that remember which dead letters of {letters.topic} were sent are not readable ({error}): another "
-            "version of the worker wrote them; use that version"
+            f"the offsets of the sent dead letters of {letters.topic} are not readable ({error}): "
+            "another version of the worker wrote them; use that version"
         ) from error
     return {partition: committed.get(partition, Sent()) for partition in letters.partitions}
 
@@ -223,19 +209,16 @@ def resend(
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Iterator[LetterOutcome]:
-    """Send the selected letters; yield the outcome of each as soon as it is decided: SENT when its
-    transaction is committed.
+    """Send the selected letters; yield the outcome of each, SENT when its transaction is committed.
 
-    With `dry_run` nothing is sent, taken over or committed; SENT is what would be.
-
-    Raises:
-        Fenced: another run began meanwhile; it goes on with what is left. SetupError: topics
-        or broker are not as they must be, or the letters sent lie too scattered.
+    With `dry_run` it sends, fences and commits nothing; SENT is what would be sent. Raises Fenced
+    if another run starts. Raises SetupError for problems of topics or broker, or if the sent
+    letters have too many ranges.
     """
     clients = KafkaClients(settings)
     with TopicReader(clients, settings.input_topic, group_of(settings)) as source:
         producer = None if dry_run else LetterProducer(settings, clients, letters)
-        # a run under way is waited for only once it is taken over
+        # the transaction of another run ends soon once it is fenced
         sent = sent_so_far(letters, wait=not dry_run)
         walked = total_sent = 0
         for partition in letters.partitions:
@@ -251,7 +234,7 @@ def resend(
 
 @dataclass
 class _Walk:
-    """Over the letters of one partition, in transactions."""
+    """Sends the letters of a partition in transactions."""
 
     letters: TopicReader
     source: TopicReader
@@ -309,15 +292,14 @@ class _Walk:
             return TopicPartition(self.letters.topic, partition, sent.first_unsent, sent.metadata())
         except TooScattered as error:
             raise SetupError(
-                f"the dead letters sent from partition {partition} would lie too scattered to be remembered ({error}): first "
-                f"send those between, from {partition}:{sent.first_unsent} on, or all (`coversumm-worker dlq send`)"
+                f"the dead letters sent from partition {partition} would lie too scattered to be "
+                f"remembered ({error}): first send those between, from "
+                f"{partition}:{sent.first_unsent} on, or all (`coversumm-worker dlq send`)"
             ) from error
 
 
 class LetterProducer:
-    """The one producer that may send letters again: transactional, and it fences the one
-    before it.
-    """
+    """The transactional producer of a run; it fences that of an earlier run."""
 
     def __init__(self, settings: Settings, clients: Clients, letters: TopicReader) -> None:
         self._topic = settings.input_topic
@@ -328,17 +310,16 @@ class LetterProducer:
             self._id,
             timeout_ms=settings.transaction_timeout_ms,
             write_seconds=TIMEOUT_SECONDS,
-            abort_seconds=TIMEOUT_SECONDS,  # readers of the input topic need not wait for the broker's timeout
+            abort_seconds=TIMEOUT_SECONDS,  # readers need not wait for the broker's timeout
             options={"message.max.bytes": MAX_MESSAGE_BYTES},
         )
         with broker_errors(f"the broker did not start a transaction of {self._id}"):
             self._transactions.take_over(TIMEOUT_SECONDS)
 
     def commit(self, records: list[Record], sent: TopicPartition) -> None:
-        """Send the records to where they came from, and commit `sent`, in one transaction.
+        """Send the records to their partitions, and commit `sent`, in one transaction.
 
-        Raises Fenced, and Crash where it failed in any other way: then the next run knows whether
-        it was committed.
+        Raises Fenced, SetupError, or Crash; the next run knows whether it was committed.
         """
         try:
             with self._transactions.transaction(TIMEOUT_SECONDS) as transaction:
@@ -346,7 +327,7 @@ class LetterProducer:
                 transaction.commit([sent], self._letters.group_metadata)
         except (UnwrittenError, Hung):
             raise Crash(
-                f"the broker took too long for dead letters of partition {sent.partition}; send again"
+                f"timeout for dead letters of partition {sent.partition}: run `dlq send` again"
             ) from None
         except TransactionError as cause:
             raise self._failure(cause) from cause
@@ -354,11 +335,12 @@ class LetterProducer:
     def _failure(self, cause: TransactionError) -> Crash | Fenced | SetupError:
         if cause.fenced:
             return Fenced(
-                f"another `dlq send` of {self._id} began meanwhile and goes on with what is left: nothing is sent twice"
+                f"another `dlq send` of {self._id} has started and sends the rest; "
+                "no letter is sent twice"
             )
         if cause.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return SetupError(
-                f"{self._topic} does not take a message as large as it once did ({cause.error.str()}): raise its "
-                "max.message.bytes; nothing of this transaction was sent"
+                f"{self._topic} rejects a message that it once took ({cause.error.str()}): raise "
+                "its max.message.bytes; nothing of this transaction was sent"
             )
         return Crash(f"sending dead letters failed ({cause}); run it again")

@@ -1,14 +1,14 @@
-"""State thrown away, in an order that never leaves a state that looks right and is not: `reset`.
+"""`reset`: throws away state, in an order that is safe to interrupt.
 
-1. *Local*: the databases of a data directory. Interrupted after it: the worker restores them from
-   the changelog.
-2. *Offsets*: the group with its committed offsets. Interrupted after it: the worker reads the input
-   again from its start, and the restored state, which knows what was applied, ignores all of it.
-3. *Changelog*: deleted and created again. Interrupted between the two: the worker, whose group has
-   not begun, creates it.
+1. *Local*: the databases of a data directory. After it, the worker restores them from the
+   changelog.
+2. *Offsets*: the group with its committed offsets. After it, the worker reads the input from its
+   start, and the restored state, which knows what was applied, ignores all of it.
+3. *Changelog*: deleted and created again. Between the two, the worker, whose group has no offsets,
+   creates it.
 
-The other way round, offsets would be left without the state they stand for: the worker refuses
-that. Any step alone is as safe; the offsets alone change nothing, since the state remembers.
+In the other order, offsets would remain without their state, which the worker refuses. Each step
+alone is safe too; the offsets alone change nothing.
 """
 
 import shutil
@@ -36,16 +36,16 @@ from worker.storage.snapshot import databases
 
 POLL_SECONDS = 0.5
 EXPIRY_SECONDS = 2.0
-"""A broker notices so late, at most, that a session is over."""
+"""Seconds until a broker notices that a session has expired."""
 REMOVED = ".removed"
-"""A database's name ends with it from the moment it counts as removed until its files are gone."""
+"""Suffix of a database that counts as removed, while its files are deleted."""
 
 
 class Removal(Protocol):
-    """One thing that is thrown away. Construction looks at what there is, and changes nothing."""
+    """A step of the reset. Construction changes nothing."""
 
     def facts(self) -> dict[str, Any]:
-        """What there is to throw away, for people and programs."""
+        """What the step throws away."""
 
     def act(self) -> None:
         """Throw it away."""
@@ -59,11 +59,10 @@ def planned(
     changelog: bool,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> list[Removal]:
-    """The steps in their order; nothing is made or changed by planning them.
+    """The steps in their order; changes nothing.
 
-    Workers that were stopped are members of their group until their sessions are over: that is
-    waited for, once `on_wait` was told why. Raises SetupError where a worker is running.
-    Asks no broker for `local` alone.
+    Calls `on_wait` with a message, then waits, while the sessions of stopped workers have not
+    expired. Raises SetupError if a worker is running. Needs no broker for `local` alone.
     """
     steps: list[Removal] = []
     if local:
@@ -78,8 +77,8 @@ def planned(
     return steps
 
 
-def kept_out(data_dir: Path) -> AbstractContextManager[None]:
-    """Keep workers out of a data directory while steps act; one that is not there is not made."""
+def lock_data_dir(data_dir: Path) -> AbstractContextManager[None]:
+    """Keep workers out of a data directory, if it exists."""
     return held(data_dir) if data_dir.exists() else nullcontext()
 
 
@@ -90,9 +89,7 @@ def refuse_members(
     on_wait: Callable[[str], None],
     clock: Clock = time,
 ) -> None:
-    """Wait for the sessions of workers that were stopped; raise SetupError, with their
-    names, where members stay.
-    """
+    """Wait for the sessions of stopped workers; raise SetupError with their names if some stay."""
     give_up = clock.monotonic() + session_seconds + EXPIRY_SECONDS
     names = _members(admin, group)
     if names:
@@ -105,7 +102,7 @@ def refuse_members(
 
 
 def _members(admin: AdminClient, group: str) -> str:
-    """The members' names, in order; empty where there is none."""
+    """The members' names, in order; empty without members."""
     with broker_errors(f"the broker does not describe the group {group}"):
         described = retry(
             lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
@@ -117,8 +114,8 @@ def _members(admin: AdminClient, group: str) -> str:
 
 def _in_use(group: str, names: str) -> SetupError:
     return SetupError(
-        f"the group {group} (COVERSUMM_APP_ID) has running workers: {names}; stop them all first. One that was killed counts "
-        "until its session is over (COVERSUMM_SESSION_TIMEOUT_MS)"
+        f"the group {group} (COVERSUMM_APP_ID) has running workers: {names}; stop them all first. "
+        "A killed worker counts until its session expires (COVERSUMM_SESSION_TIMEOUT_MS)"
     )
 
 
@@ -137,8 +134,8 @@ class LocalState:
 
     @property
     def _folders(self) -> list[Path]:
-        left = self._data_dir.glob(f"v*/tables/*{REMOVED}")  # by a reset that was interrupted
-        return [*databases(self._data_dir).values(), *sorted(left)]
+        interrupted = self._data_dir.glob(f"v*/tables/*{REMOVED}")
+        return [*databases(self._data_dir).values(), *sorted(interrupted)]
 
     def facts(self) -> dict[str, Any]:
         """See `Removal`."""
@@ -150,36 +147,27 @@ class LocalState:
         }
 
     def act(self) -> None:
-        """See `Removal`: all that is there now. Each is gone at once, by its name: half a database
-        would be worse than none.
-        """
+        """See `Removal`. Renames each database first: half a database would be worse than none."""
         try:
             for folder in self._folders:
-                doomed = (
-                    folder
-                    if folder.name.endswith(REMOVED)
-                    else folder.with_name(folder.name + REMOVED)
-                )
-                if doomed != folder:
-                    folder.rename(doomed)
-                shutil.rmtree(doomed)
+                if not folder.name.endswith(REMOVED):
+                    folder = folder.rename(folder.with_name(folder.name + REMOVED))
+                shutil.rmtree(folder)
         except OSError as cause:
             raise SetupError(f"{cause.filename} cannot be removed ({cause.strerror})") from cause
 
 
 class ResetOffsets:
-    """The offsets that the worker group has committed. All of them go, whichever topic
-    they are of.
-    """
+    """The committed offsets of the worker group, of all topics."""
 
     def __init__(self, admin: AdminClient, group: str) -> None:
         self._admin = admin
         self._group = group
-        with broker_errors(f"the broker does not tell the offsets of the group {group}"):
-            found = retry(self._ask).topic_partitions
+        with broker_errors(f"could not fetch the offsets of the group {group}"):
+            found = retry(self._fetch).topic_partitions
         self._offsets = sorted((one.topic, one.partition, one.offset) for one in found)
 
-    def _ask(self) -> Any:
+    def _fetch(self) -> Any:
         asked = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self._group)],
             require_stable=True,
@@ -195,7 +183,7 @@ class ResetOffsets:
         return {"step": "offsets", "group": self._group, "offsets": by_topic}
 
     def act(self) -> None:
-        """See `Removal`. The broker refuses it where a worker has joined meanwhile."""
+        """See `Removal`. The broker refuses if a worker has just joined."""
         try:
             retry(
                 lambda: self._admin.delete_consumer_groups(
@@ -224,9 +212,7 @@ class ChangelogTopic:
                 self._offsets = {str(p): len(reader.bounds(p)) for p in reader.partitions}
 
     def facts(self) -> dict[str, Any]:
-        """See `Removal`; `offsets` has how many there are by partition, rows and transaction
-        markers.
-        """
+        """See `Removal`; `offsets` are counts by partition, of rows and transaction markers."""
         return {"step": "changelog", "topic": self._name, "offsets": self._offsets}
 
     def act(self) -> None:
@@ -235,15 +221,11 @@ class ChangelogTopic:
 
 
 SAMPLED = 1000
-"""Messages of each output partition that are looked at for their epoch; a topic is meant to have
-one.
-"""
+"""Messages of each output partition that are read for their epoch; a topic should have one."""
 
 
 def input_beginnings(settings: Settings) -> dict[int, int]:
-    """By partition of the input topic, where its log begins now, if its first records were removed:
-    they cannot be read again.
-    """
+    """The first offset of each input partition whose first records were removed."""
     clients = KafkaClients(settings)
     if not _exists(clients, settings.input_topic):
         return {}
@@ -253,9 +235,7 @@ def input_beginnings(settings: Settings) -> dict[int, int]:
 
 
 def published_epochs(settings: Settings) -> set[int]:
-    """The epochs of what the output topic holds, by its first messages; empty where it holds none,
-    or does not exist.
-    """
+    """The epochs in the output topic, by its first messages; empty if it has none."""
     clients = KafkaClients(settings)
     if not _exists(clients, settings.output_topic):
         return set()
@@ -271,6 +251,6 @@ def published_epochs(settings: Settings) -> set[int]:
 
 
 def _exists(clients: Clients, topic: str) -> bool:
-    """Asked of all topics: asked for one alone, a broker may create it."""
+    """Whether the topic exists. Lists all topics: a broker may create one that is asked for."""
     with broker_errors("no answer from the broker"):
         return topic in clients.admin().list_topics(timeout=TIMEOUT_SECONDS).topics

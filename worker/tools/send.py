@@ -1,4 +1,4 @@
-"""Lines of files to the input topic, and which of them the broker has acknowledged."""
+"""Sends lines of files to the input topic, and tracks which ones the broker acknowledged."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ from worker.settings import Settings
 
 DELIVERY_TIMEOUT_MS = 60_000
 LAST_WAIT_SECONDS = 10.0
-"""For what is on its way when sending ends early: what is not acknowledged by then is
-sent again.
-"""
+"""Seconds to wait for events in flight when sending ends early."""
 
 
 class Sender:
-    """An idempotent producer that puts an entity's events into the partition where Java producers
-    and Faust put them.
-    """
+    """An idempotent producer that partitions as Java producers and Faust do."""
 
     def __init__(self, settings: Settings) -> None:
         self._diagnosis = Diagnosis(settings)
@@ -47,42 +43,39 @@ class Sender:
         )
 
     def send(self, record: Record) -> None:
-        """Hand over one event; SetupError where an earlier one could not be delivered."""
+        """Send an event. Raises SetupError if an earlier one was not delivered."""
         line = record.offset + 1
         self._acknowledged.expect(line)
+        done = partial(self._on_delivery, line)
         while True:
             try:
-                on_delivery = partial(self._on_delivery, line)
-                self._producer.produce(
-                    self._topic, record.value, record.key, on_delivery=on_delivery
-                )
+                self._producer.produce(self._topic, record.value, record.key, on_delivery=done)
                 break
-            except BufferError:  # the queue is full: wait for the broker
+            except BufferError:  # the queue is full
                 self._producer.poll(0.1)
         self._producer.poll(0)
         self._raise_error()
 
     def flush(self) -> None:
-        """Wait until all is delivered; SetupError where something was not."""
+        """Wait until all events are delivered. Raises SetupError if one was not."""
         self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
         self._raise_error()
 
     def give_up(self) -> None:
-        """Wait a moment for what is on its way; after it no more is sent."""
+        """Wait LAST_WAIT_SECONDS for events in flight, and drop the others."""
         self._producer.flush(LAST_WAIT_SECONDS)
         self._producer.purge()
         self._producer.poll(0)
 
-    def where_to_go_on(self, first_line: int, place: Callable[[int], str]) -> str:
-        """For people: what was delivered, and the line (from 1) to go on from; `first_line` where
-        nothing was.
+    def how_to_resume(self, first_line: int, place: Callable[[int], str]) -> str:
+        """For people: the number of delivered events and the line (from 1) to resume from.
 
-        `place`: what `--from-line` calls a line.
+        That is `first_line` if none was sent. `place`: the text of a line for `--from-line`.
         """
-        line = self._acknowledged.next_line or first_line
+        line = shlex.quote(place(self._acknowledged.next_line or first_line))
         beyond = self._acknowledged.beyond
         repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""
-        return f"{self.delivered:,} events were sent; go on with --from-line {shlex.quote(place(line))}{repeated}"
+        return f"{self.delivered:,} events were sent; resume with --from-line {line}{repeated}"
 
     def _on_delivery(self, line: int, error: KafkaError | None, _message: Any) -> None:
         if error is None:
@@ -99,7 +92,7 @@ class Sender:
 
 
 class Acknowledged:
-    """Which of the lines handed over, in ascending order, were acknowledged, in whatever order.
+    """Lines that were sent in ascending order and are acknowledged in any order.
 
     >>> lines = Acknowledged()
     >>> for line in (3, 4, 7): lines.expect(line)
@@ -115,24 +108,22 @@ class Acknowledged:
         self._last = 0
 
     def expect(self, line: int) -> None:
-        """A line that is handed over."""
+        """Add a line that is sent."""
         self._waiting.append(line)
         self._last = line
 
     def add(self, line: int) -> None:
-        """A line that was acknowledged."""
+        """Add a line that was acknowledged."""
         self._early.add(line)
         while self._waiting and self._waiting[0] in self._early:
             self._early.remove(self._waiting.popleft())
 
     @property
     def next_line(self) -> int:
-        """The first that was not acknowledged, or the one after the last; 0 where none was handed
-        over.
-        """
+        """The first line without acknowledgement, or the one after the last; 0 if none was sent."""
         return self._waiting[0] if self._waiting else self._last + 1 if self._last else 0
 
     @property
     def beyond(self) -> int:
-        """How many were acknowledged beyond `next_line`."""
+        """The number of acknowledged lines beyond `next_line`."""
         return len(self._early)

@@ -1,29 +1,26 @@
-"""The worker group at this moment: `status`.
+"""`status`: the workers of the group.
 
-The broker knows the members, what each was given and how far the group has come; each member tells,
-through the broker, its web address, and there its readiness is asked for. So a group is described
-from the broker alone where no worker can be reached.
+The broker has the members, their assignments, their web addresses and the committed offsets. Each
+worker answers for its readiness. So the group is described even if no worker can be reached.
 """
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from worker.kafka.clients import SILENT, KafkaClients
 from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, read_group
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
 from worker.peers import PeerAnswer, PeerUnreachable, ask
-from worker.settings import Settings
+from worker.settings import ALL_ADDRESSES, Settings
 
 PAGE_SECONDS = 5.0
-"""How long a worker may take to answer."""
-AT_ONCE = 16
+"""Seconds to wait for a worker's answer."""
+PARALLEL = 16
 """Workers asked at the same time."""
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
-"""What a worker says that listens on all of its addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +28,14 @@ class MemberStatus:
     """A member of the group.
 
     Attributes:
-        name: its instance id, or where it is connected from if it does not answer.
-        url: its web address as it can be asked; None where it tells none.
-        ready: None where it does not answer.
-        reason: why it is ready or not, or why it does not answer.
-        partitions: of the input, that it was given.
-        standbys: partitions whose state it keeps a copy of.
-        lag: of its partitions together; None where one is not known.
-        version: of the worker; None where it does not answer.
+        name: its instance id, or its address if it does not answer.
+        url: its web address; None if it has none.
+        ready: None if it does not answer.
+        reason: of `ready`.
+        partitions: its partitions of the input.
+        standbys: partitions whose state it copies.
+        lag: of its partitions together; None if one is unknown.
+        version: None if it does not answer.
     """
 
     name: str
@@ -56,12 +53,11 @@ class PartitionStatus:
     """A partition of the input.
 
     Attributes:
-        partition: its number.
-        worker: name of the one that was given it; None where nobody was.
-        committed: where the group goes on; None where it has committed nothing.
-        end: where the log ends for a committed reader.
-        lag: records to go as its worker counts them, else offsets between `committed` and `end`,
-            where transaction markers count.
+        worker: name of its owner; None without one.
+        committed: offset of the group; None without one.
+        end: the last stable offset.
+        lag: records as its worker counts them, else offsets between `committed` and `end`, with
+            transaction markers.
     """
 
     partition: int
@@ -73,7 +69,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The group; `problems` is what is wrong with it, empty where nothing is known to be."""
+    """The group, with its known problems."""
 
     group: str
     state: str
@@ -84,12 +80,10 @@ class GroupStatus:
 
 
 def group_status(settings: Settings) -> GroupStatus:
-    """Ask the broker and all workers. Raises SetupError where there is no broker, or no
-    input topic.
-    """
+    """Ask the broker and all workers. Raises SetupError without a broker or an input topic."""
     clients = KafkaClients(settings, SILENT)
     topic = settings.input_topic
-    Topics(settings, clients).input_partitions  # noqa: B018 - raises where there is no broker or no topic
+    Topics(settings, clients).input_partitions  # noqa: B018 - raises SetupError
     group = read_group(clients.admin(), settings.app_id)
     with TopicReader(clients, topic, settings.app_id) as reader:
         bounds = {partition: reader.bounds(partition) for partition in reader.partitions}
@@ -109,14 +103,14 @@ def combined(
     topic: str,
     changelog: str,
 ) -> tuple[list[MemberStatus], list[PartitionStatus]]:
-    """What is known of workers and partitions.
+    """The status of workers and partitions.
 
     Args:
-        group: by the broker.
-        pages: of each member its `/status`, or why there is none.
-        offsets: by partition what is committed, and where the log begins and ends.
+        group: as the broker describes it.
+        pages: the `/status` of each member, or the reason for none.
+        offsets: by partition the committed offset, and the bounds of the log.
         topic: the input.
-        changelog: its partitions that a member was given and does not process are its standbys.
+        changelog: a member's partitions of it that it does not process are its standbys.
     """
     answers = list(zip(group.members, pages, strict=True))
     owners = {
@@ -152,48 +146,38 @@ def combined(
 
 
 def reachable_url(member: GroupMember) -> str | None:
-    """The web address of a member; one that listens everywhere is asked where it is
-    connected from.
-    """
+    """The web address of a member, with its client host if it listens on all addresses."""
     if member.url is None:
         return None
     parts = urlsplit(member.url)
-    if parts.hostname not in EVERYWHERE:
+    if parts.hostname not in ALL_ADDRESSES:
         return member.url.rstrip("/")
     host = f"[{member.host}]" if ":" in member.host else member.host
-    return urlunsplit(
-        (
-            parts.scheme,
-            f"{host}:{parts.port}" if parts.port else host,
-            parts.path.rstrip("/"),
-            "",
-            "",
-        )
-    )
+    address = f"{host}:{parts.port}" if parts.port else host
+    return f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
 
 
 def _pages(members: list[GroupMember]) -> list[PeerAnswer | str]:
-    with ThreadPoolExecutor(min(AT_ONCE, len(members) or 1)) as pool:
+    with ThreadPoolExecutor(min(PARALLEL, len(members) or 1)) as pool:
         return list(pool.map(_page, members))
 
 
 def _page(member: GroupMember) -> PeerAnswer | str:
-    """The worker's own page, or why there is none. A page of another worker, at the same address
-    elsewhere, is none.
-    """
+    """The worker's `/status`, or the reason for none; another worker may have its address here."""
     url = reachable_url(member)
     if url is None:
-        return "its web address is unknown: it tells none, or not all brokers answer"
+        return "its web address is unknown: it has none, or not all brokers answer"
     try:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
-        if answer.status == 404:  # of a version that has no such page
+        if answer.status == 404:  # an older version
             answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
     except PeerUnreachable as why:
         return f"no answer from here: {why}"
     if not isinstance(answer.fields.get("ready"), bool):
         return f"no answer from here: no worker speaks at {url}"
     if answer.fields.get("member_id") not in (None, member.member_id):
-        return "no answer from here: another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
+        reason = "another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
+        return f"no answer from here: {reason}"
     return answer
 
 
@@ -202,7 +186,7 @@ def _body(page: PeerAnswer | str) -> dict[str, Any]:
 
 
 def _name(member: GroupMember, page: PeerAnswer | str) -> str:
-    """Its instance id where it answers, else its address; with the host where that says more."""
+    """The instance id, or the address if the worker does not answer."""
     if known := _body(page).get("instance_id"):
         return str(known)
     if (url := reachable_url(member)) is None:
@@ -220,5 +204,6 @@ def _problems(
     if group.state != STABLE:
         yield f"the group {name} is not settled: {group.state}"
     elif alone := [str(one.partition) for one in partitions if one.worker is None]:
-        yield f"nobody was given {'partition' if len(alone) == 1 else 'partitions'} {', '.join(alone)}"
+        unit = "partition" if len(alone) == 1 else "partitions"
+        yield f"nobody was given {unit} {', '.join(alone)}"
     yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import msgspec
 
-from worker.events import Record
+from worker.events import Message, Record
 from worker.processing.config import check_index, processor_config
 from worker.processing.embed import VectorStore
 from worker.processing.in_memory import ProcessorInMemory, Refusal
@@ -19,26 +18,21 @@ from worker.sources.columns import Faulty
 from worker.text.engine import EmbeddingEngine
 
 
-class FileChange(NamedTuple):
-    """The body of a `summary.changed`, None for the end of an entity."""
-
-    entity_id: str
-    body: bytes | None
-
-
 @dataclass(slots=True)
 class Outcome:
-    """What records came to: changes in the order of the records, those that no event could be made
-    of, and counts.
+    """The result of some records.
+
+    Attributes:
+        changes: messages of the output topic, in the order of the records.
+        rejected: records that became dead letters.
+        ignored: ignored events by reason.
+        entities: those that an event had an effect on.
     """
 
-    records: int = 0
-    changes: list[FileChange] = field(default_factory=list)
+    changes: list[Message] = field(default_factory=list)
     rejected: list[Faulty] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
-    """By reason."""
     entities: set[str] = field(default_factory=set)
-    """Those that an event had an effect on."""
 
 
 class FileSummarizer:
@@ -51,14 +45,14 @@ class FileSummarizer:
         engine: EmbeddingEngine | None,
         vectors: VectorStore | None = None,
     ) -> None:
-        """As the worker's own on an input topic of one partition. Raises SetupError."""
+        """Works as on an input topic of one partition. Raises SetupError."""
         check_index(settings.index)
         config = replace(processor_config(settings, 1, engine), input_topic=topic)
         self._processor = ProcessorInMemory(config, engine, vectors)
 
     def take(self, records: Sequence[Record]) -> Outcome:
-        """What these records, the next ones, come to. Never raises for bad input."""
-        outcome = Outcome(len(records))
+        """The result of the next records. Never raises for bad input."""
+        outcome = Outcome()
         for batch in self._processor.process(records):
             outcome.entities.update(key.entity_id for key in batch.touched)
             for (_, name), count in batch.stats.outcomes.items():
@@ -66,33 +60,34 @@ class FileSummarizer:
                     outcome.ignored[name.removeprefix("ignored:")] += count
             for message in batch.messages:
                 if message.topic == self._processor.config.output_topic:
-                    outcome.changes.append(FileChange((message.key or b"").decode(), message.value))
+                    outcome.changes.append(message)
                 else:
                     offset, reason, detail = Refusal.of(message)
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
 
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view as of the last record, None where there is no such entity."""
+        """The entity's short view after the last record; None if it does not exist."""
         return self._processor.short_view(entity_id, extent)
 
 
 class LastChanges:
-    """Of each entity its last change, as compaction of the output topic would leave them."""
+    """The last change of each entity, as compaction of the output topic would leave them."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, bytes] = {}
 
-    def update(self, changes: Iterable[FileChange]) -> None:
-        """The next changes."""
+    def update(self, changes: Iterable[Message]) -> None:
+        """Take the next changes."""
         for change in changes:
-            if change.body is None:
-                self._bodies.pop(change.entity_id, None)
+            entity_id = (change.key or b"").decode()
+            if change.value is None:
+                self._bodies.pop(entity_id, None)
             else:
-                self._bodies[change.entity_id] = change.body
+                self._bodies[entity_id] = change.value
 
     def bodies(self) -> Iterator[bytes]:
-        """Those of all entities whose set is not empty, in order of entity id."""
+        """Those of all entities with sentences, by entity id."""
         return (body for _, body in sorted(self._bodies.items()) if _head(body).sentences)
 
 

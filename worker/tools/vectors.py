@@ -1,8 +1,8 @@
-"""The vectors of a worker's state into the vector store: `vectors import`.
+"""`vectors import`: the vectors of a worker's state into the vector store.
 
-Only what the engine made counts, by the flag of each review. The state says which model made it,
-but not on which type of machine: that is found out, by embedding a random sample of its texts
-again. One vector of other bits, and nothing is taken.
+Each review has a flag for vectors that the engine made; others are left out. The state names the
+model, but not the type of machine. So a random sample of its texts is embedded again; if one vector
+differs in a bit, nothing is imported.
 """
 
 import random
@@ -27,42 +27,44 @@ from worker.text.engine import EmbeddingEngine
 
 SAMPLE = 64
 """Texts that are embedded again."""
-AT_ONCE = 1000
+BLOCK = 1000
 """Texts that are looked up and written together."""
 Pair = tuple[str, NDArray[np.int16]]
 
 
 class Target(Protocol):
-    """Where vectors go; see `worker.storage.vectors.StoredVectors`."""
+    """A store of vectors by text, as `worker.storage.vectors.StoredVectors`."""
 
     def read(self, texts: list[str]) -> dict[str, NDArray[np.int16]]:
-        """Those that are there already."""
+        """The stored vectors of these texts."""
 
     def write(self, vectors: dict[str, NDArray[np.int16]]) -> None:
-        """Keep these."""
+        """Store vectors by text."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """What came of a state, in sentences."""
+    """Counts of an import.
+
+    Attributes:
+        sentences: live ones whose vectors the engine made; several may have one text.
+        sampled: texts that were embedded again, with the same vectors.
+        added: new vectors, one for each text.
+        known: texts whose vector was stored already.
+    """
 
     partitions: int = 0
     sentences: int = 0
-    """Live ones whose vectors the engine made; a text may be that of several."""
     sampled: int = 0
-    """Embedded again, and found to be the same."""
     added: int = 0
-    """Vectors that were not there, one for each text."""
     known: int = 0
-    """Texts that had one already, or came up before."""
 
 
 @contextmanager
 def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
-    """The partitions of a data directory that have rows, each as of one moment: what is checked is
-    what is taken.
+    """Snapshots of the partitions that have rows, so that the checked rows are imported.
 
-    Raises SetupError where there is no state, StateError.
+    Raises SetupError if there is no state, and StateError.
     """
     with ExitStack() as views:
         found = [
@@ -74,9 +76,7 @@ def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
 
 @dataclass(slots=True)
 class VectorImport:
-    """One import from the partitions of a data directory. `engine` is the one that the target is
-    for.
-    """
+    """An import from the partitions of a data directory into the store of `engine`."""
 
     data_dir: Path
     parts: list[StoredPartition]
@@ -85,11 +85,10 @@ class VectorImport:
     outcome: Imported = field(default_factory=Imported)
 
     def check(self, chance: random.Random) -> None:
-        """Count the sentences, compare with what is in the target, and embed a sample again.
+        """Count the sentences, compare them with the store, and embed a sample again.
 
-        Raises:
-            SetupError: it is another engine's or another type of machine's state, or one in
-            the middle of a commit.
+        Raises SetupError if the state is of another engine or type of machine, or is a copy in the
+        middle of a commit.
         """
         self.outcome.partitions = len(self.parts)
         for part in self.parts:
@@ -106,13 +105,10 @@ class VectorImport:
         self._embed_again(sample)
 
     def run(self, on_progress: Callable[[int], None]) -> None:
-        """Take everything; `on_progress` is told how many sentences are done.
+        """Import everything; calls `on_progress` with the number of sentences that are done.
 
-        Interrupted, it has taken a part, and takes the rest when it is run again.
-
-        Raises:
-            SetupError: the target cannot be written, or one text has two vectors in the
-            state.
+        Run it again after an interruption to import the rest. Raises SetupError if the store cannot
+        be written, or a text has two vectors.
         """
         outcome = self.outcome
         for block in self._blocks():
@@ -125,16 +121,15 @@ class VectorImport:
             on_progress(outcome.added + outcome.known)
 
     def _known(self, block: list[Pair]) -> dict[str, NDArray[np.int16]]:
-        """Those of these texts that the target has. Raises SetupError where one text has two
-        vectors, here or there.
-        """
+        """The stored vectors of these texts. Raises SetupError if a text has two vectors."""
         known = self.target.read([text for text, _ in block])
         seen = dict(known)
         for text, vector in block:
             if not np.array_equal(seen.setdefault(text, vector), vector):
                 raise SetupError(
-                    f"a text from {self.data_dir} has two vectors, there or there and in the vector store: they were made on "
-                    "several types of machine; nothing more was imported. Import what this type of machine made"
+                    f"a text from {self.data_dir} has two vectors, there or there and in the "
+                    "vector store: they were made on several types of machine; nothing more was "
+                    "imported. Import a state that this type of machine made"
                 )
         return known
 
@@ -145,49 +140,47 @@ class VectorImport:
         stored = np.array([vector for _, vector in sample])
         if other := int((vectors != stored).any(axis=1).sum()):
             raise SetupError(
-                f"{other} of {len(sample)} texts from {self.data_dir}, embedded again, have other vectors here: that state was "
-                "made on another type of machine, or with other versions of the engine's packages; nothing was imported. Import "
-                "it where it was made"
+                f"{other} of {len(sample)} texts from {self.data_dir}, embedded again, have other "
+                "vectors here: that state was made on another type of machine, or with other "
+                "versions of the engine's packages; nothing was imported. Import it where it was "
+                "made"
             )
         self.outcome.sampled = len(sample)
 
     def _blocks(self) -> Iterator[list[Pair]]:
-        """`_pairs`, so many at once."""
         pairs = self._pairs()
-        while block := list(islice(pairs, AT_ONCE)):
+        while block := list(islice(pairs, BLOCK)):
             yield block
 
     def _pairs(self) -> Iterator[Pair]:
-        """Text and vector of every live sentence whose vector the engine made."""
         for part in self.parts:
             for snapshot in read_snapshots(part.rows, part.dimension):
                 self._refuse_torn(part, snapshot)
                 yield from engines_own(snapshot)
 
     def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
-        """A copy that follows its owner may have some rows of a commit: a new text beside an old
-        vector.
-        """
+        """A standby's copy may have some rows of a commit: a new text beside an old vector."""
         if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
             raise SetupError(
-                f"partition {part.number} in {self.data_dir} is a copy that stands in the middle of a commit; nothing more was "
-                "imported: name the directory of the worker that owned it"
+                f"partition {part.number} in {self.data_dir} is a copy in the middle of a commit; "
+                "nothing more was imported: name the directory of the worker that owned it"
             )
 
     def _refuse_other_model(self, part: StoredPartition) -> None:
         if (part.model, part.dimension) != (self.engine.model, self.engine.dimension):
-            made_by = "events that brought them" if part.model == NO_MODEL else part.model
+            model = "events that brought them" if part.model == NO_MODEL else part.model
             raise SetupError(
-                f"the vectors in {self.data_dir} are of {made_by} with {part.dimension} dimensions, and COVERSUMM_EMBEDDER is "
-                f"{self.engine.model} with {self.engine.dimension}: set it to the embedder of that state"
+                f"the vectors in {self.data_dir} are of {model} with {part.dimension} dimensions, "
+                f"and COVERSUMM_EMBEDDER is {self.engine.model} with {self.engine.dimension}: "
+                "set it to the embedder of that state"
             )
 
 
 def engines_own(snapshot: Snapshot) -> Iterator[Pair]:
-    """Text and vector of an entity's live sentences whose vectors are the engine's own.
+    """Text and vector of an entity's live sentences whose vectors the engine made.
 
-    Reviews of which there are more texts than vectors, or fewer, are left out: a copy that follows
-    its owner may be between two rows of one commit.
+    Leaves out reviews with more or fewer texts than vectors: a standby's copy may be between two
+    rows of a commit.
     """
     texts, vectors = Counter(map(review_of, snapshot.texts)), Counter(map(review_of, snapshot.ids))
     own = {

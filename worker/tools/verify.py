@@ -1,6 +1,6 @@
-"""Recomputes every entity of a data directory by brute force, the worker running or not: `verify`.
+"""`verify`: recomputes every entity of a data directory, its worker running or stopped.
 
-The rows of a partition that its worker owns are consistent at every commit. Rows that are read from
+The rows of a partition are consistent at each commit of its owner. Rows that a worker reads from
 the changelog may end amid a transaction; such a copy is marked, and is not verified.
 """
 
@@ -15,12 +15,13 @@ from worker.state.verify import EntityCheck
 from worker.storage.lock import is_running
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 
-LOOKS = 20
-LOOK_SECONDS = 0.5
+SNAPSHOTS = 20
+POLL_SECONDS = 0.5
+"""Seconds between two snapshots of a partial copy."""
 
 
 class Verification(NamedTuple):
-    """The result for an entity; `entity` is None if the partition's rows cannot be read on."""
+    """The result for an entity; `entity` is None if damage ends the partition."""
 
     partition: int
     entity: EntityCheck | None
@@ -32,11 +33,11 @@ def verify_data_dir(
     on_partition: Callable[[StoredPartition, Path], None] = lambda *_: None,
     min_changes: int = 1,
 ) -> Iterator[Verification]:
-    """One result for each entity; a row or file that cannot be read ends its partition.
+    """The result of each entity; a damaged row or file ends its partition.
 
-    `on_partition` is called with each partition that has rows, and its database, before its
-    results; a partial copy has none. What was published may be behind by fewer than `min_changes`
-    sentences. Raises SetupError if there is no state.
+    Calls `on_partition` with each partition that has rows, and its database, before its results; a
+    partial copy has none. A published summary may differ by fewer than `min_changes` sentences.
+    Raises SetupError if there is no state.
     """
     for number, path in some_databases(data_dir).items():
         try:
@@ -60,11 +61,11 @@ def verify_data_dir(
 
 @contextmanager
 def _whole_partition(number: int, path: Path) -> Iterator[StoredPartition | None]:
-    """The first snapshot that is not partial, the last one if a running worker shows none."""
-    for look in range(1, LOOKS + 1):
+    """The first snapshot that is not partial; after SNAPSHOTS of a running worker, the last one."""
+    for number_of_snapshots in range(1, SNAPSHOTS + 1):
         with stored_partition(number, path) as part:
-            is_last = look == LOOKS or not is_running(path.parents[2])
+            is_last = number_of_snapshots == SNAPSHOTS or not is_running(path.parents[2])
             if part is None or not part.is_partial or is_last:
                 yield part
                 return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
