@@ -62,6 +62,20 @@ RULES = (
         ("tests/stream/faust/test_group_client.py",),
     ),
     Rule(
+        "membership: an input that was missing at the assignment is joined for again",
+        "worker/stream/faust/consumer_thread.py",
+        "if not self.has_owners and cluster.partitions_for_topic(topic):",
+        "if False:",
+        ("tests/stream/faust/test_consumer_thread.py",),
+    ),
+    Rule(
+        "membership: a member knows whether the group assigned the input",
+        "worker/stream/faust/application.py",
+        "self.app.consumer.group_assigned(any(any(topics.values()) for topics in owned))",
+        "self.app.consumer.group_assigned(True)",
+        ("tests/stream/faust/test_assignor.py",),
+    ),
+    Rule(
         "a coordination error ends the worker",
         "worker/stream/faust/consumer_thread.py",
         "            worker.surroundings.die(cause)",

@@ -24,21 +24,27 @@ class Site:
 
     def __init__(self, app: Any) -> None:
         self.again = 0
-        app.consumer = SimpleNamespace(join_again=self._join_again)
+        self.has_owners: list[bool] = []
+        app.consumer = SimpleNamespace(
+            join_again=self._join_again, group_assigned=self.has_owners.append
+        )
         self.assignor = StaticAssignor(app)
 
     def _join_again(self) -> None:
         self.again += 1
 
-    def assign(self, url: str, told: dict[str, list[int]] | None = None) -> None:
+    def assign(
+        self, url: str, told: dict[str, list[int]] | None = None, others: tuple[int, ...] = (0, 1)
+    ) -> None:
         """An assignment of partition 3 that was made for this address; `told`: what Kafka itself
-        says, if not the same.
+        says, if not the same; `others`: the partitions of the input that another member has.
         """
-        actives = {INPUT: [3]}
+        actives = {INPUT: [3]} if others else {}
         described = ClientMetadata(
             assignment=ClientAssignment(actives=actives, standbys={}),
             url=url,
             changelog_distribution={url: {}, OTHER: {}},
+            external_topic_distribution={url: {}, OTHER: {INPUT: list(others)}},
         )
         made = ConsumerProtocolMemberAssignment(
             4, sorted((told or actives).items()), zlib.compress(described.dumps())
@@ -73,6 +79,15 @@ def test_an_assignment_for_a_former_address_is_taken_and_the_group_hears_of_the_
     # A broker rebalances for a member that joins with another description than its last.
     assert (site.described.url, site.described.assignment.actives) == (NOW, {INPUT: [3]})
     assert site.described != before
+
+
+@pytest.mark.parametrize("others", [(), (0, 1)])
+def test_whether_the_group_gave_the_input_to_anybody_is_known(
+    site: Site, others: tuple[int, ...]
+) -> None:
+    """It did not if the topic was missing."""
+    site.assign(NOW, others=others)
+    assert site.has_owners == [bool(others)]
 
 
 def test_an_assignment_that_contradicts_itself_is_still_an_error(site: Site) -> None:

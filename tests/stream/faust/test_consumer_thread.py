@@ -16,7 +16,7 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError, UnknownError
 from faust.transport.drivers import aiokafka as driver
 
-from tests.harness.stream import GROUP, INSTANCE, End, Parts, make_app
+from tests.harness.stream import GROUP, INPUT, INSTANCE, End, Parts, make_app
 from worker.errors import Fenced, SetupError
 from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.faust.consumer_thread import (
@@ -113,6 +113,32 @@ def test_what_the_coordination_cannot_go_on_after_ends_the_worker(
         with pytest.raises(End) as end:
             asyncio.run(push())
         assert end.value.cause is refused
+    consumer._thread.thread_loop.close()
+
+
+@pytest.mark.parametrize(
+    ("has_owners", "partitions", "joins"),
+    [(False, {0, 1}, 1), (False, None, 0), (False, set(), 0), (True, {0, 1}, 0)],
+)
+def test_an_input_that_nobody_has_is_joined_for_once_it_exists(
+    consumer: Any, has_owners: bool, partitions: set[int] | None, joins: int
+) -> None:
+    """A leader that restarted as a static member does not know that it leads, so nobody waits for
+    the topic."""
+    topics = {INPUT: partitions}
+    cluster = SimpleNamespace(listeners=[], partitions_for_topic=topics.get)
+    cluster.add_listener = cluster.listeners.append
+    rejoins: list[None] = []
+    coordinator = SimpleNamespace(request_rejoin=lambda: rejoins.append(None))
+    thread = consumer._thread
+    thread._consumer = SimpleNamespace(
+        _coordinator=coordinator, _client=SimpleNamespace(cluster=cluster)
+    )
+    thread.watch_input()
+    consumer.group_assigned(has_owners)
+    for listener in cluster.listeners:
+        listener(cluster)
+    assert len(rejoins) == joins
     consumer._thread.thread_loop.close()
 
 

@@ -31,7 +31,8 @@ class StaticAssignor(PartitionAssignor):
     """Accepts an assignment for this member's former web address, and announces the new one.
 
     A worker that restarts within its session gets its former assignment, with its former address.
-    Faust would take that for an internal error, and wait forever.
+    Faust would take that for an internal error, and wait forever. The former assignment may also
+    be that of a group whose input topic was missing: then nobody has a partition.
     """
 
     def on_assignment(self, assignment: Any) -> None:
@@ -42,6 +43,8 @@ class StaticAssignor(PartitionAssignor):
             described.url = str(self._url)
             assignment.user_data = self._compress(described.dumps())
         super().on_assignment(assignment)
+        owned = described.external_topic_distribution.values()
+        self.app.consumer.group_assigned(any(any(topics.values()) for topics in owned))
         if moved:
             self.app.consumer.join_again()
 

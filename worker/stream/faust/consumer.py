@@ -102,6 +102,10 @@ class GuardedConsumer(BareConsumer):
         if self._held.membership is not None:
             self._thread.leave_group()
 
+    def group_assigned(self, has_owners: bool) -> None:
+        """The group has assigned; `has_owners`: it gave partitions of the input to its members."""
+        self._thread.has_owners = has_owners
+
     def join_again(self) -> None:
         """Let the group rebalance with this member's present description."""
         self._thread._ensure_consumer()._coordinator.request_rejoin()

@@ -63,6 +63,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread, which reads committed records only, with a `GroupClient`."""
 
     logger = FAUST_LOG
+    has_owners = True
+    """Whether the group's last assignment gave partitions of the input to its members."""
 
     async def on_start(self) -> None:
         """Start. A coordination error that aiokafka cannot recover from ends the process.
@@ -71,6 +73,18 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """
         await super().on_start()
         self._ensure_consumer()._coordinator._push_error_to_user = self._end_with
+        self.watch_input()
+
+    def watch_input(self) -> None:
+        """From now on, join again if an answer about topics shows the input without an owner."""
+        self._ensure_consumer()._client.cluster.add_listener(self._join_for_owners)
+
+    def _join_for_owners(self, cluster: Any) -> None:
+        # The group assigned while the topic was missing. Only a leader of the group waits for the
+        # topic, and a leader that restarts as a static member no longer knows that it leads.
+        topic = self.transport.worker.settings.input_topic
+        if not self.has_owners and cluster.partitions_for_topic(topic):
+            self._ensure_consumer()._coordinator.request_rejoin()
 
     def leave_group(self) -> None:
         """Leave the group at once, from another thread; also as a static member.

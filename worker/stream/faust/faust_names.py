@@ -38,6 +38,7 @@ FAUST_NAMES = {
         "_send_req",
         "request_rejoin",
     ),
+    "aiokafka.cluster:ClusterMetadata": ("add_listener", "partitions_for_topic"),
     "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
     "faust.assignor.partition_assignor:PartitionAssignor": (
         "_compress",
