@@ -680,8 +680,8 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             p: then[p] if p in moved else now[p] for p in then
         }
         assert set(checked.stderr.splitlines()) >= {
-            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at {now[p]:,}, now another worker has it; "
-            "this copy was verified"
+            f"warning: partition {p} as of offset {then[p]:,}, an old copy: "
+            f"the group is at {now[p]:,}, now another worker has it; this copy was verified"
             for p in moved
         }
         beside = printed(tool(site, "verify", worker=second))
@@ -761,7 +761,8 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
             _, told = sending.communicate(timeout=PATIENCE_SECONDS)
         assert sending.returncode == 2, told
         match = re.search(
-            r"; (\d+) events were sent; resume with --from-line (\d+)(?: \(it repeats (\d+) )?", told
+            r"; (\d+) events were sent; resume with --from-line (\d+)(?: \(it repeats (\d+) )?",
+            told,
         )
         assert match, told
         sent, line, repeated = (int(number or 0) for number in match.groups())
