@@ -32,7 +32,7 @@ FOUND = GroupStatus(
         PartitionStatus(1, NAME, None, 0, 0),
         PartitionStatus(2, None, 5, 5, 0),
     ],
-    problems=["nobody was given partition 2"],
+    problems=["no worker owns partition 2"],
 )
 
 
@@ -46,7 +46,7 @@ def test_on_a_terminal(run, found, terminal, monkeypatch, columns):
     terminal()
     monkeypatch.setenv("COLUMNS", str(columns))
     ended = run("status")
-    assert (ended.code, ended.err) == (1, "coversumm-worker: error: nobody was given partition 2\n")
+    assert (ended.code, ended.err) == (1, "coversumm-worker: error: no worker owns partition 2\n")
     lines = CONTROL.sub("", ended.out).splitlines()
     assert lines[0] == "group coversumm-worker: stable; marketplace.reviews.v1: 3 partitions, lag 7"
     row = next(line for line in lines if line.startswith(NAME) and "yes" in line)

@@ -690,9 +690,9 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first)
         )
         assert (view["partition"], view["current"]) == (partition, partition not in moved)
-        assert ("owned elsewhere now" in view["as_of"]) == (partition in moved)
+        assert ("now another worker has it" in view["as_of"]) == (partition in moved)
         reviews = tool(site, "inspect", entity, "--reviews", worker=first)
-        assert ("owned elsewhere now" in reviews.stderr) == (partition in moved)
+        assert ("now another worker has it" in reviews.stderr) == (partition in moved)
         if partition not in moved:
             for command in (["--data-dir", str(second.data_dir)], ["--reviews"]):
                 refused = tool(site, "inspect", entity, *command, worker=second)

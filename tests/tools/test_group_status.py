@@ -135,7 +135,7 @@ def test_what_is_wrong():
 
     assert problems("empty") == ["no worker runs in the group g"]
     assert problems("stable", member("a", 0, 1, 2, 3)) == []
-    assert problems("stable", member("a", 0, 1)) == ["nobody was given partitions 2, 3"]
+    assert problems("stable", member("a", 0, 1)) == ["no worker owns partitions 2, 3"]
     assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
     assert problems("stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
     late = answered(200, {"ready": False, "reason": "restoring", "instance_id": "x"})

@@ -8,6 +8,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.options import Parsed
 from worker.cli.tables import Column, show_facts, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
@@ -39,27 +40,19 @@ class Bound(NamedTuple):
         return entities * self.value / 100 if self.is_percentage else self.value
 
 
-class BoundType(click.ParamType):
-    """`5%` or `12`."""
+def _parse_bound(text: str) -> Bound:
+    number = text.removesuffix("%")
+    is_percentage = number != text
+    try:
+        found = float(number) if is_percentage else int(number)
+    except ValueError:
+        found = -1
+    if not 0 <= found <= (100 if is_percentage else float("inf")):
+        raise ValueError(f"{text!r} is neither a number of entities like 12 nor a share like 5%.")
+    return Bound(found, is_percentage)
 
-    name = "N|N%"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Bound:
-        """See `click.ParamType`."""
-        text = str(value)
-        number = text.removesuffix("%")
-        is_percentage = number != text
-        try:
-            found = float(number) if is_percentage else int(number)
-        except ValueError:
-            found = -1
-        if not 0 <= found <= (100 if is_percentage else float("inf")):
-            self.fail(
-                f"{text!r} is neither a number of entities like 12 nor a share like 5%.", param, ctx
-            )
-        return Bound(found, is_percentage)
+BOUND = Parsed("N|N%", _parse_bound)
 
 
 @click.command(
@@ -83,7 +76,7 @@ class BoundType(click.ParamType):
 @click.option(
     "--max-changed",
     "bound",
-    type=BoundType(),
+    type=BOUND,
     help="Exit code 1 if more entities (12), or a larger share (5%), are changed or missing.",
 )
 @click.option(
@@ -179,7 +172,7 @@ def _show(a: str, b: str, found: "Comparison") -> None:
     show_table(COUNT_COLUMNS, list(_counts(found)))
     if found.k_a != found.k_b:
         k_a, k_b = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
-        console.print(f"k is {k_a} in A and {k_b} in B: the effect of k alone is contained")
+        console.print(f"k is {k_a} in A and {k_b} in B: differences by k alone count as contained")
     if found.differing:
         console.print()
         show_table(BAR_COLUMNS, list(_bars(found)))

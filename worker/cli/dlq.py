@@ -13,7 +13,15 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command, CommandGroup
-from worker.cli.options import DECLINED, TimeType, agreed, check_can_ask, yes_option
+from worker.cli.options import (
+    DECLINED,
+    TIME,
+    Parsed,
+    agreed,
+    check_can_ask,
+    limit_option,
+    yes_option,
+)
 from worker.cli.tables import Column, show_facts, show_table
 from worker.settings import Settings
 
@@ -27,19 +35,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class PlaceType(click.ParamType):
-    """`PARTITION:OFFSET` of the dead letter topic."""
+def _parse_place(text: str) -> tuple[int, int]:
+    match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not PARTITION:OFFSET like 3:991.")
+    return int(match[1]), int(match[2])
 
-    name = "PARTITION:OFFSET"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """See `click.ParamType`."""
-        match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not PARTITION:OFFSET like 3:991.", param, ctx)
-        return int(match[1]), int(match[2])
+PLACE = Parsed("PARTITION:OFFSET", _parse_place)
 
 
 def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -52,9 +55,7 @@ def selection_options(command: F) -> F:
     """The options of `list` and `send` that select letters."""
     for option in (
         click.option("--entity", metavar="ID", help="Only letters with this key."),
-        click.option(
-            "--since", type=TimeType(), help="Only letters written at this time or later."
-        ),
+        click.option("--since", type=TIME, help="Only letters written at this time or later."),
         click.option(
             "--reason",
             "reasons",
@@ -116,11 +117,7 @@ SHOWN = 50
     ],
 )
 @selection_options
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=f"Maximum number, the latest. [default: {SHOWN} on a terminal]",
-)
+@limit_option(f"Maximum number, the latest. [default: {SHOWN} on a terminal]")
 @output.json_option
 def list_letters(
     reasons: tuple[str, ...],
@@ -214,7 +211,7 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
         ("coversumm-worker dlq send 3:991 3:994", "these two"),
     ],
 )
-@click.argument("places", type=PlaceType(), nargs=-1, metavar="[PARTITION:OFFSET]...")
+@click.argument("places", type=PLACE, nargs=-1, metavar="[PARTITION:OFFSET]...")
 @selection_options
 @click.option("--dry-run", is_flag=True, help="Send nothing.")
 @yes_option
@@ -318,7 +315,7 @@ DUMP_WIDTH = 16
         ("coversumm-worker dlq show 3:991 --raw > letter.bin", "its value as it is"),
     ],
 )
-@click.argument("place", type=PlaceType(), metavar="PARTITION:OFFSET")
+@click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option("--raw", is_flag=True, help="Write only the bytes of its value.")
 @output.json_option
 def show(place: tuple[int, int], raw: bool, as_json: bool) -> int:

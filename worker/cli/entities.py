@@ -10,7 +10,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import check_utf8, data_dir_option, url_option
+from worker.cli.options import check_utf8, data_dir_option, limit_option, url_option
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
@@ -55,11 +55,7 @@ COLUMNS = (
     "--contains", default="", metavar="TEXT", help="Only ids that contain it; reads every id."
 )
 @click.option("--after", metavar="ID", help="Only ids after this one, the last of a page.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=f"Maximum number. [default: {SHOWN} on a terminal, else all]",
-)
+@limit_option(f"Maximum number. [default: {SHOWN} on a terminal, else all]")
 @url_option
 @data_dir_option("Read the data directory of a worker, running or stopped, instead.")
 @output.json_option

@@ -47,7 +47,7 @@ from worker.settings import environment_file, unknown_settings
 SECTIONS = {
     "To try it": (demo, summarize),
     "To run it": (config, topics, run, send),
-    "To build anew": (replay, compare, promote, vectors),
+    "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),

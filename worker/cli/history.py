@@ -8,7 +8,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import TimeType, check_utf8
+from worker.cli.options import TIME, check_utf8, limit_option
 from worker.cli.tables import Column, show_table
 from worker.cli.writing import sink
 from worker.settings import Settings
@@ -121,13 +121,9 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
     help="An output topic, or a file of bodies (with a slash, or ending in .jsonl, also .gz). "
     "[default: COVERSUMM_OUTPUT_TOPIC]",
 )
-@click.option("--since", type=TimeType(), help="Begin with the first change at or past this time.")
-@click.option("--until", type=TimeType(), help="End before the first change at or past this time.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=f"Maximum number, the latest. [default: {CHANGES_SHOWN} on a terminal]",
-)
+@click.option("--since", type=TIME, help="Begin with the first change at or past this time.")
+@click.option("--until", type=TIME, help="End before the first change at or past this time.")
+@limit_option(f"Maximum number, the latest. [default: {CHANGES_SHOWN} on a terminal]")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False),

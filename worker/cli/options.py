@@ -85,22 +85,40 @@ fields_option = click.option(
 )
 
 
-class TimeType(click.ParamType):
-    """A date or time as in RFC 3339, UTC by default; converts to milliseconds since 1970."""
+class Parsed(click.ParamType):
+    """A type from a function, whose ValueError is the message to the user."""
 
-    name = "TIME"
+    def __init__(self, name: str, parse: "Callable[[str], object]") -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    ) -> object:
         """See `click.ParamType`."""
         try:
-            time = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(
-                f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx
-            )
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_time(text: str) -> int:
+    """A date or time as in RFC 3339, UTC by default, in milliseconds since 1970."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20."
+        ) from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+TIME = Parsed("TIME", parse_time)
+
+
+def limit_option(help: str) -> "Callable[[F], F]":
+    """The `--limit` option."""
+    return click.option("--limit", type=click.IntRange(min=1), help=help)
 
 
 def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:

@@ -6,7 +6,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.compare import Bound, BoundType, Shown
+from worker.cli.compare import BOUND, Bound, Shown
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
@@ -28,7 +28,7 @@ from worker.settings import Settings
 @click.option(
     "--max-changed",
     "bound",
-    type=BoundType(),
+    type=BOUND,
     help="Maximum number or share of entities that differ; by default no limit.",
 )
 @click.option(

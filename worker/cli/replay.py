@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +14,14 @@ from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
 from worker.cli.options import (
     DECLINED,
-    TimeType,
+    TIME,
+    Parsed,
     agreed,
     check_can_ask,
     check_utf8,
     fields_option,
     found_files,
+    parse_time,
     yes_option,
 )
 from worker.errors import SetupError
@@ -32,14 +34,8 @@ if TYPE_CHECKING:
 LATEST = "latest"
 
 
-class EndType(TimeType):
-    """A time, or `latest`."""
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        """See `click.ParamType`."""
-        return value if value == LATEST else super().convert(value, param, ctx)
+def _parse_end(text: str) -> int | str:
+    return text if text == LATEST else parse_time(text)
 
 
 def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles | Archived | None":
@@ -136,10 +132,10 @@ EMITS = ("every", "coalesced", "final", "none")
     help="Where summaries go: a topic (by default COVERSUMM_OUTPUT_TOPIC and the replay's name), "
     "a file (with a slash, or ending in .jsonl, also .gz), or nowhere.",
 )
-@click.option("--since", type=TimeType(), help="Begin with the first record at or past this time.")
+@click.option("--since", type=TIME, help="Begin with the first record at or past this time.")
 @click.option(
     "--until",
-    type=EndType(),
+    type=Parsed("TIME", _parse_end),
     metavar="TIME|latest",
     default=LATEST,
     show_default=True,

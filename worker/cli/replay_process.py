@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 TERMINAL_SECONDS, FIRST_SECONDS, LINE_SECONDS = 0.5, 1.0, 10.0
-"""Seconds between two progress reports: at a terminal; elsewhere at first, and later."""
+"""Seconds between two progress reports: at a terminal; else at first, and later."""
 PORTS, MAX_PORT = 100, 65_535
 """Number of ports that are tried for the worker that continues, and the highest port."""
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -14,6 +14,7 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import (
     Findings,
+    Parsed,
     counted,
     fields_option,
     files_argument,
@@ -49,23 +50,12 @@ class FirstLine(NamedTuple):
         raise SetupError(f"--from-line: {self.file} is not among the files that are named")
 
 
-class FirstLineType(click.ParamType):
-    """`48213` or `reviews.jsonl:48213`."""
-
-    name = "line"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> FirstLine:
-        """See `click.ParamType`."""
-        file, _, line = str(value).rpartition(":")
-        if not re.fullmatch("0*[1-9][0-9]{0,18}", line):
-            self.fail(
-                f"{value!r} is not a line, counted from 1, as in 48213 or reviews.jsonl:48213.",
-                param,
-                ctx,
-            )
-        return FirstLine(file or None, int(line))
+def _parse_first_line(text: str) -> FirstLine:
+    file, _, line = text.rpartition(":")
+    if not re.fullmatch("0*[1-9][0-9]{0,18}", line):
+        example = "48213 or reviews.jsonl:48213"
+        raise ValueError(f"{text!r} is not a line, counted from 1, as in {example}.")
+    return FirstLine(file or None, int(line))
 
 
 @click.command(
@@ -99,7 +89,7 @@ class FirstLineType(click.ParamType):
 @click.option("--skip-bad", is_flag=True, help="Skip and count lines that cannot be used.")
 @click.option(
     "--from-line",
-    type=FirstLineType(),
+    type=Parsed("line", _parse_first_line),
     default="1",
     metavar="[FILE:]LINE",
     help="Begin at this line (from 1); with several files, name the file too.",

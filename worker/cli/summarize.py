@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 COALESCED_LINES = 1000
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
-"""From bodies to what is written of them."""
+"""Formats bodies for output."""
 
 
 @click.command(
@@ -340,7 +340,7 @@ class SummarizeRun:
         progress.update(self._reviews.position, self._lines)
 
     def _finish(self, prefix: str = "") -> None:
-        """Write what is written at the end, and report."""
+        """Write the final output, and report."""
         if self._summarizer is not None:
             for part in self._form.at_end(self._summarizer):
                 self._sink.write(part)

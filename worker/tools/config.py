@@ -239,7 +239,7 @@ class _Broker:
             return ConfigCheck(of, "permissions", True, "this client may do anything")
         command = self._grant_command(("WRITE",), f"--transactional-id {name}")
         return ConfigCheck(
-            of, "permissions", None, "Kafka does not tell", f"it needs WRITE: {command}"
+            of, "permissions", None, "Kafka does not describe it", f"it needs WRITE: {command}"
         )
 
     def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:

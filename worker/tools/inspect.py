@@ -66,15 +66,15 @@ class Copy:
     @property
     def words(self) -> str:
         """The age of the copy, for people."""
+        as_of = f"as of offset {self.next_offset:,}"
         if self.is_partial:
-            age = "a partial copy: its restore from the changelog has not ended"
-            return f"as of offset {self.next_offset:,}, {age}"
+            return f"{as_of}, a partial copy: its restore from the changelog has not ended"
         if self.is_current is None:
-            return f"as of offset {self.next_offset:,}; no broker told whether the group is further"
+            return f"{as_of}; no broker answered, so the group may be further"
         if self.is_current:
-            return f"as of offset {self.next_offset:,}, where the group is"
-        age = f"an old copy: the group is at {self.committed_offset:,}, owned elsewhere now"
-        return f"as of offset {self.next_offset:,}, {age}"
+            return f"{as_of}, where the group is"
+        group = f"the group is at {self.committed_offset:,}, now another worker has it"
+        return f"{as_of}, an old copy: {group}"
 
 
 class GroupOffsets:

@@ -205,5 +205,5 @@ def _problems(
         yield f"the group {name} is not settled: {group.state}"
     elif alone := [str(one.partition) for one in partitions if one.worker is None]:
         unit = "partition" if len(alone) == 1 else "partitions"
-        yield f"nobody was given {unit} {', '.join(alone)}"
+        yield f"no worker owns {unit} {', '.join(alone)}"
     yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)
