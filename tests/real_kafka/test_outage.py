@@ -18,7 +18,7 @@ from tests.harness.eventually import eventually
 from tests.harness.log_lines import Line, loud, parse
 from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
-from tests.harness.small_load import SETTINGS, events, feed
+from tests.harness.small_load import SETTINGS, events, feed, good_review
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -70,7 +70,7 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
     site: Pipeline, broker: KafkaBroker, how: str
 ) -> None:
     workers = site.start(2)
-    feed(site, events(200))
+    feed(site, [good_review(number) for number in range(200)])  # else dead letters are logged
     site.wait_caught_up()
     before = {worker: worker.log_text() for worker in workers}
     AWAY[how](broker)
