@@ -674,7 +674,7 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
         }
         assert set(checked.stderr.splitlines()) >= {
             f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at "
-            f"{now[p]:,}, owned elsewhere now; this copy was verified"
+            f"{now[p]:,}, another worker owns it now; this copy was verified"
             for p in moved
         }
         beside = printed(tool(site, "verify", worker=second))
@@ -690,9 +690,9 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first)
         )
         assert (view["partition"], view["current"]) == (partition, partition not in moved)
-        assert ("now another worker has it" in view["as_of"]) == (partition in moved)
+        assert ("another worker owns it now" in view["as_of"]) == (partition in moved)
         reviews = tool(site, "inspect", entity, "--reviews", worker=first)
-        assert ("now another worker has it" in reviews.stderr) == (partition in moved)
+        assert ("another worker owns it now" in reviews.stderr) == (partition in moved)
         if partition not in moved:
             for command in (["--data-dir", str(second.data_dir)], ["--reviews"]):
                 refused = tool(site, "inspect", entity, *command, worker=second)

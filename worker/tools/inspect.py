@@ -73,7 +73,7 @@ class Copy:
             return f"{as_of}; no broker answered, so the group may be further"
         if self.is_current:
             return f"{as_of}, where the group is"
-        group = f"the group is at {self.committed_offset:,}, now another worker has it"
+        group = f"the group is at {self.committed_offset:,}, another worker owns it now"
         return f"{as_of}, an old copy: {group}"
 
 
