@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 from tests.harness.drive import config, record
+from tests.harness.long import one_of
 from tests.processing.slow import SlowEngine
 from worker.processing.pace import FIRST_CHARACTERS
 from worker.replay.estimate import SAMPLE_SECONDS, START_SECONDS, WINDOWS, estimate
@@ -38,7 +39,7 @@ def estimated(ranges, engine, throttle=None, vectors=None):
     return found, asked
 
 
-@pytest.mark.parametrize("seconds_a_character", [0.00001, 0.001, 0.005])
+@pytest.mark.parametrize("seconds_a_character", one_of([0.005, 0.001, 0.00001], short=2))
 def test_texts_that_are_alike_take_what_one_takes(seconds_a_character):
     """However slow the engine is, it is asked for a few of them, at every place."""
     engine = SlowEngine(seconds_a_character)
