@@ -1,3 +1,3 @@
-"""coversumm-worker keeps the exact extractive summary of every entity's reviews on Kafka."""
+"""The worker keeps the exact extractive summary of every entity's reviews on Kafka."""
 
 __version__ = "0.1.0"

@@ -120,7 +120,7 @@ class Peers:
         if not url.startswith(("http://", "https://")):
             raise PeerUnreachable(f"{url} is not a URL")
         if self._session is None:
-            # No limit of connections: streams would keep all of them, and requests would wait forever.
+            # No limit of connections: streams would keep all, and requests would wait forever.
             self._session = ClientSession(
                 connector=TCPConnector(limit=0),
                 cookie_jar=DummyCookieJar(),

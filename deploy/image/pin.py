@@ -48,11 +48,11 @@ if __name__ == "__main__":
         raise SystemExit("the image has Python 3.11: run this with it")
     write(
         "requirements.txt",
-        "What is in the image beside the worker and its model, in the versions of requirements.lock.",
+        "What the image has beside the worker and its model, in the versions of requirements.lock.",
         pins("--constraint", "requirements.lock", "."),
     )
     write(
         "sbom-requirements.txt",
-        "What writes the image's list of contents (SBOM) while it is built; none of it is in the image.",
+        "What writes the image's SBOM during its build; none of it is in the image.",
         pins(SBOM_TOOL),
     )

@@ -110,7 +110,8 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert told() == [
         (
-            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost; the worker determines whether it happened",
+            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost; the worker determines "
+            "whether it happened",
             {"doubt": "_TIMED_OUT: no answer", "partitions": [0, 1]},
         )
     ]
@@ -123,7 +124,8 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     held.flow()
     ((line, facts),) = told()
     assert line == (
-        f"continues after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is decided, {outcome}; "
+        "continues after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is "
+        f"decided, {outcome}; "
         "restored 3 rows of 2 partitions in 0.25 s"
     )
     assert (facts["doubt"], facts["committed"], facts["seconds"]) == (

@@ -91,7 +91,8 @@ class Gate:
             stored = self.stored_offset(partition)
             if stored >= last_offset or (after is not None and stored >= after):
                 raise Crash(
-                    f"partition {partition}: changelog offset {stored} is stored, {last_offset} would go back"
+                    f"partition {partition}: changelog offset {stored} is stored, "
+                    f"{last_offset} would go back"
                 )
             batch = {**changes, OFFSET_KEY: str(last_offset).encode()}
             if after is not None:
@@ -133,7 +134,8 @@ class Gate:
         belongs = max(bounds.start, min(bounds.horizon, bounds.end)) <= stored + 1 <= bounds.end
         if not belongs or not self._is_of_this_changelog(partition):
             log.warning(
-                "partition %d: local state at changelog offset %d does not belong to the log [%d, %d) of now: rebuilding it",
+                "partition %d: local state at changelog offset %d does not belong to the present log "
+                "[%d, %d): rebuilding it",
                 partition,
                 stored,
                 bounds.start,
