@@ -134,8 +134,8 @@ class Gate:
         belongs = max(bounds.start, min(bounds.horizon, bounds.end)) <= stored + 1 <= bounds.end
         if not belongs or not self._is_of_this_changelog(partition):
             log.warning(
-                "partition %d: local state at changelog offset %d does not belong to the present log "
-                "[%d, %d): rebuilding it",
+                "partition %d: local state at changelog offset %d does not belong to the log "
+                "of now, [%d, %d): rebuilding it",
                 partition,
                 stored,
                 bounds.start,
