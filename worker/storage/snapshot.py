@@ -51,7 +51,7 @@ class StoredPartition:
     topic: str
     model: str
     is_partial: bool
-    """Whether the rows may contradict each other: a restore was interrupted, or goes on."""
+    """Whether the rows may contradict each other: a restore was interrupted, or has not ended."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
