@@ -174,7 +174,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "",
         f"{len(concerned)} tests on a real Apache Kafka were {verdict}: {lacking}.",
         f"Install on Debian or Ubuntu (with sudo if you are not root): {INSTALL}",
-        "Elsewhere: Java 17 or newer and Maven, both on the PATH (SDKMAN has them). Then: make "
+        "On other systems: Java 17 or newer and Maven on the PATH (SDKMAN has them). Then: make "
         "test",
     ]
 

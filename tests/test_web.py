@@ -15,7 +15,7 @@ from yarl import URL
 
 from docs.build.render import ROOT
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.web_state import ELSEWHERE, FakeState
+from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
 from worker.metrics import Metrics
 from worker.processing.short_view import Extent
@@ -71,7 +71,7 @@ def test_a_page_of_entities(state):
         "after": "x",
         "searched": 7,
         "partitions": [0, 1],
-        "others": {ELSEWHERE: [2]},
+        "others": {OTHER_WORKER: [2]},
     }
     get(state, "/entities")
     assert state.searches[1:] == [([0, 1], EntitySearch(), 100, PAGE_SECONDS)]
@@ -170,10 +170,10 @@ def test_a_short_view_that_is_none(state, query, message):
 
 
 def test_the_short_view_of_another_workers_entity(state):
-    state.owner = (False, ELSEWHERE)
+    state.owner = (False, OTHER_WORKER)
     query = "?view=short&words=75&threshold=0.85"
     ((status, headers, _),) = get(state, f"/entities/%C3%A9/summary{query}")
-    assert (status, headers["Location"]) == (307, f"{ELSEWHERE}/entities/%C3%A9/summary{query}")
+    assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}/entities/%C3%A9/summary{query}")
 
 
 def test_an_unknown_entity(state):
@@ -212,9 +212,9 @@ def test_an_id_that_is_not_utf8(state):
 
 
 def test_an_entity_of_another_worker(state):
-    state.owner = (False, ELSEWHERE + "/")
+    state.owner = (False, OTHER_WORKER + "/")
     ((status, headers, _),) = get(state, "/entities/%C3%A9%2F%25/summary")
-    assert (status, headers["Location"]) == (307, f"{ELSEWHERE}/entities/%C3%A9%2F%25/summary")
+    assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}/entities/%C3%A9%2F%25/summary")
     assert state.asked == []
 
 

@@ -122,13 +122,11 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
     """
     rows = {number: MemoryRows(found) for number, found in partitions.items()}
     with ExitStack() as stack:
-        elsewhere = (
-            stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
-        )
-        url = stack.enter_context(served({0: rows[0]}, {elsewhere: [1]}))
+        other = stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
+        url = stack.enter_context(served({0: rows[0]}, {other: [1]}))
         ended = run("entities", "--url", url)
     assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
-    assert ended.err.startswith(f"not listed: the worker at {elsewhere} with partitions 1 (")
+    assert ended.err.startswith(f"not listed: the worker at {other} with partitions 1 (")
     assert ended.err.count("\n") == 1
 
 

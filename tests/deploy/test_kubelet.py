@@ -87,7 +87,7 @@ def test_a_liveness_probe_that_fails_too_often_is_told(played: Played) -> None:
     played.pod.wait_ready()
     played.answer("up", "ready")
     with pytest.raises(WorkerError, match="the liveness probe failed 3 times"):
-        eventually(lambda: not played.pod.healthy(), lambda: "nothing is told")
+        eventually(lambda: not played.pod.healthy(), lambda: "the pod stays healthy")
 
 
 def test_a_container_that_does_not_start_up_is_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from worker.processing.short_view import ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
 from worker.state.listing import ListedEntity, Page
 
-ELSEWHERE = "http://worker-1.example:8080"
+OTHER_WORKER = "http://worker-1.example:8080"
 VIEW = SummaryView(
     entity_id="x",
     incarnation=0,
@@ -65,7 +65,7 @@ class FakeState:
         return Page([ListedEntity("x", 3, 2, None, 0)], "x", 7)
 
     def others(self):
-        return {ELSEWHERE: [2]}
+        return {OTHER_WORKER: [2]}
 
     def describe(self):
         return {"ready": self.is_ready, "lag": {"0": 5}}

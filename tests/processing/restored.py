@@ -26,7 +26,7 @@ def stored(driver, entity_id):
 
 
 def told(driver, entity_id):
-    """What someone is told who asks now, but for what only memory knows."""
+    """The answer to a query, without the fields that only memory has."""
     view = driver.summary(0, entity_id)
     return view and replace(view, reservoir=None, refills=None)
 

@@ -221,12 +221,12 @@ def check_restored(world: World, process: Process) -> None:
         )
 
 
-# -- what is told ----------------------------------------------------------------------------------
+# -- queries
 
 
 def check_told(world: World, process: Process) -> None:
-    """Whoever asks for a summary at any moment gets one that was committed, with all below its
-    offset. Raises Violation.
+    """A query at any moment returns a committed summary, with all events below its offset. Raises
+    Violation.
 
     Also of a partition that is only followed, restored or not held any more: there is nothing to be
     told of it, or what was committed.

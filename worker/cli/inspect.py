@@ -24,20 +24,21 @@ REVIEW_COLUMNS = (
     Column("rating", drop=2, right=True),
     Column("sentences", drop=1, right=True),
 )
-SUMMARY_COLUMNS = {
+SENTENCE_COLUMNS = {
     "rank": Column("rank", drop=2, right=True),
     "sentence_id": Column("sentence"),
     "text": Column("text", prose=True),
     "rating": Column("rating", drop=4, right=True),
+}
+"""By field."""
+SUMMARY_COLUMNS = {
+    **SENTENCE_COLUMNS,
     "distance": Column("distance", drop=1, right=True),
     "support": Column("support", drop=3, right=True),
 }
 """By field."""
 SHORT_COLUMNS = {
-    "rank": Column("rank", drop=2, right=True),
-    "sentence_id": Column("sentence"),
-    "text": Column("text", prose=True),
-    "rating": Column("rating", drop=4, right=True),
+    **SENTENCE_COLUMNS,
     "distance": Column("distance", drop=3, right=True),
     "stands_for": Column("stands for", right=True),
     "stands_for_reviews": Column("of reviews", drop=1, right=True),

@@ -122,7 +122,7 @@ class Release:
             try:
                 eventually(
                     lambda: os.fstat(file.fileno()).st_size > 0,
-                    lambda: "nothing is told of the pods",
+                    lambda: "kubectl printed nothing about the pods",
                 )
                 yield told
                 time.sleep(1)  # what is on its way
