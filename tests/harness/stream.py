@@ -283,6 +283,7 @@ class Parts:
             assignment=self.assignment,
             takeover=self.takeover,
             bounds=self.bounds,
+            with_headers=False,
             delivery=SimpleNamespace(commit_started=lambda batch: True),
         )
 

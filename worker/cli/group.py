@@ -27,6 +27,7 @@ from worker.cli import (
     entities,
     history,
     inspect,
+    mapping,
     output,
     promote,
     replay,
@@ -41,12 +42,12 @@ from worker.cli import (
     watch,
 )
 from worker.cli.command import CommandGroup
-from worker.errors import CoversummError, Crash, SetupError
+from worker.errors import CoversummError, Crash, FileErrors, SetupError
 from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, topics, run, send),
+    "To run it": (config, mapping, topics, run, send),
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
@@ -105,6 +106,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         return _fail(_usage(error), SetupError.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), SetupError.exit_code)
+    except FileErrors as error:
+        for line in error.lines:
+            output.complain(line)
+        return error.exit_code
     except CoversummError as error:
         return _fail(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

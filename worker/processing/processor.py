@@ -293,17 +293,25 @@ class Processor:
     def _select(
         self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
     ) -> dict[int, Event | Rejected]:
-        """The new records' events by index; unselected ones get their outcome."""
-        limits, selection = self.config.limits, self.config.selection
-        if selection.is_all:
-            return dict(zip(new, decode([records[i] for i in new], limits), strict=True))
-        of_entity = [i for i in new if selection.has_entity(records[i])]
-        decoded = zip(of_entity, decode([records[i] for i in of_entity], limits), strict=True)
-        events = {i: event for i, event in decoded if selection.has_time(records[i], event)}
+        """The new records' events by index; other records get their outcome."""
+        selection, mapping = self.config.selection, self.config.mapping
+        # with a mapping the entity is known once the record is mapped
+        of_entity = [i for i in new if mapping is not None or selection.has_entity(records[i])]
+        decoded = decode([records[i] for i in of_entity], self.config.limits, mapping=mapping)
+        events: dict[int, Event | Rejected] = {}
         for i in new:
-            if i not in events:
-                outcomes[i] = Ignored.NOT_SELECTED
+            outcomes[i] = Ignored.NOT_SELECTED
+        for i, event in zip(of_entity, decoded, strict=True):
+            if isinstance(event, Ignored):
+                outcomes[i] = event
+            elif selection.is_all or self._is_selected(records[i], event):
+                events[i] = event
         return events
+
+    def _is_selected(self, record: Record, event: Event | Rejected) -> bool:
+        selection = self.config.selection
+        is_of_entity = self.config.mapping is None or selection.has_entity(record, event)
+        return is_of_entity and selection.has_time(record, event)
 
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
