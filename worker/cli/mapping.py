@@ -17,7 +17,7 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from worker.events import Record
     from worker.mapping import TopicMapping
-    from worker.tools.mapping import MappingCheck, Verdict
+    from worker.tools.mapping import MappingCheck, SampleOutcome
 
 LIMIT = 100
 COLUMNS = (
@@ -88,7 +88,7 @@ def check(
         return 0
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings))
-    verdicts: list[Verdict] = []
+    verdicts: list[SampleOutcome] = []
     samples = _of_file(sample, topics) if sample else _of_topics(judge, settings, file, limit)
     for place, record in islice(samples, limit * (1 if sample else len(topics))):
         verdicts.append(judge.judge(place, record))
@@ -133,7 +133,7 @@ def _of_topics(
             yield from samples_of_topic(reader, limit)
 
 
-def _row(verdict: "Verdict") -> list[object]:
+def _row(verdict: "SampleOutcome") -> list[object]:
     event = verdict.event or {}
     return [
         verdict.place,
@@ -145,7 +145,7 @@ def _row(verdict: "Verdict") -> list[object]:
     ]
 
 
-def _report(judge: "MappingCheck", verdicts: "list[Verdict]") -> None:
+def _report(judge: "MappingCheck", verdicts: "list[SampleOutcome]") -> None:
     for doubt in judge.doubts():
         output.note(f"warning: {doubt}")
     counts = Counter(one.becomes for one in verdicts)

@@ -253,9 +253,11 @@ class _Check:
 
     def _path(self, place: Place, text: Any) -> Path | None:
         try:
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is no path like after.title")
             return parse_path(text)
-        except (TypeError, ValueError) as error:
-            self._wrong(place, str(error) if isinstance(text, str) else f"{text!r} is no path")
+        except ValueError as error:
+            self._wrong(place, str(error))
             return None
 
     def _is(self, place: Place, value: object, kind: type, wanted: str) -> bool:

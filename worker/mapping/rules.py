@@ -148,8 +148,9 @@ class TopicMapping:
 
     def __post_init__(self) -> None:
         """Find out which roots the rules read: only those are decoded."""
-        roots = {path.root for rule in (*self.rules, self.tombstone) for path in rule.paths}
-        object.__setattr__(self, "_reads", (KEY in roots, CE in roots, HEADERS in roots))
+        of_rules = {path.root for rule in self.rules for path in rule.paths}
+        roots = of_rules | {path.root for path in self.tombstone.paths}
+        object.__setattr__(self, "_reads", (KEY in of_rules, CE in roots, HEADERS in roots))
 
     @property
     def needs_headers(self) -> bool:
@@ -207,9 +208,10 @@ class TopicMapping:
             ce, value = _cloud_event(headers, value)
         if self.unwrap is not None and type(value) is dict and self.unwrap in value:
             value = value[self.unwrap]
-        key = self._key(record.key) if reads_key else None
         # an event without data is no tombstone: its attributes say what it is
-        return (value, key, ce, headers), value is None and not ce
+        is_tombstone = value is None and not ce
+        key = self._key(record.key) if reads_key or is_tombstone else None
+        return (value, key, ce, headers), is_tombstone
 
     def _key(self, raw: bytes | None) -> Any:
         if raw is None:

@@ -14,15 +14,16 @@ from worker.mapping import TopicMapping
 from worker.mapping.rules import Rule
 from worker.sources.opened import OpenedFile
 
-RECORD_MEMBERS: Final = frozenset(
-    "topic partition offset timestamp key headers value tstype ts broker payload".split()
-)
+RECORD_MEMBERS: Final = {
+    *("topic", "partition", "offset", "timestamp", "key", "headers", "value"),
+    *("tstype", "ts", "broker", "payload"),
+}
 """Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
 IGNORED: Final = "ignored"
 DEAD_LETTER: Final = "dead letter"
 
 
-class Verdict(NamedTuple):
+class SampleOutcome(NamedTuple):
     """What becomes of a record: an event's type, `ignored` or `dead letter`, and by which rule.
 
     `event` is its body, `detail` why it is a dead letter. `place` is a line, or partition:offset.
@@ -47,7 +48,7 @@ class MappingCheck:
     filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By topic, rule and field: events that have it."""
 
-    def judge(self, place: str, record: Record) -> Verdict:
+    def judge(self, place: str, record: Record) -> SampleOutcome:
         """What becomes of a record of one of the topics. Raises SetupError for another one."""
         mapping = self.topics.get(record.topic)
         if mapping is None:
@@ -62,13 +63,13 @@ class MappingCheck:
             self.taken[record.topic, name] += 1
         if isinstance(found, Rejected):
             detail = f"{found.reason}: {found.detail}"
-            return Verdict(place, record.topic, name, DEAD_LETTER, detail)
+            return SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)
         if isinstance(found, Ignored):
-            return Verdict(place, record.topic, name, IGNORED)
+            return SampleOutcome(place, record.topic, name, IGNORED)
         body = msgspec.to_builtins(mapping.read(record))
         event = {field: value for field, value in body.items() if value is not None}
         self.filled.update((record.topic, str(name), field) for field in event)
-        return Verdict(place, record.topic, name, event["type"], None, event)
+        return SampleOutcome(place, record.topic, name, event["type"], None, event)
 
     def doubts(self) -> Iterator[str]:
         """Rules that took no record, and fields that no event of a rule has."""

@@ -25,6 +25,7 @@ from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
+from worker.stream.faust.consumer import _record_with_headers
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,16 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
     message = rig.consumer._as_message(batch)
     assert message.value is batch
     assert message.generation_id == 2
+
+
+@pytest.mark.asyncio
+async def test_records_have_their_headers_if_the_mapping_reads_them(app: Any) -> None:
+    rig = Rig(app, {A: [3], B: []})
+    await rig.join({0: 3})
+    rig.consumer._as_record = _record_with_headers
+    batch = await rig.poll()
+    assert batch is not None
+    assert [record.headers for record in batch.records] == [(("ce_type", b"3"),)]
 
 
 @pytest.mark.asyncio
