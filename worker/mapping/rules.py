@@ -73,6 +73,12 @@ class Rule:
     conditions: tuple[Condition, ...]
     emit: str | None
     fields: dict[str, Expression] = field(default_factory=dict)
+    reads_key: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether the fields need the key."""
+        roots = {path.root for one in self.fields.values() for path in one.paths}
+        object.__setattr__(self, "reads_key", KEY in roots)
 
     def matches(self, roots: Roots) -> bool:
         """Whether all conditions hold."""
@@ -147,10 +153,12 @@ class TopicMapping:
     _reads: tuple[bool, bool, bool] = field(init=False, default=(False, False, False))
 
     def __post_init__(self) -> None:
-        """Find out which roots the rules read: only those are decoded."""
-        of_rules = {path.root for rule in self.rules for path in rule.paths}
-        roots = of_rules | {path.root for path in self.tombstone.paths}
-        object.__setattr__(self, "_reads", (KEY in of_rules, CE in roots, HEADERS in roots))
+        """Find out which roots the rules read: only those are decoded, the key only for a rule
+        that reads it.
+        """
+        roots = {path.root for rule in (*self.rules, self.tombstone) for path in rule.paths}
+        asked = {one.path.root for rule in self.rules for one in rule.conditions}
+        object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
 
     @property
     def needs_headers(self) -> bool:
@@ -170,6 +178,9 @@ class TopicMapping:
             raise BadEvent(Reason.UNKNOWN_TYPE, "no rule of the mapping applies")
         if rule.emit is None:
             return Ignored.BY_MAPPING
+        if rule.reads_key:
+            value, _, ce, headers = roots
+            roots = (value, self._key(record.key), ce, headers)
         body = rule.body(roots)
         if self.refuse is not None and (complaint := self.refuse(body.entity_id, record)):
             raise BadEvent(Reason.KEY_MISMATCH, complaint)
@@ -210,8 +221,7 @@ class TopicMapping:
             value = value[self.unwrap]
         # an event without data is no tombstone: its attributes say what it is
         is_tombstone = value is None and not ce
-        key = self._key(record.key) if reads_key or is_tombstone else None
-        return (value, key, ce, headers), is_tombstone
+        return (value, self._key(record.key) if reads_key else None, ce, headers), is_tombstone
 
     def _key(self, raw: bytes | None) -> Any:
         if raw is None:
