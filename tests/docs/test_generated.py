@@ -105,6 +105,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "mapping check FILE",
         "topics",
         "run",
+        "bridge",
         "send FILE...",
         "replay",
         "compare A B",

@@ -57,8 +57,10 @@ class WorkerProcess:
         *,
         armed: bool = False,
         launcher: str | None = None,
+        arguments: Sequence[str] = ("run",),
     ):
         self.directory = directory
+        self._arguments = arguments
         self._command = ARMED_COMMAND if armed else COMMAND
         if launcher is not None:
             self._command = [sys.executable, "-m", launcher]
@@ -84,7 +86,7 @@ class WorkerProcess:
             self.exit_codes.append(self.exit_code)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, "run"],
+                [*self._command, *self._arguments],
                 cwd=ROOT,
                 env=clean_environment(self.environment),
                 stdin=subprocess.DEVNULL,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +15,11 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import WITH_VECTORS, Step, steps, written
 from tests.harness.drive import config
+from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
-from tests.harness.topics import producer, read_topic
-from tests.harness.workers import pipeline
+from tests.harness.topics import committed_offsets, producer, read_topic
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker.events import Record
 from worker.kafka.topics import partition_of
 from worker.processing.in_memory import ProcessorInMemory
@@ -38,6 +41,14 @@ def bodies(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
                 {name: one for name, one in body.items() if name not in OF_ONE_BUILD}
             )
     return dict(found)
+
+
+def last_sets(changes: dict[str, list[Any]]) -> dict[str, set[tuple[str, str]]]:
+    """By entity the set last published: distances depend on the order of reviews, it does not."""
+    return {
+        name: {(one["sentence_id"], one["text"]) for one in found[-1]["sentences"]}
+        for name, found in changes.items()
+    }
 
 
 def expected(history: list[Step]) -> dict[str, list[Any]]:
@@ -95,3 +106,101 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
         assert refused.startswith(b"rule 'published': entity_id ")
         assert f"bridge --mapping {file} --from {site.input_topic}`".encode() in refused
         assert details[b"bad_json"]["dlq.source.topic"] == site.input_topic.encode()
+
+
+SOURCE_PARTITIONS = 4
+ROUNDS = 8
+"""Kills and pauses of bridges while records arrive."""
+
+
+def bridges(site: Pipeline, source: str, file: Path) -> list[WorkerProcess]:
+    """Two bridges, not started."""
+    return [
+        WorkerProcess(
+            site.directory / f"bridge-{number}",
+            {**site.environment, "COVERSUMM_BATCH_SIZE": "20"},
+            arguments=("bridge", "--mapping", str(file), "--from", source),
+        )
+        for number in range(2)
+    ]
+
+
+def wait_bridged(site: Pipeline, source: str, group: str) -> None:
+    """Wait until the bridges have committed the complete source."""
+    servers = site.broker.bootstrap_servers
+    ends = {one.partition: one.offset + 1 for one in read_topic(servers, source)}
+
+    def is_bridged() -> bool:
+        committed = committed_offsets(servers, source, group)
+        return all(committed[partition] >= end for partition, end in ends.items())
+
+    eventually(is_bridged, site.logs, every_s=0.3)
+
+
+def test_a_bridge_under_kills(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """A stream keyed by review: nothing is lost, repeated, or reordered within a partition."""
+    source = "bridged.shop"
+    file = written(tmp_path, WITH_VECTORS.replace("shop.public.reviews", source))
+    history = list(steps(1500, PRODUCTS, DIMENSION, seed=2))
+    chance = random.Random(3)
+    kafka.create_topic(source, SOURCE_PARTITIONS)
+    with pipeline(kafka, "bridged", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        site.workers += bridges(site, source, file)
+        for bridge in site.workers:
+            bridge.start()
+        client = producer(kafka.bootstrap_servers)
+        size = len(history) // ROUNDS + 1
+        for number in range(ROUNDS):
+            for one in history[number * size : (number + 1) * size]:
+                client.produce(source, one.value, one.key)
+            client.flush(60)
+            victim = chance.choice(site.workers)
+            victim.wait_ready()
+            time.sleep(chance.random())
+            if number % 4 == 3:  # past its session: others take over, and its commit is refused
+                victim.pause()
+                time.sleep(8)
+                victim.resume()
+            else:
+                victim.kill()
+                victim.start()
+        wait_bridged(site, source, f"bridged-bridge-{source}")
+        metrics = [bridge.metrics() for bridge in site.workers]
+        assert sum(one["coversumm_partitions"] for one in metrics) == SOURCE_PARTITIONS
+        assert all(one["coversumm_ready"] == 1 for one in metrics)
+        site.stop()  # with exit code 0
+        check_bridged(kafka, site, source, history)
+        site.workers.clear()
+        site.start()
+        site.wait_caught_up()
+        site.stop()
+        published = bodies(
+            one.value for one in read_topic(kafka.bootstrap_servers, site.output_topic)
+        )
+        assert last_sets(published) == last_sets(expected(history))
+        assert read_topic(kafka.bootstrap_servers, f"{source}.dlq") == []
+
+
+def check_bridged(kafka: KafkaBroker, site: Pipeline, source: str, history: list[Step]) -> None:
+    """Each event once, in the partition of its entity, those of a source partition in order."""
+    servers = kafka.bootstrap_servers
+    by_value = {one.value: one for one in history if one.value is not None}
+    places: dict[int, tuple[int, int]] = {}  # by version, where it came from
+    for one in read_topic(servers, source):
+        step = by_value.get(one.value)
+        if step is not None and step.event is not None:
+            version = json.loads(step.event)["review_version"]
+            places[version] = (one.partition, one.offset)
+    found = read_topic(servers, site.input_topic)
+    events = [json.loads(one.value or b"") for one in found]
+    wanted = [json.loads(one.event) for one in history if one.event is not None]
+    in_order = lambda some: sorted(some, key=lambda event: event["review_version"])  # noqa: E731
+    assert in_order(events) == in_order(wanted)
+    last: dict[tuple[int, int], int] = {}
+    for message, event in zip(found, events, strict=True):
+        entity_id = event["entity_id"]
+        assert message.key == entity_id.encode()
+        assert message.partition == partition_of(entity_id, PARTITIONS)
+        partition, offset = places[event["review_version"]]
+        assert offset > last.get((partition, message.partition), -1)
+        last[partition, message.partition] = offset

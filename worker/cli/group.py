@@ -19,6 +19,7 @@ import click
 from worker import __version__
 from worker.cli import (
     INTERRUPTED,
+    bridge,
     compare,
     completion,
     config,
@@ -47,7 +48,7 @@ from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, mapping, topics, run, send),
+    "To run it": (config, mapping, topics, run, bridge, send),
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
