@@ -130,12 +130,17 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
-    """The worker's four topics by role."""
+    """The worker's topics by role; that of facets only if any are defined."""
     compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(MAX_COMPACTION_LAG_MS)}
     largest = {"max.message.bytes": str(settings.max_message_bytes + RECORD_OVERHEAD_BYTES)}
     specs = (
         TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
         TopicSpec("output", settings.output_topic, compacted | largest),
+        *(
+            [TopicSpec("facets", settings.facets_topic, compacted | largest)]
+            if settings.facets
+            else []
+        ),
         TopicSpec("dead letters", settings.dlq_topic, {"cleanup.policy": "delete"} | largest),
         TopicSpec(
             "changelog",

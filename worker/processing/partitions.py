@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.events import Record
+from worker.facets.membership import FacetSet
 from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.pace import Load
@@ -13,13 +14,16 @@ from worker.state.partition import (
     GARBAGE_ROWS,
     collect_garbage,
     put_applied,
+    put_facets,
     put_fingerprint,
     put_garbage,
     put_last_change,
+    put_last_facets,
     put_output,
+    read_facets,
     read_output,
 )
-from worker.state.rows import Header, Output, PublishedSet
+from worker.state.rows import FacetSets, Header, Output, PublishedSet
 from worker.state.store import Pending
 
 
@@ -32,6 +36,7 @@ class Partition:
     topic_id: str  # of the input topic that the rows are made from, or empty
     output: Output | None  # where its summaries are published, if known
     has_fingerprint: bool
+    facets: FacetSet | None = None  # as the rows have them, or as configured
     has_output: bool = True  # whether the rows contain this output
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
@@ -41,10 +46,13 @@ class Partition:
 class Partitions:
     """The partitions by number."""
 
-    def __init__(self, rows: Callable[[int], Rows], fingerprint: Fingerprint) -> None:
-        """`rows` gives the committed rows of a partition."""
+    def __init__(
+        self, rows: Callable[[int], Rows], fingerprint: Fingerprint, facets: FacetSet | None = None
+    ) -> None:
+        """`rows` gives the committed rows of a partition; `facets` are those of new ones."""
         self._rows = rows
         self._fingerprint = fingerprint
+        self._facets = facets
         self._partitions: dict[int, Partition] = {}
 
     def __getitem__(self, number: int) -> Partition:
@@ -57,9 +65,12 @@ class Partitions:
     def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
         applied, output = read_applied(rows), read_output(rows)
+        facets = read_facets(rows) or self._facets
         if applied is None:
-            return Partition(rows, None, "", output, has_fingerprint)
-        return Partition(rows, applied.next_offset, applied.topic_id, output, has_fingerprint)
+            return Partition(rows, None, "", output, has_fingerprint, facets)
+        return Partition(
+            rows, applied.next_offset, applied.topic_id, output, has_fingerprint, facets
+        )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
         """By partition: the next source offset once these records are applied."""
@@ -111,6 +122,8 @@ class RowWriter:
             if not self._partitions[number].has_fingerprint:
                 # The changelog's first row: a changelog that lost its beginning lacks it.
                 put_fingerprint(pending, self._config.fingerprint)
+                if facets := self._partitions[number].facets:
+                    put_facets(pending, facets)
             if not self._partitions[number].has_output and (
                 output := self._partitions[number].output
             ):
@@ -122,6 +135,8 @@ class RowWriter:
                 one.kept is not None or one.set_changes or one.end is not None
             ):
                 put_last_change(own, one.entity.rows.entity, one.kept)
+            if self._config.emit == "final" and (one.facet_changes or one.end is not None):
+                put_last_facets(own, one.entity.rows.entity, one.kept_facets)
             for key, value in own.items():
                 load.add(key, value)
             rows[one.key.partition].update(own)
@@ -151,5 +166,8 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> None:
         rows.put_header(pending, header)
     if entity.sequence is not None and entity.sequence != changes.stored_sequence:
         rows.put_published(pending, PublishedSet(entity.sequence, entity.published))
+    facets = entity.facets if changes.facet_changes else None
+    if facets is not None and facets.sequence is not None:
+        rows.put_facet_sets(pending, FacetSets(facets.sequence, list(facets.published.values())))
     for review_id, review in changes.reviews.items():
         rows.put_review(pending, review_id, review)
