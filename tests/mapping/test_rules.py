@@ -13,6 +13,7 @@ from tests.harness.debezium import TOPIC, change, key, mapping, row
 from tests.harness.limits import event_limits
 from worker.events import (
     EntityDeleted,
+    GivenSentence,
     Ignored,
     Record,
     Rejected,
@@ -116,7 +117,7 @@ def test_a_column_that_debezium_left_out_does_not_become_the_text(tmp_path: Path
         ('text = "body"', {"id": 81}, "review_id", "81"),
         ('text = "body"', {"id": -(10**18)}, "review_id", "-1000000000000000000"),
         ('sentences = "parts"', {"parts": ["One.", {"text": "Two."}]}, "sentences",
-         (("One.", None), ("Two.", None))),
+         (GivenSentence("One.", None), GivenSentence("Two.", None))),
         ('text = "body"\noccurred_at = "at"', {"at": "2026-11-20T12:00:00Z"}, "occurred_at",
          "2026-11-20T12:00:00Z"),
         ('text = "body"\noccurred_at = "at"', {"at": "2026-11-20 12:00"}, "occurred_at",

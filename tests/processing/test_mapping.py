@@ -30,7 +30,7 @@ def contract():
     said = lambda one, version, words: {  # noqa: E731
         "type": "review.upserted", "entity_id": str(one["product_id"]), "review_id": str(one["id"]),
         "review_version": version, "text": f"A title. {words}", "rating": one["stars"],
-        "occurred_at": f"2025-11-20T12:00:00.{one['id']:06}Z",
+        "occurred_at": f"2025-11-20T12:00:00.{one['id']:06}Z".replace(".000000", ""),
     }  # fmt: skip
     gone = lambda one, version: {  # noqa: E731
         "type": "review.deleted", "entity_id": str(one["product_id"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,10 +17,17 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import WITH_VECTORS, Step, steps, written
 from tests.harness.drive import config
 from tests.harness.eventually import eventually
-from tests.harness.patience import TEST_SECONDS
+from tests.harness.node import free_port
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import committed_offsets, producer, read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from tests.harness.workers import (
+    COMMAND,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+)
 from worker.events import Record
 from worker.kafka.topics import partition_of
 from worker.processing.in_memory import ProcessorInMemory
@@ -96,6 +104,7 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
             one.partition == partition_of((one.key or b"").decode(), PARTITIONS)
             for one in published
         )
+        assert replayed(site, tmp_path / "out.jsonl") == expected(history)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
         assert {(one.key, one.value) for one in letters} == {
             (history[0].key, history[0].value),
@@ -106,6 +115,25 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
         assert refused.startswith(b"rule 'published': entity_id ")
         assert f"bridge --mapping {file} --from {site.input_topic}`".encode() in refused
         assert details[b"bad_json"]["dlq.source.topic"] == site.input_topic.encode()
+
+
+def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
+    """What a replay of the input topic writes with the mapping, to a file."""
+    arguments = ["replay", "--from", site.input_topic, "--to", str(target), "--json"]
+    environment = {
+        **site.environment,
+        "COVERSUMM_DATA_DIR": str(target.parent / "replayed"),
+        "COVERSUMM_WEB_PORT": str(free_port()),
+    }
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return bodies(target.read_bytes().splitlines())
 
 
 SOURCE_PARTITIONS = 4

@@ -1,5 +1,6 @@
 """The messages of a micro-batch: collected, counted, and encoded in blocks."""
 
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from worker.events import (
     Message,
     RankedChange,
     Record,
+    ReviewDeleted,
+    SentencesDeleted,
     SummaryChanged,
     SummaryDraft,
     quote,
@@ -22,7 +25,7 @@ from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
 from worker.processing.pace import Load
 from worker.state.errors import CorruptRow
-from worker.state.keys import describe, last_change_key
+from worker.state.keys import describe, last_change_key, review_of
 
 CHANGES_BYTES = 2**20
 """Changes are encoded in blocks of this size, so that a batch over the limit wastes one block."""
@@ -53,15 +56,15 @@ class Outbox:
     def __init__(self, load: Load, topic: str) -> None:
         self._load = load
         self._topic = topic  # of summaries
-        self._messages: list[tuple[int, Message]] = []
+        self._messages: list[tuple[int, int, Message]] = []  # by record, facets after summaries
         self._changes: list[UnmeasuredChange] = []
         self._change_bytes = 0  # at most
         self._kept: list[tuple[EntityChanges, SetChange, Record]] = []
 
-    def put(self, index: int, message: Message) -> None:
+    def put(self, index: int, message: Message, *, of_facets: bool = False) -> None:
         """Add a message. Raises TooMuch if it exceeds a limit."""
         self._load.add(message.key, message.value)
-        self._messages.append((index, message))
+        self._messages.append((index, of_facets, message))
 
     def put_change(self, change: UnmeasuredChange, size: int) -> None:
         """Add a change; its message, of at most `size` bytes, is made later with others.
@@ -93,10 +96,11 @@ class Outbox:
         ]
         for change, message in zip(changes, summary_messages(self._topic, drafts), strict=True):
             self._load.weigh(len(message.key or b"") + len(message.value or b""))
-            self._messages.append((change.at, message))
+            self._messages.append((change.at, 0, message))
 
     def messages(self) -> list[Message]:
-        """All messages in the order of their records, then in order of `put`; stores kept changes.
+        """All messages in the order of their records, then those of facets last, then in order of
+        `put`; stores kept changes.
 
         Raises TooMuch if they exceed a limit.
         """
@@ -105,7 +109,7 @@ class Outbox:
         measure([last.ranking for _, last, _ in self._kept])
         for changes, last, record in self._kept:
             changes.kept = _kept(last, record)
-        return [message for _, message in sorted(self._messages, key=itemgetter(0))]
+        return [message for _, _, message in sorted(self._messages, key=itemgetter(0, 1))]
 
 
 def _kept(change: SetChange, record: Record) -> LastChange:
@@ -157,6 +161,16 @@ def kept_message(
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
     change = RankedChange(body, quotes, kept.distances, kept.support)
     return summary_messages(config.output_topic, [SummaryDraft(change, partition, record)])[0]
+
+
+def quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
+    """The published sentences that a deletion of reviews or sentences takes down."""
+    if isinstance(event, ReviewDeleted):
+        review_id = event.review_id.encode()
+        return [one for one in published if review_of(one) == review_id]
+    if isinstance(event, SentencesDeleted):
+        return [one for one in map(str.encode, event.sentence_ids) if one in published]
+    return ()
 
 
 def review_id_of(event: Event) -> str | None:
