@@ -36,6 +36,7 @@ from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
 from worker.processing.facet_changes import last_facets_message
+from worker.processing.facets import ReviewMove, classify
 from worker.processing.outbox import Outbox, kept_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions, RowWriter
@@ -332,13 +333,26 @@ class Processor:
 
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
-        outbox = Outbox(load, self.config.output_topic)
+        self._classify(planned.plan)
+        outbox = Outbox(load, self.config.output_topic, self.config.facets_topic)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)
             self._pace.on_progress()
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
         return outbox.messages()
+
+    def _classify(self, plan: BatchPlan) -> None:
+        """Find the facets of all sentences by phrases, in one product for each partition."""
+        if self.config.facets is None:
+            return
+        moves: dict[int, list[ReviewMove]] = {}
+        for changes in plan.changes:
+            for step in changes.steps:
+                moves.setdefault(changes.key.partition, []).extend(step.moves)
+        for partition, of_partition in moves.items():
+            if facets := self._partitions[partition].facets:
+                classify(facets, of_partition)
 
     def _count(
         self,
