@@ -830,7 +830,7 @@ async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.logs.facets = "facets"
     rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "one")}
     rig.logs.ids.told = {OUTPUT: "one", "facets": "two"}
-    with pytest.raises(SetupError, match="facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
+    with pytest.raises(SetupError, match=r"facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
     rig.logs.ids.told = {OUTPUT: "one", "facets": "one"}
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
