@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from worker.errors import SetupError
 from worker.events.bare import FIELDS
+from worker.extras import install_command
 
 UNREADABLE: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 """Errors of a packed file that is cut or damaged, or of its disk."""
@@ -67,7 +68,7 @@ def _zstd(raw: io.BufferedReader, name: str) -> Any:
         import pyarrow
     except ImportError as error:
         raise SetupError(
-            f"{name} is compressed with zstd: pip install 'coversumm-worker[parquet]', "
+            f"{name} is compressed with zstd: {install_command('parquet')}, "
             f"or zstdcat {name} | ..., with - for the file"
         ) from error
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd")
