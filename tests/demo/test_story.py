@@ -150,7 +150,7 @@ def test_lines_are_plain(story):
     lines = drawn(story, close=True)
     assert "3 reviews in, 2 changes out\n" in lines
     assert (
-        "  Earl's loft: review a was taken down: its sentence is gone, 2 others moved up\n" in lines
+        "  Earl's loft: review a was taken down: its sentence is gone, 2 others entered\n" in lines
     )
     assert "    - Lovely place.\n" in lines
     assert "    + Near [31mthe park. [bold]\n" in lines
