@@ -164,6 +164,20 @@ def test_what_was_left_out_is_told(run, write):
     assert closing.startswith("3 lines, 1 entity, 0 changes, ")
 
 
+def test_a_row_without_a_text_is_told(run, write, monkeypatch):
+    monkeypatch.delenv("COVERSUMM_DIMENSION")
+    monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
+    table = [b"entity_id,review_id,text", b"hut,1,Quiet.", b"hut,2,", b"hut,3,"]
+    ended = run("summarize", write("some.csv", table), "--pretty")
+    assert ended.code == 0
+    warning, closing = ended.err.splitlines()
+    assert warning == (
+        "warning: text is empty in 2 reviews, which have no sentence; first in line 3"
+    )
+    assert closing.startswith("3 rows, 1 entity, 1 change, ")
+    assert ended.out.startswith("hut 3 reviews, 1 sentence\n")
+
+
 def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
     ended = run("summarize", write("some.jsonl", [*content, *[b"{"] * 30]))
     told = ended.err.splitlines()

@@ -233,4 +233,7 @@ def test_what_a_busy_machine_left_out_is_told(story):
     story.leave_out(1)
     assert story.reviews == 3
     closing = " ".join(drawn(story, close=True).split())
-    assert "so 1 review was left out to be brief: --reviews 4 takes all." in closing
+    assert (
+        "1 review was left out, since this machine is busy or slow: --reviews 4 takes all."
+        in closing
+    )
