@@ -110,8 +110,8 @@ def test_a_second_demo_in_plain_lines(start):
     assert (code, err) == (0, "")
     assert "CC BY 4.0" in out
     assert "Verified: the stored summaries of all" in " ".join(out.split())
-    assert "-m worker run\n" in out
-    assert len(out.splitlines()) > 30
+    assert "-m worker run" in out
+    assert len(out.splitlines()) > 20
     assert "\x1b" not in out
 
 
