@@ -23,6 +23,7 @@ FLOORS = (
     ("worker.storage",),
     ("worker.settings",),
     ("worker.state",),
+    ("worker.facets",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
     ("worker.clock", "worker.errors", "worker.extras", "worker.limits"),

@@ -24,6 +24,7 @@ CLOSED = {
         "worker.coversumm",
         "worker.errors",
         "worker.events",
+        "worker.facets",
         "worker.limits",
         "worker.processing",
         "worker.settings",

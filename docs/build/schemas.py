@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct, field
 
+from worker.events.facets import FacetsChanged
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.reasons import Reason
 from worker.events.summary import ALGORITHM, SummaryChanged
@@ -78,7 +79,7 @@ _UPSERTS: Final[list[dict[str, Any]]] = [
         "entity_id": "B00X",
         "review_id": "r-82",
         "sentences": [
-            {"text": "Sharp display.", "embedding": "zczMPc3MTL4="},
+            {"text": "Sharp display.", "embedding": "zczMPc3MTL4=", "labels": ["display"]},
             "The battery lasts for weeks.",
         ],
         "embedding_model": "a model of two dimensions",
@@ -113,6 +114,30 @@ _SUMMARY: Final[dict[str, Any]] = {
         "offset": 991,
         "review_id": "r-81",
     },
+    "occurred_at": "2026-11-20T12:00:00Z",
+    "embedding_model": "sentence-transformers/all-MiniLM-L6-v2",
+    "algorithm": ALGORITHM,
+}
+_FACETS: Final[dict[str, Any]] = {
+    "type": "facets.changed",
+    "entity_id": "B00X",
+    "epoch": 1,
+    "sequence": 991,
+    "previous_sequence": 874,
+    "changed": ["display"],
+    "review_count": 240,
+    "sentence_count": 1311,
+    "facets": [
+        {
+            "name": "display",
+            "k": 3,
+            "sentence_count": 109,
+            "review_count": 97,
+            "ratings": {"count": 95, "mean": 4.2},
+            "sentences": _SUMMARY["sentences"],
+        }
+    ],
+    "cause": _SUMMARY["cause"],
     "occurred_at": "2026-11-20T12:00:00Z",
     "embedding_model": "sentence-transformers/all-MiniLM-L6-v2",
     "algorithm": ALGORITHM,
@@ -165,6 +190,7 @@ PUBLISHED: Final = (
     ),
     Published("entity.deleted", EntityDeleted, [{"type": "entity.deleted"} | _DELETION]),
     Published("summary.changed", SummaryChanged, [_SUMMARY]),
+    Published("facets.changed", FacetsChanged, [_FACETS]),
     Published("short-view", ShortView, [_SHORT_VIEW]),
     Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
 )
@@ -181,6 +207,7 @@ def schema(published: Published) -> dict[str, Any]:
         body["anyOf"] = [{"required": ["text"]}, {"required": ["sentences"]}]
     if published.type in (
         SummaryChanged,
+        FacetsChanged,
         ShortView,
     ):  # fields with a default are also always written
         body["required"] = list(body["properties"])

@@ -65,10 +65,13 @@ class Model:
             if outcome.startswith("dead_letter:"):
                 self.emit(i, (record.key, record.value, outcome.removeprefix("dead_letter:")))
             outcomes.append(outcome)
+        self.end_of_batch()
+        return [message for i in sorted(self.out) for message in self.out[i]], outcomes
+
+    def end_of_batch(self):
         for key in list(self.last):
             self.flush(key)
         self.deleted.clear()
-        return [message for i in sorted(self.out) for message in self.out[i]], outcomes
 
     def emit(self, i, message):
         self.out.setdefault(i, []).append(message)

@@ -285,6 +285,7 @@ class Pipeline:
             "COVERSUMM_INPUT_TOPIC": self.input_topic,
             "COVERSUMM_OUTPUT_TOPIC": self.output_topic,
             "COVERSUMM_DLQ_TOPIC": self.dlq_topic,
+            "COVERSUMM_FACETS_TOPIC": f"{self.name}.facets",
             "COVERSUMM_APP_ID": self.name,
             "COVERSUMM_WEB_BIND": "127.0.0.1",
             "COVERSUMM_EMBEDDER": "none",

@@ -12,11 +12,18 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import Crash, Unanswered
-from worker.kafka.changelog import IDLE_SECONDS, PAUSE_SECONDS, STALLED_SECONDS, ChangelogReader
+from worker.kafka.changelog import (
+    IDLE_SECONDS,
+    PAUSE_SECONDS,
+    STALLED_SECONDS,
+    ChangelogReader,
+    StaleCopy,
+)
 
 TOPIC = "changelog"
 ENOUGH = 50
 """Reads after which a follower is stopped whatever it does."""
+LIFE_SECONDS = 1000.0  # of a tombstone
 
 
 class Row:
@@ -68,10 +75,10 @@ class FakeConsumer:
 
 class Rig:
     """A reader from offset 5 on; `reads` are what its next reads bring, and after them nothing
-    does.
+    does. Its bounds were fetched `since` seconds ago, in negative numbers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, since: float = 0.0) -> None:
         self.clock = FakeClock()
         self.consumers: list[FakeConsumer] = []
         self.reads: list[list[Row] | BaseException] = []
@@ -82,7 +89,15 @@ class Rig:
         self._count = 0
         clients = FakeClients(consumer=self._consumer)
         self.reader = ChangelogReader(
-            clients, "group", TOPIC, {0: 5}, self._apply, self.ended.append, self.clock
+            clients,
+            "group",
+            TOPIC,
+            {0: 5},
+            self._apply,
+            self.ended.append,
+            tombstone_seconds=LIFE_SECONDS,
+            since=self.clock.time() + since,
+            clock=self.clock,
         )
 
     def _consumer(self) -> Any:
@@ -177,6 +192,30 @@ def test_rows_after_the_logs_end_begin_a_transaction_that_may_be_cut(rig: Rig) -
     rig.at_read = lambda: ends.append(len(rig.ended))
     rig.reader.follow()
     assert ends[:6] == [0, 1, 1, 1, 2, 2]
+
+
+def test_rows_after_a_break_as_long_as_a_tombstones_life_are_refused(rig: Rig) -> None:
+    """Compaction may have removed tombstones of rows that were read before the break."""
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    rig.reads = [[Row(5), Row(6, end)], [], [Row(6)], [Row(7)]]
+    breaks = [0.0, LIFE_SECONDS - 5, 0.0, 5.0]
+
+    def wait() -> None:
+        rig.clock.now_s += breaks.pop(0)
+
+    rig.at_read = wait
+    with pytest.raises(StaleCopy) as raised:
+        rig.reader.follow()
+    assert raised.value.partition == 0
+    assert rig.applied == [(5, 5), (6, 6)]
+
+
+def test_the_life_of_tombstones_counts_from_when_the_bounds_were_fetched() -> None:
+    rig = Rig(since=-LIFE_SECONDS)
+    rig.reads = [[Row(5)]]
+    with pytest.raises(StaleCopy):
+        rig.restore()
+    assert rig.applied == []
 
 
 @pytest.mark.parametrize("raised", [True, False])

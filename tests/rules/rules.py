@@ -206,8 +206,8 @@ RULES = (
     Rule(
         "a restore continues until nothing more arrives",
         "worker/stream/takeover.py",
-        "            and not reader.stopped\n        ):",
-        "            and False\n        ):",
+        "                and not reader.stopped\n            ):",
+        "                and False\n            ):",
         (
             "tests/stream/test_takeover.py",
             "tests/simulation/test_simulation.py::"
@@ -580,6 +580,27 @@ RULES = (
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
+        "rows after a break as long as a tombstone's life are refused",
+        "worker/kafka/changelog.py",
+        "            if now - self._complete_at[partition] > self._tombstone_seconds:\n",
+        "            if False:\n",
+        ("tests/kafka/test_changelog.py",),
+    ),
+    Rule(
+        "a restore that may lack tombstones begins with an empty copy",
+        "worker/stream/takeover.py",
+        "            self._gate.discard(Role.ACTIVE, epoch, stale.partition)\n",
+        "",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
+        "a standby that may lack tombstones begins with an empty copy",
+        "worker/stream/takeover.py",
+        "                        self._gate.discard(Role.STANDBY, epoch, stale.partition)\n",
+        "",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
         "local rows of another changelog are wiped",
         "worker/stream/gate.py",
         "if not belongs or not self._is_of_this_changelog(partition):",
@@ -596,8 +617,8 @@ RULES = (
     Rule(
         "tombstones' life as the changelog says",
         "worker/kafka/changelog.py",
-        "life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
-        "DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
+        "            life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
+        "            DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
@@ -1101,15 +1122,22 @@ RULES = (
     Rule(
         "an output topic created again commits nothing",
         "worker/app.py",
-        "        (settings.input_topic, *([output] if output else []), changelog),\n",
+        "        (settings.input_topic, *outputs, changelog),\n",
         "        (settings.input_topic, changelog),\n",
         ("tests/stream/faust/test_application.py",),
     ),
     Rule(
+        "a facets topic created again is refused",
+        "worker/stream/state_checks.py",
+        "    if logs.facets is not None:\n",
+        "    if False:\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
         "the output's id is stored beside the offset",
         "worker/processing/partitions.py",
-        "                put_output(pending, output)\n",
-        "                pass\n",
+        "                    put_output(pending, output, row)\n",
+        "                    pass\n",
         ("tests/processing/test_processor.py",),
     ),
     Rule(

@@ -11,16 +11,22 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from worker.events import LastFacets
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
-from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
+from worker.state.rows import Applied, FacetSets, Header, Output, PublishedSet, ReviewRow
 
 
 def read_vectors(key: bytes, value: bytes) -> Any:
     ordinals, data = formats.decode_vectors(key, value, 3)
     return ordinals, formats.as_matrix([data], 3).tolist()
+
+
+def read_facets(key: bytes, value: bytes) -> Any:
+    facets = formats.decode_facet_definitions(key, value)
+    return [facet.name for facet in facets.definitions.facets], facets.vectors.tolist()
 
 
 def read_garbage(key: bytes, value: bytes) -> Any:
@@ -52,6 +58,47 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "014b365aa30500000000000000060000000000001240020000000100000002000000000000000e00000002000000040000004772656174"
         "2070726f647563742e4f6cc3a9",
         ReviewRow(5, False, 4.5, True, 2, 1, ((0, "Great product."), (2, "Olé"))),
+    ),
+    (
+        "review 2",
+        formats.decode_review,
+        "4500000005636166c3a9000000000000000c52722d3831",
+        "027a91346a050000000000000006000000000000124002000000010000000940000000691ef9c0350200000000000000050000000000"
+        "000002000000000000000000008002000000000000000e000000020000000400000047726561742070726f647563742e4f6cc3a9",
+        ReviewRow(
+            5,
+            False,
+            4.5,
+            True,
+            2,
+            1,
+            ((0, "Great product."), (2, "Olé")),
+            bytes.fromhex("40000000691ef9c035"),
+            {0: 5, 2: 1 << 63},
+        ),
+    ),
+    (
+        "facet sets 1",
+        formats.decode_facet_sets,
+        "4500000005636166c3a9000000000000000c53",
+        "01529fa0b5df03000000000000020000001e0000000100000006000000722d383123303031323334353637383961626364656604000000"
+        "00000000",
+        FacetSets(991, [{b"r-81#0": b"0123456789abcdef"}, {}]),
+    ),
+    (
+        "facets 1",
+        read_facets,
+        "44",
+        "01d6ee6102590000005b7b226e616d65223a2263726974696373222c22726174696e67223a7b226d6178223a327d2c226b223a357d2c7b"
+        "226e616d65223a2270222c22766563746f7273223a5b2241414341507741414141414141414141225d7d5d03000000ff7f0000ffff",
+        (["critics", "p"], [[32767, 0, -1]]),
+    ),
+    (
+        "last facets 1",
+        formats.decode_last_facets,
+        "4d0000000165",
+        "01587356d695a1740304c0c4027b7d",
+        LastFacets("t", 3, 4, None, b"{}"),
     ),
     (
         "texts 1",
@@ -127,7 +174,7 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    newest = formats.APPLIED_FORMAT if key == APPLIED else formats.FORMAT
+    newest = 2 if read in (formats.decode_applied, formats.decode_review) else 1
     payload = b"\xffwhat nobody knows yet"
     newer = formats.seal(key, payload, newest + 1)
     with pytest.raises(UnknownFormat) as refused:

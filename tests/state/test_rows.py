@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worker.state import rows
 from worker.state.errors import CorruptRow, StateError, UnknownFormat
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
+from worker.state.rows import Applied, FacetSets, Header, Output, PublishedSet, ReviewRow
 
 KEY = header_key(b"hotel")
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -25,6 +25,8 @@ reviews = st.builds(
     u32,
     u32,
     texts,
+    st.one_of(st.none(), st.binary(min_size=1, max_size=60)),
+    st.dictionaries(u32, u64, max_size=3),
 )
 digests = st.dictionaries(st.binary(max_size=10), st.binary(min_size=16, max_size=16), max_size=5)
 
@@ -42,6 +44,9 @@ DECODERS = [
     rows.decode_applied,
     rows.decode_output,
     rows.decode_fingerprint,
+    rows.decode_facet_sets,
+    rows.decode_facet_definitions,
+    rows.decode_last_facets,
 ]
 
 
@@ -55,6 +60,13 @@ def test_published_keeps_rank_order(published):
     read = rows.decode_published(KEY, rows.encode_published(KEY, published))
     assert read == published
     assert list(read.digests) == list(published.digests)
+
+
+@given(st.builds(FacetSets, u64, st.lists(digests, max_size=3)))
+def test_published_sets_of_facets_keep_rank_order(published):
+    read = rows.decode_facet_sets(KEY, rows.encode_facet_sets(KEY, published))
+    assert read == published
+    assert [list(one) for one in read.digests] == [list(one) for one in published.digests]
 
 
 @given(reviews)

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.harness.eventually import eventually_here
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import CHANGELOG, INPUT, OUTPUT, Parts
 from worker.errors import Crash, SetupError, Unanswered
-from worker.kafka.changelog import LogBounds
+from worker.kafka.changelog import LogBounds, StaleCopy
 from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.state import FingerprintMismatch
@@ -41,6 +42,7 @@ class FakeReader:
         starts: Mapping[int, int],
         apply: Callable[..., None],
         at_end: Callable[[int], None],
+        since: float,
     ) -> None:
         self.rig, self.starts, self.apply, self.at_end = rig, dict(starts), apply, at_end
         self.rows_read = 0
@@ -79,6 +81,8 @@ class FakeReader:
             self.apply(partition, start, {b"row": b"followed"}, start + 1)
             self.at_end(partition)
         self.rig.following.set()
+        if self.rig.follow_stale:
+            raise self.rig.follow_stale.pop()
         if self.rig.follow_failure:
             raise self.rig.follow_failure
         assert self.stop_called.wait(PATIENCE_SECONDS)
@@ -95,6 +99,7 @@ class Rig(Parts):
         self.restore_failures: list[Exception] = []  # of the next restores
         self.at_restore: Callable[[], None] = lambda: None  # happens when one has applied its rows
         self.follow_failure: Exception | None = None
+        self.follow_stale: list[StaleCopy] = []
         self.begin_failures: list[Exception] = []  # of the next looks at the state
         self.sought: list[dict[int, int]] = []
         self.restore_waits = False
@@ -547,6 +552,31 @@ async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_standby_that_may_lack_tombstones_builds_its_copy_again(rig: Rig) -> None:
+    rig.follow_stale = [StaleCopy("changelog", 1)]
+    await rig.recovered(set(), {1})
+    follower: Any = rig.takeover._follower
+    await eventually_here(lambda: len(rig.readers) == 2 and rig.following.is_set())
+    await rig.takeover.let_go()
+    assert not follower.is_alive()
+    assert rig.log.count(("follow", {1: 0})) == 2  # not from behind the copy
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_restore_that_may_lack_tombstones_builds_its_copy_again(rig: Rig) -> None:
+    await rig.recovered({0})
+    await rig.takeover.let_go()
+    rig.log.clear()
+    rig.restore_failures = [StaleCopy("changelog", 0)]
+    await rig.recovered({0})
+    restores = [entry for entry in rig.log if entry[0] == "restore"]
+    assert restores[:2] == [("restore", {0: 10}, {0: 10}), ("restore", {0: 0}, {0: 10})]
+    assert rig.stored() == ({b"row": b"restored"}, 9)
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
 async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
     rig.follow_failure = RuntimeError("disk full")
     await rig.recovered(set(), {1})
@@ -793,6 +823,18 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     with pytest.raises(SetupError, match=told):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
+    rig.logs.facets = "facets"
+    rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "one")}
+    rig.logs.ids.told = {OUTPUT: "one", "facets": "two"}
+    with pytest.raises(SetupError, match="facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
+        await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    rig.logs.ids.told = {OUTPUT: "one", "facets": "one"}
+    await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.processor.facets_to == {0: Output(1, "facets", "one")}
 
 
 @pytest.mark.asyncio

@@ -6,6 +6,7 @@ summary -> codec -> message                  `messages`
 
 from worker.events.bare import read_line
 from worker.events.decode import decode
+from worker.events.facets import FacetRatings, FacetsChanged, FacetSummary, LastFacets
 from worker.events.fields import MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
     EVENT_TYPES,
@@ -22,6 +23,9 @@ from worker.events.messages import (
     Message,
     SummaryDraft,
     dead_letter_message,
+    facet_part,
+    facets_message,
+    facets_value,
     quote,
     summary_message,
     summary_messages,
@@ -39,8 +43,12 @@ __all__ = [
     "Cause",
     "EntityDeleted",
     "Event",
+    "FacetRatings",
+    "FacetSummary",
+    "FacetsChanged",
     "GivenSentence",
     "Ignored",
+    "LastFacets",
     "Limits",
     "Message",
     "RankedChange",
@@ -55,6 +63,9 @@ __all__ = [
     "SummarySentence",
     "dead_letter_message",
     "decode",
+    "facet_part",
+    "facets_message",
+    "facets_value",
     "quote",
     "read_line",
     "summary_message",

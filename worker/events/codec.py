@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from worker.events import json_codec
+from worker.events.facets import FacetsChanged, FacetSummary
 from worker.events.inputs import Body
 from worker.events.summary import RankedChange, SummaryChanged
 
@@ -35,6 +36,18 @@ class Codec(Protocol):
 
     def encode_ranked(self, changes: Sequence[RankedChange]) -> list[bytes]:
         """The result of `encode` for each of these changes with its sentences."""
+
+    def encode_facet(
+        self,
+        facet: FacetSummary,
+        quotes: Sequence[bytes],
+        distances: Sequence[float],
+        support: Sequence[int],
+    ) -> bytes:
+        """A facet, given without its sentences, for `encode_facets`."""
+
+    def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
+        """The value of a change of facets, from a body without them; deterministic."""
 
 
 CODECS: Final[Mapping[str, Codec]] = {"json": json_codec}

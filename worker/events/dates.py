@@ -54,6 +54,8 @@ _NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CALENDAR = timedelta(days=146_097)  # of 400 years, after which it repeats itself
+_FIRST_SECOND: Final = 2**62
+"""Added to seconds since 1970: those of every year are positive, and of eight bytes."""
 _SECONDS: Final = range(10**8, 10**10)
 """Seconds since 1970 of the years 1973 to 2286: lower numbers may be years, days or ids."""
 _MILLISECONDS: Final = range(10**11, 10**13)
@@ -137,3 +139,20 @@ def milliseconds(timestamp: str) -> int:
         written, cycles = "0400" + written[4:], 1
     moment = datetime.fromisoformat(written)
     return (moment - _EPOCH - cycles * _CALENDAR) // timedelta(milliseconds=1)
+
+
+def instant(timestamp: str) -> bytes:
+    """An RFC 3339 timestamp as bytes that are ordered as the instants are, to the last digit.
+
+    A leap second is the one before it. Equal instants in different zones are equal bytes.
+
+    >>> instant("2026-11-20T12:00:00.50Z") == instant("2026-11-20T13:00:00.5+01:00")
+    True
+    >>> instant("2026-11-20T12:00:00Z") < instant("2026-11-20T12:00:00.0001Z")
+    True
+    """
+    rest = timestamp[19:]
+    digits = rest[1 : len(rest) - len(rest.lstrip(".0123456789"))].rstrip("0")
+    zone = rest.lstrip(".0123456789")
+    seconds = milliseconds(timestamp[:19] + zone) // 1000 + _FIRST_SECOND
+    return seconds.to_bytes(8) + digits.encode()

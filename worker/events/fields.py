@@ -6,7 +6,7 @@ import re
 from calendar import monthrange
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 MAX_ID_CHARS: Final = 1024
 """Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences with
@@ -87,6 +87,16 @@ Float32Base64 = Annotated[
         description="The vector as little-endian float32 in base64 with padding: a fifth of the "
         "bytes.",
         extra_json_schema={"pattern": BASE64_PATTERN},
+    ),
+]
+
+Labels = Annotated[
+    Raw,
+    Meta(
+        description="Labels of facets (COVERSUMM_FACETS) that the sentence belongs to. Checked "
+        "only where facets have labels.",
+        examples=[["price"]],
+        extra_json_schema={"type": "array", "items": {"type": "string"}},
     ),
 ]
 

@@ -16,6 +16,7 @@ from worker.events.fields import (
     EmbeddingModel,
     EntityId,
     Float32Base64,
+    Labels,
     Numbers,
     Rating,
     ReviewId,
@@ -51,6 +52,7 @@ class SentenceBody(Struct, frozen=True):
         str, Meta(description="The sentence. A blank one is dropped; its position stays unused.")
     ]
     embedding: Numbers | Float32Base64 | None = None
+    labels: Labels | UnsetType = UNSET
 
 
 ReviewText = Annotated[
@@ -119,11 +121,12 @@ class GivenSentence(NamedTuple):
     """A sentence given in the event; blank ones are included, so that ordinals are right.
 
     `vector`: int16 (D,), a row of a larger matrix (copy it to keep it); None: to be embedded, or
-    blank.
+    blank. `labels`: the facets that take one of the sentence's labels, a bit for each.
     """
 
     text: str
     vector: NDArray[np.int16] | None
+    labels: int = 0
 
 
 class ReviewUpserted(Struct, frozen=True):

@@ -6,12 +6,13 @@ can use `unknown_type` and `wrong_field`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from typing import Final
 
 import msgspec
 
+from worker.events.facets import FacetsChanged, FacetSummary
 from worker.events.inputs import EVENT_TYPES, Body, Head
 from worker.events.reasons import BadEvent, Reason, shown
 from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
@@ -79,6 +80,7 @@ def encode(body: SummaryChanged) -> bytes:
 
 _NO_SENTENCES: Final = b'"sentences":[]'
 """Occurs once in a body, since strings are escaped: where its sentences belong."""
+_NO_FACETS: Final = b'"facets":[]'
 _HEAD: Final = len(b'{"rank":0')
 _TAIL: Final = len(b'0.0,"support":1}')
 _RANKS: Final = [b',{"rank":%d' % rank for rank in range(1000)]
@@ -101,24 +103,47 @@ def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
     numbers = iter(_numbers([distance for change in changes for distance in change.distances]))
     values = []
     for body, quotes, distances, support in changes:
-        count = len(quotes)
-        parts = [b""] * (4 * count)
-        parts[::4] = (
-            _RANKS[:count]
-            if count <= len(_RANKS)
-            else [b',{"rank":%d' % rank for rank in range(count)]
-        )
-        parts[1::4] = quotes
-        parts[2::4] = islice(numbers, len(distances))
-        parts[3::4] = [_ALONE if copies == 1 else b',"support":%d}' % copies for copies in support]
+        sentences = _sentences(quotes, islice(numbers, len(distances)), support)
         head, _, tail = _encode_body(body).partition(_NO_SENTENCES)
-        values.append(b"".join((head, b'"sentences":[', b"".join(parts)[1:], b"]", tail)))
+        values.append(b"".join((head, sentences, tail)))
     return values
+
+
+def encode_facet(
+    facet: FacetSummary,
+    quotes: Sequence[bytes],
+    distances: Sequence[float],
+    support: Sequence[int],
+) -> bytes:
+    """A facet of a `facets.changed`, given without its sentences, as `encode` writes it."""
+    head, _, tail = _encode_body(facet).partition(_NO_SENTENCES)
+    return b"".join((head, _sentences(quotes, _numbers(list(distances)), support), tail))
+
+
+def encode_facets(body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
+    """The value of a change of facets, from a body without them and the parts of
+    `encode_facet`.
+    """
+    head, _, tail = _encode_body(body).partition(_NO_FACETS)
+    return b"".join((head, b'"facets":[', b",".join(facets), b"]", tail))
+
+
+def _sentences(quotes: Sequence[bytes], numbers: Iterable[bytes], support: Sequence[int]) -> bytes:
+    """The field `sentences` with these sentences, in rank order."""
+    count = len(quotes)
+    parts = [b""] * (4 * count)
+    parts[::4] = (
+        _RANKS[:count] if count <= len(_RANKS) else [b',{"rank":%d' % rank for rank in range(count)]
+    )
+    parts[1::4] = quotes
+    parts[2::4] = numbers
+    parts[3::4] = [_ALONE if copies == 1 else b',"support":%d}' % copies for copies in support]
+    return b"".join((b'"sentences":[', b"".join(parts)[1:], b"]"))
 
 
 def _numbers(numbers: list[float]) -> list[bytes]:
     """Each number as the encoder writes it."""
-    return _encode_body(numbers)[1:-1].split(b",")
+    return _encode_body(numbers)[1:-1].split(b",") if numbers else []
 
 
 def _check_utf8(value: bytes) -> None:

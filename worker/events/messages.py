@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL
 
 from worker.events.codec import DEFAULT
+from worker.events.facets import FACETS_CHANGED, FacetsChanged, FacetSummary
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
@@ -74,12 +75,46 @@ def _summary_message(
 
 
 def tombstone_message(
-    topic: str, partition: int, entity_id: str, epoch: int, occurred_at: str | None, record: Record
+    topic: str,
+    partition: int,
+    entity_id: str,
+    epoch: int,
+    occurred_at: str | None,
+    record: Record,
+    *,
+    of_facets: bool = False,
 ) -> Message:
-    """The end of an entity: a null value, which compaction removes. `record` is its cause."""
-    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:tombstone"
+    """The end of an entity, or of its facets: a null value, which compaction removes. `record` is
+    its cause.
+    """
+    what = "facets:tombstone" if of_facets else "tombstone"
+    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:{what}"
     headers = _cloud_event(name, EVENT_TYPES[EntityDeleted], occurred_at, record)
     return Message(topic, partition, entity_id.encode(), None, headers)
+
+
+def facet_part(
+    facet: FacetSummary,
+    quotes: Sequence[bytes],
+    distances: Sequence[float],
+    support: Sequence[int],
+) -> bytes:
+    """A facet, given without its sentences, for `facets_value`."""
+    return DEFAULT.encode_facet(facet, quotes, distances, support)
+
+
+def facets_value(body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
+    """The value of a change of facets, from a body without them."""
+    return DEFAULT.encode_facets(body, facets)
+
+
+def facets_message(
+    topic: str, entity_id: str, epoch: int, occurred_at: str | None, value: bytes, record: Record
+) -> Message:
+    """A change of an entity's facets; `record` is its cause."""
+    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:facets"
+    headers = _cloud_event(name, FACETS_CHANGED, occurred_at, record)
+    return Message(topic, record.partition, entity_id.encode(), value, headers)
 
 
 def dead_letter_message(

@@ -8,11 +8,13 @@ then for each sentence `text_too_long`, `no_embedding`, `bad_vector` (not float3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, DecodeError, Raw
+from msgspec.json import Decoder
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import quantize_rows
@@ -27,6 +29,8 @@ from worker.events.inputs import (
 )
 from worker.events.reasons import BadEvent, Reason, Rejected, shown
 from worker.limits import Limit
+
+decode_labels: Final = Decoder(list[str] | None).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Limits:
     max_sentences_per_review: int
     max_sentences_per_deletion: int
     max_sentences_per_entity: int
+    labels: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """By label the facets that take it, a bit for each; without any, labels are not checked."""
 
 
 class UpsertDraft(NamedTuple):
@@ -52,12 +58,14 @@ class UpsertDraft(NamedTuple):
 
     body: UpsertBody
     rows: list[int | None]
+    labels: list[int] | None = None  # of each sentence, where there are any
 
 
 def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
     """The event of `body`, for an upsert a draft with its vectors in the pool. Raises BadEvent."""
     if isinstance(body, UpsertBody):
-        return UpsertDraft(body, _check_upsert(body, limits, pool))
+        rows = _check_upsert(body, limits, pool)
+        return UpsertDraft(body, rows, _labels(body, limits) if limits.labels and rows else None)
     if (
         isinstance(body, SentencesDeleted)
         and len(body.sentence_ids) > limits.max_sentences_per_deletion
@@ -73,7 +81,7 @@ def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
 
 def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
     """The event of `draft`, once the pool is fixed point."""
-    body, rows = draft
+    body, rows, labels = draft
     vectors, invalid = fixed_point
     if invalid and not invalid.isdisjoint(rows):
         first = next(i for i, row in enumerate(rows) if row in invalid)
@@ -88,6 +96,11 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
             )
             for item, row in zip(body.sentences, rows, strict=True)
         )
+        if labels is not None:
+            sentences = tuple(
+                sentence._replace(labels=bits)
+                for sentence, bits in zip(sentences, labels, strict=True)
+            )
     text = None if body.text is UNSET else body.text
     return ReviewUpserted(
         body.entity_id,
@@ -129,6 +142,25 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
         raise BadEvent(Reason.WRONG_MODEL, detail)
     embeddings = [_check_sentence(i, item, limits) for i, item in enumerate(items)]
     return [None if embedding is None else pool.add(embedding) for embedding in embeddings]
+
+
+def _labels(body: UpsertBody, limits: Limits) -> list[int]:
+    """The facets that take one of each sentence's labels. Raises BadEvent."""
+    found = []
+    items = body.sentences if isinstance(body.sentences, list) else ()
+    for i, item in enumerate(items):
+        bits = 0
+        if not isinstance(item, str) and isinstance(item.labels, Raw):
+            try:
+                names = decode_labels(item.labels) or ()
+            except DecodeError:
+                raise BadEvent(
+                    Reason.BAD_FIELD, f"sentences[{i}].labels: Expected an array of strings"
+                ) from None
+            for name in names:
+                bits |= limits.labels.get(name, 0)
+        found.append(bits)
+    return found
 
 
 def _has_vector(item: SentenceBody | str) -> bool:

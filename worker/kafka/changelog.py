@@ -8,6 +8,10 @@ start: by then every transaction that was open below it is decided. It may read 
 end within a later transaction. To get complete transactions, `worker.stream.takeover` asks for the
 mark again until nothing more arrives. A standby never ends; it gets a new consumer after a long
 silence, because an absent broker may have confused the old one permanently.
+
+Compaction removes a tombstone some time after the row that it deletes. A reader that takes longer
+than that from one end of the log to the next (a suspended machine, a clock that was wrong) may have
+applied the row without ever seeing its tombstone: `StaleCopy`.
 """
 
 import logging
@@ -43,10 +47,22 @@ IDLE_SECONDS = 60.0
 PAUSE_SECONDS = 1.0
 
 
+class StaleCopy(Unanswered):
+    """A partition's rows may lack tombstones that compaction removed: build the copy again."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            f"{topic}-{partition} was not read to its end within the life of a tombstone "
+            "(delete.retention.ms): its local copy is rebuilt"
+        )
+        self.partition = partition
+
+
 class ChangelogReader:
     """Applies the committed rows of some changelog partitions.
 
-    `starts` has by partition the first offset to apply. The consumer joins no group.
+    `starts` has by partition the first offset to apply. The consumer joins no group. `restore` and
+    `follow` raise StaleCopy if a partition's end is not reached within `tombstone_seconds`.
     """
 
     def __init__(
@@ -57,12 +73,18 @@ class ChangelogReader:
         starts: Mapping[int, int],
         apply: Apply,
         at_end: AtEnd,
+        tombstone_seconds: float = DELETE_RETENTION_MS / 1000,
+        since: float | None = None,
         clock: Clock = time,
     ) -> None:
+        """`since`: when `starts` were found to lack no tombstone, by default now."""
         self._clients, self._group, self._topic = clients, group, topic
         self._next = dict(starts)
         self._apply, self._at_end = apply, at_end
+        self._tombstone_seconds = tombstone_seconds
         self._clock = clock
+        # By partition: when its copy last lacked no tombstone. Compaction uses the time of day.
+        self._complete_at = dict.fromkeys(starts, clock.time() if since is None else since)
         self._stop = threading.Event()
         self.rows_read = 0
         self._consumer: Consumer  # while it reads
@@ -110,7 +132,7 @@ class ChangelogReader:
                 with self._reading(self._next):
                     self._follow_until_idle()
             except Exception as cause:
-                if not is_retriable(cause):
+                if isinstance(cause, StaleCopy) or not is_retriable(cause):
                     raise
                 log.debug("the standby starts a new consumer: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)
@@ -160,11 +182,15 @@ class ChangelogReader:
             changes.setdefault(partition, {})[key] = message.value()
             last[partition] = offset
             self.rows_read += 1
+        now = self._clock.time()
         for partition, rows in changes.items():
+            if now - self._complete_at[partition] > self._tombstone_seconds:
+                raise StaleCopy(self._topic, partition)
             self._apply(partition, self._next[partition], rows, last[partition])
             self._next[partition] = last[partition] + 1
         for partition in at_end:
             self._at_end(partition)
+            self._complete_at[partition] = now
         for partition, offset in self._positions(passed).items():
             self._next[partition] = max(self._next[partition], offset)
 
@@ -270,16 +296,32 @@ class ChangelogLog:
         self._group = group
         self._ids = ids
         self._clock = clock
+        self._tombstone_ms = DELETE_RETENTION_MS
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
         """See `log_bounds`."""
-        life_ms = self._ids.tombstone_life_ms(self.topic)
-        return log_bounds(self._clients, self._group, self.topic, partitions, life_ms, self._clock)
+        life_ms = self._ids.tombstone_life_ms(self.topic) or DELETE_RETENTION_MS
+        self._tombstone_ms = min(life_ms, DELETE_RETENTION_MS)
+        return log_bounds(
+            self._clients, self._group, self.topic, partitions, self._tombstone_ms, self._clock
+        )
 
-    def reader(self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd) -> ChangelogReader:
-        """A reader of the partitions in `starts`, from these offsets on."""
+    def reader(
+        self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd, since: float
+    ) -> ChangelogReader:
+        """A reader of the partitions in `starts`, from these offsets on; `since` is the time at
+        which their bounds were fetched.
+        """
         return ChangelogReader(
-            self._clients, self._group, self.topic, starts, apply, at_end, self._clock
+            self._clients,
+            self._group,
+            self.topic,
+            starts,
+            apply,
+            at_end,
+            self._tombstone_ms / 1000,
+            since,
+            self._clock,
         )
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
@@ -316,9 +358,10 @@ def log_bounds(
 
 @dataclass(frozen=True)
 class Logs:
-    """A worker's input and changelog, its output topic (None: no output), and the topics' ids."""
+    """A worker's input and changelog, its output topics (None: no output), and the topics' ids."""
 
     input: InputLog
     changelog: ChangelogLog
     ids: TopicIds
     output: str | None = None
+    facets: str | None = None

@@ -130,12 +130,17 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
-    """The worker's four topics by role."""
+    """The worker's topics by role; that of facets only if any are defined."""
     compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(MAX_COMPACTION_LAG_MS)}
     largest = {"max.message.bytes": str(settings.max_message_bytes + RECORD_OVERHEAD_BYTES)}
     specs = (
         TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
         TopicSpec("output", settings.output_topic, compacted | largest),
+        *(
+            [TopicSpec("facets", settings.facets_topic, compacted | largest)]
+            if settings.facets
+            else []
+        ),
         TopicSpec("dead letters", settings.dlq_topic, {"cleanup.policy": "delete"} | largest),
         TopicSpec(
             "changelog",
@@ -329,13 +334,15 @@ def _refuse_lost(topics: Topics, group: str) -> None:
             "everything that is committed; start over with `coversumm-worker reset`, or "
             f"{NEW_EPOCH}"
         )
-    if "output" in missing:
-        raise SetupError(
-            f"the output topic {missing['output']} does not exist, though the group {group} has "
-            "read part of its input: what was published there is gone. Publish all of it again "
-            "with `coversumm-worker reset`, or name another COVERSUMM_OUTPUT_TOPIC, made with "
-            "`coversumm-worker topics`, to publish only what changes from here on"
-        )
+    for role, setting in (("output", "OUTPUT_TOPIC"), ("facets", "FACETS_TOPIC")):
+        if role in missing:
+            raise SetupError(
+                f"the {role} topic {missing[role]} does not exist, though the group {group} has "
+                "read part of its input: what was published there is gone. Publish all of it again "
+                f"with `coversumm-worker reset`, or name another COVERSUMM_{setting}, made with "
+                "`coversumm-worker topics`, to publish only what changes from here on"
+                + (f". If COVERSUMM_FACETS is new: {NEW_EPOCH}" if role == "facets" else "")
+            )
 
 
 def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -> list[SetupError]:

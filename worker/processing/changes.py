@@ -1,6 +1,6 @@
 """The planned changes of a micro-batch to an entity; `plan` makes them, `publish` ranks them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.events import (
@@ -11,8 +11,11 @@ from worker.events import (
     ReviewDeleted,
     ReviewUpserted,
 )
+from worker.events.facets import LastFacets
 from worker.events.summary import LastChange
+from worker.facets.newest import NewestReviews
 from worker.processing.entity_cache import CachedEntity, EntityKey
+from worker.processing.facets import ReviewMove, newest_bits
 from worker.state.entity import Review, Sentence
 from worker.state.rows import Header
 
@@ -21,7 +24,9 @@ Outcome = Ignored | Rejected | None  # of a record; None: it is applied
 
 @dataclass(slots=True)
 class PlannedStep:
-    """One event that changes live sentences or deletes a review, and the counts after it."""
+    """One event that changes live sentences or facets, or deletes a review, and the counts after
+    it.
+    """
 
     index: int  # of the record in the micro-batch
     event: Event
@@ -30,6 +35,7 @@ class PlannedStep:
     rating: float | None
     review_count: int
     sentence_count: int
+    moves: Sequence[ReviewMove] = ()  # of reviews in and out of facets
 
 
 class EntityChanges:
@@ -39,9 +45,12 @@ class EntityChanges:
         "_unread",
         "end",
         "entity",
+        "facet_changes",
         "is_new",
         "kept",
+        "kept_facets",
         "key",
+        "newest",
         "review_count",
         "reviews",
         "sentence_count",
@@ -66,6 +75,9 @@ class EntityChanges:
         self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
         self.set_changes = 0  # how often its set changed
         self.kept: LastChange | None = None  # a last, not empty set, published later
+        self.kept_facets: LastFacets | None = None  # likewise
+        self.newest: NewestReviews | None = None  # after the events so far, if they changed it
+        self.facet_changes = 0  # events that changed a set of its facets, or may be published
         self._unread: set[bytes] = set()
 
     def review(self, review_id: bytes) -> Review | None:
@@ -93,15 +105,85 @@ class EntityChanges:
         reviews: dict[bytes, Review],
         removed: Sequence[Sentence],
         added: Sequence[Sentence],
+        before: Mapping[bytes, Review | None],
     ) -> None:
-        """Record the reviews that an event wrote and the sentences it removed and added."""
+        """Record the reviews that an event wrote, as they were `before`, and the sentences it
+        removed and added.
+        """
+        moves = self._moves(reviews, before)
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
         # A deleted review may still be quoted by a summary that its last edit did not publish.
-        if removed or added or isinstance(event, ReviewDeleted):
+        if removed or added or moves or isinstance(event, ReviewDeleted):
             rating = event.rating if isinstance(event, ReviewUpserted) else None
             self.steps.append(
                 PlannedStep(
-                    index, event, removed, added, rating, self.review_count, self.sentence_count
+                    index,
+                    event,
+                    removed,
+                    added,
+                    rating,
+                    self.review_count,
+                    self.sentence_count,
+                    moves,
                 )
             )
+
+    # -- facets
+
+    def _moves(
+        self, reviews: Mapping[bytes, Review], before: Mapping[bytes, Review | None]
+    ) -> list[ReviewMove]:
+        """The moves of reviews in and out of facets that an event causes."""
+        facets = self.entity.facets
+        if facets is None:
+            return []
+        was: dict[bytes, int] = {}
+        now: dict[bytes, int] = {}
+        if facets.facets.newest:
+            newest = facets.newest.copy() if self.newest is None else self.newest
+            was = newest_bits(facets.facets, newest)
+            self.newest = self._updated(newest, reviews, before)
+            now = newest_bits(facets.facets, self.newest)
+        gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
+        come = [(name, one) for name, one in reviews.items() if not one.deleted]
+        moves = [ReviewMove(name, one, was.get(name, 0), False, False) for name, one in gone]
+        for name in (was.keys() | now.keys()) - reviews.keys():
+            left, joined = was.get(name, 0), now.get(name, 0)
+            if left != joined:
+                other = self.review(name)
+                self.live_sentences(name, other)
+                if other is not None:
+                    moves.append(ReviewMove(name, other, left & ~joined, True, False))
+                    moves.append(ReviewMove(name, other, joined & ~left, True, True))
+        moves += [ReviewMove(name, one, now.get(name, 0), False, True) for name, one in come]
+        return [
+            move
+            for move in moves
+            if move.review.sentences and (move.newest or not move.is_newest_only)
+        ]
+
+    def _updated(
+        self,
+        newest: NewestReviews,
+        reviews: Mapping[bytes, Review],
+        before: Mapping[bytes, Review | None],
+    ) -> NewestReviews:
+        """The newest reviews after these changes; reads all reviews if too few are known."""
+        for name, one in before.items():
+            if one is not None and not one.deleted:
+                newest.remove(name, one.instant)
+        if not newest.is_short:
+            for name, one in reviews.items():
+                if not one.deleted:
+                    newest.add(name, one.instant)
+            return newest
+        written = self.reviews | dict(reviews)
+        live = [(name, one.instant) for name, one in written.items() if not one.deleted]
+        if not self.is_new:
+            live += [
+                (name, row.instant)
+                for name, row in self.entity.rows.review_rows()
+                if not row.deleted and name not in written
+            ]
+        return NewestReviews(newest.wanted, live)

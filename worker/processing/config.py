@@ -6,8 +6,10 @@ from typing import Literal
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SetupError
-from worker.events import Event, Limits, Record, Rejected
+from worker.events import MAX_SENTENCE_ID_CHARS, Event, Limits, Record, Rejected
 from worker.events.dates import milliseconds
+from worker.facets.definitions import read_definitions
+from worker.facets.membership import FacetSet, facet_set, label_bits
 from worker.settings import Settings
 from worker.state import Fingerprint
 from worker.text.engine import EmbeddingEngine
@@ -104,6 +106,8 @@ class ProcessorConfig:
     max_message_bytes: int  # the largest message the dead-letter topic accepts
     index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
     selection: RecordSelection = ALL  # other records are skipped
+    facets: FacetSet | None = None
+    facets_topic: str = ""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -117,6 +121,7 @@ class ProcessorConfig:
             partitions=self.partitions,
             topic=self.input_topic,
             epoch=self.epoch,
+            facets=None if self.facets is None else self.facets.definitions.identity,
         )
 
     @property
@@ -139,6 +144,8 @@ def processor_config(
     limits = replace(event_limits(settings), embeds=engine is not None)
     if engine is not None:
         limits = replace(limits, dimension=engine.dimension, model=engine.model)
+    facets = load_facets(settings, limits.dimension, engine)
+    limits = replace(limits, labels=label_bits(facets))
     _check_largest_event(settings, limits.dimension)
     return ProcessorConfig(
         input_topic=settings.input_topic,
@@ -157,7 +164,31 @@ def processor_config(
         worker_version=__version__,
         max_message_bytes=settings.max_message_bytes,
         index=settings.index,
+        facets=facets,
+        facets_topic=settings.facets_topic,
     )
+
+
+def load_facets(
+    settings: Settings, dimension: int, engine: EmbeddingEngine | None
+) -> FacetSet | None:
+    """The facets of the settings with their phrases embedded; None without any.
+
+    Raises SetupError for definitions that are wrong, or whose message may not fit into a topic.
+    """
+    if not settings.facets:
+        return None
+    definitions = read_definitions(settings.facets)
+    shown = sum(definitions.facets[number].k for number in definitions.visible)
+    most = shown * 6 * (settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS)
+    if most > settings.max_message_bytes:
+        raise SetupError(
+            f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="
+            f"{settings.max_sentence_chars} in one message may be {most} bytes, more than "
+            f"COVERSUMM_MAX_MESSAGE_BYTES ({settings.max_message_bytes}): lower the facets' k or "
+            "their number, or raise that and max.message.bytes of the topic"
+        )
+    return facet_set(definitions, dimension, None if engine is None else engine.embed)
 
 
 def _check_largest_event(settings: Settings, dimension: int) -> None:

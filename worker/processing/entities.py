@@ -7,6 +7,7 @@ from worker.coversumm.index import index_class
 from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
+from worker.processing.facets import EntityFacets
 from worker.processing.partitions import Partitions
 from worker.state.entity import EntityRows, read_header
 
@@ -47,11 +48,21 @@ class Entities:
             self._partitions[key.partition].rows, key.entity_id.encode(), incarnation, dimension
         )
         make = EntityCore if is_new else EntityCore.load
+        facets = self._partitions[key.partition].facets
+
+        def load_facets(entity: CachedEntity) -> EntityFacets:
+            assert facets is not None
+            made = EntityFacets(facets, rows, distinct=config.distinct)
+            if not is_new:
+                made.load(entity.members_of)
+            return made
+
         return CachedEntity(
             key.entity_id,
             rows,
             self._new_index,
             lambda index: make(config.k, dimension, index, distinct=config.distinct),
+            None if facets is None else load_facets,
         )
 
     def keep(self, changes: Iterable[EntityChanges]) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, Index, NewIndex
 from worker.events import quote
+from worker.processing.facets import EntityFacets
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, review_of
@@ -65,7 +66,9 @@ class CachedEntity:
     __slots__ = (
         "_core",
         "_counted",
+        "_facets",
         "_index",
+        "_load_facets",
         "_new_core",
         "_new_index",
         "entity_id",
@@ -85,7 +88,9 @@ class CachedEntity:
         rows: EntityRows,
         new_index: NewIndex,
         new_core: Callable[[Index], EntityCore],
+        load_facets: "Callable[[CachedEntity], EntityFacets] | None" = None,
     ) -> None:
+        """`load_facets` reads the entity's facets at their first use; None: none are defined."""
         self.entity_id = entity_id
         self.rows = rows
         self.review_count = 0
@@ -100,6 +105,15 @@ class CachedEntity:
         self._index: Index | None = None
         self._new_index = new_index
         self._new_core = new_core
+        self._facets: EntityFacets | None = None
+        self._load_facets = load_facets
+
+    @property
+    def facets(self) -> EntityFacets | None:
+        """The entity's facets, if any are defined; the first use reads them. Raises CorruptRow."""
+        if self._facets is None and self._load_facets is not None:
+            self._facets = self._load_facets(self)
+        return self._facets
 
     @property
     def core(self) -> EntityCore:
@@ -122,6 +136,11 @@ class CachedEntity:
             member = SummaryMember.of(identifier, *self.rows.text_and_rating(identifier))
             self.keep_member(member)
         return member
+
+    def members_of(self, identifiers: Iterable[bytes]) -> list[SummaryMember]:
+        """As `member`, for several."""
+        known = self.members.get
+        return [known(identifier) or self.member(identifier) for identifier in identifiers]
 
     def keep_member(self, member: SummaryMember) -> None:
         """Cache a live sentence, replacing its earlier form."""
@@ -157,6 +176,9 @@ class CachedEntity:
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
+        if self._facets is not None:
+            self._facets.on_processed()
+            core_bytes += self._facets.memory_bytes
         self.memory_bytes = ENTITY_BYTES + self.member_bytes + core_bytes
 
 

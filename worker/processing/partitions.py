@@ -1,25 +1,30 @@
 """The held partitions: the state of their rows, read once and then updated by micro-batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from worker.events import Record
+from worker.facets.membership import FacetSet
 from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.pace import Load
 from worker.state import Applied, Changes, Fingerprint, Rows, check_fingerprint, read_applied
+from worker.state.keys import FACETS_OUTPUT, OUTPUT
 from worker.state.overlay import Overlay
 from worker.state.partition import (
     GARBAGE_ROWS,
     collect_garbage,
     put_applied,
+    put_facets,
     put_fingerprint,
     put_garbage,
     put_last_change,
+    put_last_facets,
     put_output,
+    read_facets,
     read_output,
 )
-from worker.state.rows import Header, Output, PublishedSet
+from worker.state.rows import FacetSets, Header, Output, PublishedSet
 from worker.state.store import Pending
 
 
@@ -30,9 +35,10 @@ class Partition:
     rows: Overlay  # committed rows under those that are not committed yet
     next_offset: int | None  # everything below is in the rows; None for empty ones
     topic_id: str  # of the input topic that the rows are made from, or empty
-    output: Output | None  # where its summaries are published, if known
+    outputs: dict[bytes, Output | None]  # where summaries and facets are published, if known
     has_fingerprint: bool
-    has_output: bool = True  # whether the rows contain this output
+    facets: FacetSet | None = None  # as the rows have them, or as configured
+    new_outputs: set[bytes] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
     """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
@@ -41,10 +47,13 @@ class Partition:
 class Partitions:
     """The partitions by number."""
 
-    def __init__(self, rows: Callable[[int], Rows], fingerprint: Fingerprint) -> None:
-        """`rows` gives the committed rows of a partition."""
+    def __init__(
+        self, rows: Callable[[int], Rows], fingerprint: Fingerprint, facets: FacetSet | None = None
+    ) -> None:
+        """`rows` gives the committed rows of a partition; `facets` are those of new ones."""
         self._rows = rows
         self._fingerprint = fingerprint
+        self._facets = facets
         self._partitions: dict[int, Partition] = {}
 
     def __getitem__(self, number: int) -> Partition:
@@ -56,10 +65,14 @@ class Partitions:
 
     def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
-        applied, output = read_applied(rows), read_output(rows)
+        applied = read_applied(rows)
+        outputs = {key: read_output(rows, key) for key in (OUTPUT, FACETS_OUTPUT)}
+        facets = read_facets(rows) or self._facets
         if applied is None:
-            return Partition(rows, None, "", output, has_fingerprint)
-        return Partition(rows, applied.next_offset, applied.topic_id, output, has_fingerprint)
+            return Partition(rows, None, "", outputs, has_fingerprint, facets)
+        return Partition(
+            rows, applied.next_offset, applied.topic_id, outputs, has_fingerprint, facets
+        )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
         """By partition: the next source offset once these records are applied."""
@@ -77,7 +90,8 @@ class Partitions:
             partition = self[number]
             partition.rows.add(changes)
             partition.next_offset = next_offsets[number]
-            partition.has_fingerprint = partition.has_output = True
+            partition.has_fingerprint = True
+            partition.new_outputs.clear()
             partition.finished = None
 
     def on_stored(self, rows: Mapping[int, Changes]) -> None:
@@ -111,10 +125,11 @@ class RowWriter:
             if not self._partitions[number].has_fingerprint:
                 # The changelog's first row: a changelog that lost its beginning lacks it.
                 put_fingerprint(pending, self._config.fingerprint)
-            if not self._partitions[number].has_output and (
-                output := self._partitions[number].output
-            ):
-                put_output(pending, output)
+                if facets := self._partitions[number].facets:
+                    put_facets(pending, facets)
+            for row in sorted(self._partitions[number].new_outputs):
+                if output := self._partitions[number].outputs[row]:
+                    put_output(pending, output, row)
         for one in changes:
             own: dict[bytes, bytes | None] = {}
             _put_entity(own, one)
@@ -122,6 +137,8 @@ class RowWriter:
                 one.kept is not None or one.set_changes or one.end is not None
             ):
                 put_last_change(own, one.entity.rows.entity, one.kept)
+            if self._config.emit == "final" and (one.facet_changes or one.end is not None):
+                put_last_facets(own, one.entity.rows.entity, one.kept_facets)
             for key, value in own.items():
                 load.add(key, value)
             rows[one.key.partition].update(own)
@@ -151,5 +168,8 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> None:
         rows.put_header(pending, header)
     if entity.sequence is not None and entity.sequence != changes.stored_sequence:
         rows.put_published(pending, PublishedSet(entity.sequence, entity.published))
+    facets = entity.facets if changes.facet_changes else None
+    if facets is not None and facets.sequence is not None:
+        rows.put_facet_sets(pending, FacetSets(facets.sequence, list(facets.published.values())))
     for review_id, review in changes.reviews.items():
         rows.put_review(pending, review_id, review)

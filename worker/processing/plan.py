@@ -10,10 +10,8 @@ deletion that comes before its review is remembered like any other, in an unknow
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import assert_never
-
-import numpy as np
-from numpy.typing import NDArray
 
 from worker.coversumm import max_sentences
 from worker.events import (
@@ -29,6 +27,7 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
+from worker.events.dates import instant
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
 from worker.processing.entity_cache import CachedEntity, EntityKey
@@ -135,9 +134,18 @@ class BatchPlan:
         if unembedded:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
-        review = Review(version, False, event.rating, embedded, sentences, chunks)
+        when = event.occurred_at if changes.entity.facets is not None else None
+        review = Review(
+            version,
+            False,
+            event.rating,
+            embedded,
+            sentences,
+            chunks,
+            None if when is None else instant(when),
+        )
         changes.review_count += stored is None or stored.deleted
-        changes.write(index, event, {review_id: review}, removed, sentences)
+        changes.write(index, event, {review_id: review}, removed, sentences, {review_id: stored})
         return None
 
     def _delete_review(
@@ -156,9 +164,8 @@ class BatchPlan:
         if stored is not None and not stored.deleted:
             changes.review_count -= 1
         chunks = (0, 0) if stored is None else stored.chunks
-        changes.write(
-            index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ()
-        )
+        deleted = Review(version, deleted=True, chunks=chunks)
+        changes.write(index, event, {review_id: deleted}, removed, (), {review_id: stored})
         return None
 
     def _delete_sentences(self, index: int, key: EntityKey, event: SentencesDeleted) -> Outcome:
@@ -192,10 +199,8 @@ class BatchPlan:
             self.sentences += len(changes.live_sentences(review_id, review))
             removed += [s for s in review.sentences if s.ordinal in ordinals]
             kept = [s for s in review.sentences if s.ordinal not in ordinals]
-            reviews[review_id] = Review(
-                review.version, False, review.rating, review.embedded, kept, review.chunks
-            )
-        changes.write(index, event, reviews, removed, ())
+            reviews[review_id] = replace(review, sentences=kept)
+        changes.write(index, event, reviews, removed, (), touched)
         return None
 
     def _delete_entity(self, index: int, key: EntityKey, event: EntityDeleted) -> Outcome:
@@ -216,14 +221,14 @@ class BatchPlan:
             given = tuple(
                 GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
             )
-        pieces: list[tuple[str, NDArray[np.int16] | None]] = []
+        pieces: list[GivenSentence] = []
         cut = 0
-        for text, vector in given:
-            if vector is None and len(text) > cap:
-                pieces += [(piece, None) for piece in cap_sentence(text, cap)]
+        for one in given:
+            if one.vector is None and len(one.text) > cap:
+                pieces += [one._replace(text=piece) for piece in cap_sentence(one.text, cap)]
                 cut += 1
             else:
-                pieces.append((text, vector))
+                pieces.append(one)
         if len(pieces) > self._limits.max_sentences_per_review:
             limit = self._limits.max_sentences_per_review
             return Rejected(
@@ -233,8 +238,8 @@ class BatchPlan:
             )
         self.cut_sentences += cut
         return [
-            Sentence(i, sentence_id(review_id, i), text, vector)
-            for i, (text, vector) in enumerate(pieces)
+            Sentence(i, sentence_id(review_id, i), text, vector, labels)
+            for i, (text, vector, labels) in enumerate(pieces)
             if text and not text.isspace()
         ]
 

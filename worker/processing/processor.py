@@ -35,6 +35,8 @@ from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
+from worker.processing.facet_changes import last_facets_message
+from worker.processing.facets import ReviewMove, classify
 from worker.processing.outbox import Outbox, kept_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions, RowWriter
@@ -44,8 +46,13 @@ from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
-from worker.state.keys import describe, last_change_key
-from worker.state.partition import last_changes, put_last_change
+from worker.state.keys import FACETS_OUTPUT, OUTPUT, describe, last_change_key
+from worker.state.partition import (
+    last_changes,
+    put_last_change,
+    put_last_facets,
+    read_last_facets,
+)
 from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
 
@@ -96,7 +103,7 @@ class Processor:
         self._pace = pace or Pace()
         self._engine = engine
         self._vectors = vectors
-        self._partitions = Partitions(rows, config.fingerprint)
+        self._partitions = Partitions(rows, config.fingerprint, config.facets)
         self._entities = Entities(config, self._partitions)
         self._row_writer = RowWriter(config, self._partitions)
         self.summaries = Summaries(config, self._entities.cache)  # for any thread
@@ -123,18 +130,23 @@ class Processor:
         """Record the input topic's id, unless empty, with the partition's next write."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
-    def output(self, partition: int) -> Output | None:
-        """Where the summaries were published so far, if the rows contain that."""
-        return self._partitions[partition].output
+    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
+        """Where summaries, or facets, were published so far, if the rows contain that."""
+        return self._partitions[partition].outputs[FACETS_OUTPUT if of_facets else OUTPUT]
 
-    def publishes_to(self, partition: int, topic_id: str) -> None:
-        """Record the output topic's id, unless empty, with the partition's next write."""
+    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
+        """Record the id of the topic of summaries, or facets, unless empty, with the partition's
+        next write.
+        """
         held, config = self._partitions[partition], self.config
-        stored = held.output
-        if not topic_id and stored is not None and stored.topic == config.output_topic:
+        row = FACETS_OUTPUT if of_facets else OUTPUT
+        topic = config.facets_topic if of_facets else config.output_topic
+        stored = held.outputs[row]
+        if not topic_id and stored is not None and stored.topic == topic:
             topic_id = stored.topic_id
-        held.output = Output(config.epoch, config.output_topic, topic_id)
-        held.has_output = held.output == stored
+        held.outputs[row] = Output(config.epoch, topic, topic_id)
+        if held.outputs[row] != stored:
+            held.new_outputs.add(row)
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
         """The entity as of the last commit, or None; only for the processor's own thread."""
@@ -206,10 +218,11 @@ class Processor:
         They come in chunks of as many summaries as fit into a transaction. The last chunk moves the
         offset to `end`. Raises CorruptRow.
         """
-        held = self._partitions[partition]
-        limits = self.config.batch
+        held, config = self._partitions[partition], self.config
+        limits = config.batch
         most_bytes = min(limits.transaction_bytes, self._pace.transaction.most)
-        most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // 2))  # message and row
+        each = 2 if config.facets is None else 4  # message and row of the summary, and of facets
+        most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // each))
         rows: dict[bytes, bytes | None] = {}
         messages: list[Message] = []
         touched: list[EntityKey] = []
@@ -217,15 +230,20 @@ class Processor:
         last = held.finished  # a scan from the start would pass all tombstones
         for name, change in last_changes(held.rows, after=last):
             key = EntityKey(partition, name.decode())
-            message = self._last_message(key, change)
-            length = len(message.value or b"")
-            if messages and (len(messages) == most or size + length > most_bytes):
+            own = [self._last_message(key, change)]
+            kept_facets = None if config.facets is None else read_last_facets(held.rows, name)
+            if kept_facets is not None:
+                own.append(last_facets_message(key, kept_facets, config))
+            length = sum(len(message.value or b"") for message in own)
+            if messages and (len(touched) == most or size + length > most_bytes):
                 is_last = False
                 break
             size += length
-            messages.append(message)
+            messages += own
             touched.append(key)
             put_last_change(rows, name, None)
+            if kept_facets is not None:
+                put_last_facets(rows, name, None)
             last = name
         next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
         pending = self._row_writer.write(
@@ -235,7 +253,7 @@ class Processor:
             messages,
             {partition: pending[partition] | rows},
             {partition: next_offset},
-            Stats(changes=len(messages)),
+            Stats(changes=len(touched)),
             touched,
             0,
             is_last,
@@ -307,13 +325,26 @@ class Processor:
 
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
-        outbox = Outbox(load, self.config.output_topic)
+        self._classify(planned.plan)
+        outbox = Outbox(load, self.config.output_topic, self.config.facets_topic)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)
             self._pace.on_progress()
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
         return outbox.messages()
+
+    def _classify(self, plan: BatchPlan) -> None:
+        """Find the facets of all sentences by phrases, in one product for each partition."""
+        if self.config.facets is None:
+            return
+        moves: dict[int, list[ReviewMove]] = {}
+        for changes in plan.changes:
+            for step in changes.steps:
+                moves.setdefault(changes.key.partition, []).extend(step.moves)
+        for partition, of_partition in moves.items():
+            if facets := self._partitions[partition].facets:
+                classify(facets, of_partition)
 
     def _count(
         self,

@@ -4,12 +4,9 @@ The set contains pairs of sentence id and text. It is compared with the last pub
 and text digests (`worker.state.verify`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
 
-import numpy as np
-
-from worker.coversumm import Points, Ranking, Step, no_points
+from worker.coversumm import Ranking, Step
 from worker.events import (
     EVENT_TYPES,
     Cause,
@@ -28,9 +25,16 @@ from worker.events import (
 from worker.processing.changes import EntityChanges, Outcome, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
-from worker.processing.outbox import Outbox, SetChange, UnmeasuredChange, review_id_of
+from worker.processing.facet_changes import facet_changes
+from worker.processing.facets import points
+from worker.processing.outbox import (
+    Outbox,
+    SetChange,
+    UnmeasuredChange,
+    quoted,
+    review_id_of,
+)
 from worker.state.entity import Sentence
-from worker.state.keys import review_of
 from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
@@ -58,20 +62,24 @@ def publish(
     """
     entity, end = changes.entity, changes.end
     summary = _Summary(entity)
+    facets = facet_changes(changes, records, config, outbox, summary.members_of)
     last: SetChange | None = None
     deleted: set[bytes] = set()
     for step, ranking in zip(changes.steps, _rank(changes, config), strict=True):
-        quoted = _quoted(entity.published, step.event) if config.is_behind else ()
-        deleted.update(quoted)
-        change = summary.after(step, ranking, is_wanted=bool(quoted))
-        if change is None:
-            continue
-        last = change
-        changes.set_changes += 1
-        if config.emit == "every" and is_due(
-            entity.published, change.digests, config.min_changes, quoted
-        ):
-            _publish_change(entity, change, records[step.index], config, outbox)
+        gone = quoted(entity.published, step.event) if config.is_behind else ()
+        deleted.update(gone)
+        change = summary.after(step, ranking, is_wanted=bool(gone))
+        if change is not None:
+            last = change
+            changes.set_changes += 1
+            if config.emit == "every" and is_due(
+                entity.published, change.digests, config.min_changes, gone
+            ):
+                _publish_change(entity, change, records[step.index], config, outbox)
+        if facets is not None:
+            facets.after(step)
+    if facets is not None:
+        facets.finish()
     summary.release_members()
     if last is not None and config.emit != "every":
         _publish_last(changes, last, deleted, records, config, outbox)
@@ -105,11 +113,8 @@ class _Summary:
             added[sentence.id] = sentence, step.rating
         if ranking is None:
             return None
-        for identifier in added.keys() & ranking.ids:
-            sentence, rating = added.pop(identifier)
-            entity.keep_member(SummaryMember.of(identifier, sentence.text, rating))
-        known = entity.members.get
-        members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
+        self._keep_added(ranking.ids)
+        members = entity.members_of(ranking.ids)
         self._members = members
         digests = {member.id: member.digest for member in members}
         if digests == self._digests and not is_wanted:  # in any order
@@ -117,21 +122,26 @@ class _Summary:
         self._digests = digests
         return SetChange(step, ranking, members, digests)
 
+    def members_of(self, identifiers: Sequence[bytes]) -> list[SummaryMember]:
+        """These live sentences, after the last step. Raises CorruptRow."""
+        self._keep_added(identifiers)
+        return self._entity.members_of(identifiers)
+
+    def _keep_added(self, identifiers: Sequence[bytes]) -> None:
+        """Cache those that this micro-batch added, which no row has yet."""
+        added = self._added
+        for identifier in added.keys() & identifiers:
+            sentence, rating = added.pop(identifier)
+            self._entity.keep_member(SummaryMember.of(identifier, sentence.text, rating))
+
     def release_members(self) -> None:
-        """Keep only few sentences outside the set."""
+        """Keep only few sentences outside the sets."""
         members, entity = self._members, self._entity
-        if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
-            entity.keep_members_only(members)
-
-
-def _quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
-    """The published sentences that a deletion of reviews or sentences takes down."""
-    if isinstance(event, ReviewDeleted):
-        review_id = event.review_id.encode()
-        return [one for one in published if review_of(one) == review_id]
-    if isinstance(event, SentencesDeleted):
-        return [one for one in map(str.encode, event.sentence_ids) if one in published]
-    return ()
+        facets = set() if entity.facets is None else entity.facets.shown
+        most = len(members or ()) + len(facets) + SPARE_MEMBERS
+        if members is not None and len(entity.members) > most:
+            shown = [entity.members[one] for one in facets if one in entity.members]
+            entity.keep_members_only([*members, *shown])
 
 
 def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking | None]:
@@ -163,24 +173,7 @@ def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
 
 def _core_step(entity: CachedEntity, step: PlannedStep) -> Step:
     dimension = entity.rows.dimension
-    return Step(_points(step.removed, dimension), _points(step.added, dimension))
-
-
-_nothing = cache(no_points)
-
-
-def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
-    if not sentences:
-        return _nothing(dimension)
-    if len(sentences) == 1:
-        (only,) = sentences
-        assert only.vector is not None
-        return Points((only.id,), only.vector[None, :])
-    vectors = np.empty((len(sentences), dimension), np.int16)
-    for row, sentence in enumerate(sentences):
-        assert sentence.vector is not None
-        vectors[row] = sentence.vector
-    return Points([sentence.id for sentence in sentences], vectors)
+    return Step(points(step.removed, dimension), points(step.added, dimension))
 
 
 def _publish_last(

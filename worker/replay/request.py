@@ -142,6 +142,13 @@ class ReplayIdentity:
         return self.request.to_topic or f"{self.app_id}-output"
 
     @property
+    def facets_topic(self) -> str:
+        """The topic of the facets, beside that of the summaries."""
+        if self.request.to_topic is None:
+            return f"{self.app_id}-facets"
+        return f"{self.live.facets_topic}.{self.request.name}"
+
+    @property
     def settings(self) -> Settings:
         """The settings of the replay's worker."""
         return replace(
@@ -149,6 +156,7 @@ class ReplayIdentity:
             app_id=self.app_id,
             input_topic=self.request.topic or f"{self.app_id}-input",
             output_topic=self.output_topic,
+            facets_topic=self.facets_topic,
             dlq_topic=f"{self.app_id}-dlq",
             data_dir=self.live.data_dir / f"replay-{self.request.name}",
         )
@@ -159,6 +167,8 @@ class ReplayIdentity:
         specs = topic_specs(self.settings)
         if self.request.to_topic is None:
             output = specs.pop("output")
+            if self.request.to_file is None:
+                specs.pop("facets", None)
             # the file has every change, and compaction would keep only the last
             if self.request.to_file is not None:
                 kept = {"cleanup.policy": "delete", "retention.ms": KEPT_FOR_EVER}

@@ -35,6 +35,11 @@ def complaints(settings: Fields) -> Iterator[str]:
 
 def _check_names(settings: Fields) -> Iterator[str]:
     topics = [settings.input_topic, settings.output_topic, settings.dlq_topic]
+    if settings.facets and settings.facets_topic in topics:
+        yield (
+            f"COVERSUMM_FACETS_TOPIC: {settings.facets_topic} is another topic of the worker: "
+            "name one of its own"
+        )
     if len(set(topics)) < 3 or max(map(len, topics)) > 249:
         yield (
             "COVERSUMM_INPUT_TOPIC, COVERSUMM_OUTPUT_TOPIC, COVERSUMM_DLQ_TOPIC: "

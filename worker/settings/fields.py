@@ -63,6 +63,18 @@ class Fields:
         "Summary changes; each epoch its own topic",
     )
     dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
+    facets: str = setting(
+        "",
+        kinds.one_line(),
+        "Facets, such as location, parking or critics, each with sentences of its own: a TOML "
+        "file, or `preset:` and one of `stays`, `hotels`, `restaurants`, `products`, `apps`",
+        instead="none",
+    )
+    facets_topic: str = setting(
+        "marketplace.review-facets.v1",
+        kinds.name(249),
+        "Changes of facets, if any are defined; each epoch its own topic",
+    )
     app_id: str = setting(
         "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
-from worker.state.rows import Header, PublishedSet, ReviewRow
+from worker.state.rows import FacetSets, Header, PublishedSet, ReviewRow
 from worker.state.store import Pending, Rows
 
 BLOCK_SENTENCES = 2048
@@ -23,12 +23,14 @@ class Sentence:
     id: bytes
     text: str
     vector: NDArray[np.int16] | None = None
+    labels: int = 0  # facets that take one of its labels, a bit for each
+    facet: int | None = None  # the one with the nearest phrase, once it is looked for
 
 
 @dataclass(slots=True)
 class Review:
     """A review from its rows. `chunks` counts its stored text and vector chunks, (0, 0) if not
-    stored.
+    stored; `instant` is that of its date (`worker.events.dates`), kept where facets are defined.
     """
 
     version: int
@@ -37,6 +39,7 @@ class Review:
     embedded: bool = False
     sentences: list[Sentence] = field(default_factory=list)
     chunks: tuple[int, int] = (0, 0)
+    instant: bytes | None = None
 
 
 class VectorBlock:
@@ -54,6 +57,10 @@ class VectorBlock:
     def id(self, i: int) -> bytes:
         """Sentence id of row `i`."""
         return sentence_id(self._reviews[i], self._ordinals[i])
+
+    def place(self, i: int) -> tuple[bytes, int]:
+        """Review id and ordinal of row `i`."""
+        return self._reviews[i], self._ordinals[i]
 
     def __len__(self) -> int:
         return len(self._ordinals)
@@ -77,6 +84,17 @@ class EntityRows:
         value = self.rows.get(self.keys.published)
         return None if value is None else formats.decode_published(self.keys.published, value)
 
+    def facet_sets(self) -> FacetSets | None:
+        """The sets of the facets last published, None before the first."""
+        value = self.rows.get(self.keys.facet_sets)
+        return None if value is None else formats.decode_facet_sets(self.keys.facet_sets, value)
+
+    def review_rows(self) -> Iterator[tuple[bytes, ReviewRow]]:
+        """The rows of all reviews, deleted ones too, by id."""
+        start = len(self.keys.reviews)
+        for key, value in self.rows.scan(self.keys.reviews):
+            yield key[start:], formats.decode_review(key, value)
+
     def review(self, review_id: bytes) -> Review | None:
         """The review with its texts, without vectors; None if it was never seen."""
         key = self.keys.review(review_id)
@@ -91,6 +109,8 @@ class EntityRows:
         sentences = [
             Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts
         ]
+        for sentence in sentences if row.labels else ():
+            sentence.labels = row.labels.get(sentence.ordinal, 0)
         return Review(
             row.version,
             row.deleted,
@@ -98,6 +118,7 @@ class EntityRows:
             row.embedded,
             sentences,
             (row.text_chunks, row.vector_chunks),
+            row.instant,
         )
 
     def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
@@ -159,6 +180,10 @@ class EntityRows:
         """Write the published set."""
         pending[self.keys.published] = formats.encode_published(self.keys.published, published)
 
+    def put_facet_sets(self, pending: Pending, published: FacetSets) -> None:
+        """Write the published sets of the facets."""
+        pending[self.keys.facet_sets] = formats.encode_facet_sets(self.keys.facet_sets, published)
+
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
         """Write the review's rows, remove surplus chunks, and update `review.chunks`."""
         keys, sentences, chunks = self.keys, review.sentences, review.chunks
@@ -169,7 +194,14 @@ class EntityRows:
         key = keys.review(review_id)
         first = texts[0] if texts else ()
         row = ReviewRow(
-            review.version, review.deleted, review.rating, review.embedded, *review.chunks, first
+            review.version,
+            review.deleted,
+            review.rating,
+            review.embedded,
+            *review.chunks,
+            first,
+            review.instant,
+            {sentence.ordinal: sentence.labels for sentence in sentences if sentence.labels},
         )
         pending[key] = formats.encode_review(key, row)
         for number, part in enumerate(vectors):

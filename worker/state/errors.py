@@ -33,6 +33,7 @@ SETTINGS: Final = {
     "topic": "COVERSUMM_INPUT_TOPIC",
     "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",
+    "facets": "COVERSUMM_FACETS",
 }
 """The source of each field of the fingerprint, except the partition count."""
 RESTORE: Final = (

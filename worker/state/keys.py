@@ -3,10 +3,14 @@
     F                                                     the partition's fingerprint
     A                                                     the partition's applied offset
     O                                                     its output topic and epoch
+    Q                                                     its topic of facets and epoch
+    D                                                     its facets, with vectors of phrases
     G | len | entity | incarnation                        rows of it are still to be removed
     L | len | entity                                      last change, for the end of a replay
+    M | len | entity                                      last change of facets, likewise
     E | len | entity                                      entity header
     E | len | entity | incarnation | P                    published set
+    E | len | entity | incarnation | S                    published sets of facets
     E | len | entity | incarnation | R | review           version, flags, rating, first texts
     E | len | entity | incarnation | T | len | review | chunk    further texts
     E | len | entity | incarnation | V | len | review | chunk    vectors
@@ -25,10 +29,14 @@ _U64 = struct.Struct(">Q")
 FINGERPRINT = b"F"
 APPLIED = b"A"
 OUTPUT = b"O"
+FACETS_OUTPUT = b"Q"
+FACETS = b"D"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
+LAST_FACETS = b"M"
 ENTITY = b"E"
 PUBLISHED = b"P"
+FACET_SETS = b"S"
 REVIEW = b"R"
 TEXTS = b"T"
 VECTORS = b"V"
@@ -44,9 +52,11 @@ def garbage_key(entity: bytes, incarnation: int) -> bytes:
     return GARBAGE + _U32.pack(len(entity)) + entity + _U64.pack(incarnation)
 
 
-def last_change_key(entity: bytes) -> bytes:
-    """Key of the entity's last change, published at the end of a replay."""
-    return LAST_CHANGE + _U32.pack(len(entity)) + entity
+def last_change_key(entity: bytes, kind: bytes = LAST_CHANGE) -> bytes:
+    """Key of the entity's last change, published at the end of a replay; `kind`: of the summary or
+    of the facets.
+    """
+    return kind + _U32.pack(len(entity)) + entity
 
 
 def entity_of_last_change(key: bytes) -> bytes:
@@ -67,11 +77,12 @@ def parse_garbage_key(key: bytes) -> tuple[bytes, int]:
 class IncarnationKeys:
     """The keys of one incarnation of an entity. Prefixes are built once: every event needs them."""
 
-    __slots__ = ("published", "reviews", "texts", "vectors")
+    __slots__ = ("facet_sets", "published", "reviews", "texts", "vectors")
 
     def __init__(self, entity: bytes, incarnation: int) -> None:
         prefix = incarnation_prefix(entity, incarnation)
         self.published = prefix + PUBLISHED
+        self.facet_sets = prefix + FACET_SETS
         self.reviews = prefix + REVIEW
         self.texts = prefix + TEXTS
         self.vectors = prefix + VECTORS
@@ -114,7 +125,7 @@ def parse_entity_key(key: bytes) -> EntityRowKey:
     if len(rest) < 9:
         raise ValueError("an entity key that ends early")
     incarnation, kind, tail = int(_U64.unpack_from(rest)[0]), rest[8:9], rest[9:]
-    if kind == PUBLISHED and not tail:
+    if kind in (PUBLISHED, FACET_SETS) and not tail:
         return EntityRowKey(entity, incarnation, kind)
     if kind == REVIEW:
         return EntityRowKey(entity, incarnation, kind, tail)
@@ -131,18 +142,29 @@ def describe(key: bytes) -> str:
         return "applied offset"
     if key == OUTPUT:
         return "output topic"
+    if key == FACETS_OUTPUT:
+        return "facets topic"
+    if key == FACETS:
+        return "facets"
     if key[:1] == GARBAGE and len(key) >= 13:
         entity, incarnation = parse_garbage_key(key)
         return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"
-    if key[:1] == LAST_CHANGE and len(key) >= 5:
-        return f"last change of entity {_shown(entity_of_last_change(key))}"
+    if key[:1] in (LAST_CHANGE, LAST_FACETS) and len(key) >= 5:
+        what = "last change" if key[:1] == LAST_CHANGE else "last change of facets"
+        return f"{what} of entity {_shown(entity_of_last_change(key))}"
     try:
         parts = parse_entity_key(key)
     except ValueError:
         return f"key {key[:64].hex()}"
     if parts.incarnation is None:
         return f"header of entity {_shown(parts.entity)}"
-    names = {PUBLISHED: "published set", REVIEW: "review", TEXTS: "texts", VECTORS: "vectors"}
+    names = {
+        PUBLISHED: "published set",
+        FACET_SETS: "published sets of facets",
+        REVIEW: "review",
+        TEXTS: "texts",
+        VECTORS: "vectors",
+    }
     where = f"of entity {_shown(parts.entity)}, incarnation {parts.incarnation}"
     assert parts.kind is not None
     if parts.review is None:

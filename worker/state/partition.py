@@ -5,14 +5,18 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.events import ALGORITHM
+from worker.events.facets import LastFacets
 from worker.events.summary import LastChange
+from worker.facets.membership import FacetSet
 from worker.state import rows as formats
 from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
     APPLIED,
+    FACETS,
     FINGERPRINT,
     GARBAGE,
     LAST_CHANGE,
+    LAST_FACETS,
     OUTPUT,
     entity_of_last_change,
     garbage_key,
@@ -43,6 +47,7 @@ class Fingerprint:
     topic: str
     epoch: int | None  # None in rows of older workers: matches any epoch
     algorithm: str = ALGORITHM
+    facets: str | None = None  # the identity of their definitions; None without facets
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
@@ -57,6 +62,7 @@ class Fingerprint:
             topic=fields["topic"],
             epoch=int(fields["epoch"]) if "epoch" in fields else None,
             algorithm=fields["algorithm"],
+            facets=fields.get("facets"),
         )
 
     def fields(self) -> dict[str, str]:
@@ -75,15 +81,17 @@ def put_applied(pending: Pending, applied: Applied) -> None:
     pending[APPLIED] = formats.encode_applied(APPLIED, applied)
 
 
-def read_output(rows: Rows) -> Output | None:
-    """Where the partition's summaries are published, or None (rows of older workers too)."""
-    value = rows.get(OUTPUT)
-    return None if value is None else formats.decode_output(OUTPUT, value)
+def read_output(rows: Rows, key: bytes = OUTPUT) -> Output | None:
+    """Where the partition's summaries are published, or its facets by FACETS_OUTPUT; None if that
+    is unknown (rows of older workers too).
+    """
+    value = rows.get(key)
+    return None if value is None else formats.decode_output(key, value)
 
 
-def put_output(pending: Pending, output: Output) -> None:
-    """Write where the partition's summaries are published."""
-    pending[OUTPUT] = formats.encode_output(OUTPUT, output)
+def put_output(pending: Pending, output: Output, key: bytes = OUTPUT) -> None:
+    """Write where the partition's summaries are published, or its facets by FACETS_OUTPUT."""
+    pending[key] = formats.encode_output(key, output)
 
 
 def read_fingerprint(rows: Rows) -> dict[str, str] | None:
@@ -132,6 +140,17 @@ def refuse_other(
         raise FingerprintMismatch(differences, whose)
 
 
+def read_facets(rows: Rows) -> FacetSet | None:
+    """The partition's facets with the vectors of their phrases, or None if it has none."""
+    value = rows.get(FACETS)
+    return None if value is None else formats.decode_facet_definitions(FACETS, value)
+
+
+def put_facets(pending: Pending, facets: FacetSet) -> None:
+    """Write the partition's facets, with its first rows."""
+    pending[FACETS] = formats.encode_facet_definitions(FACETS, facets)
+
+
 def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
     """Note that all rows of this incarnation are to be removed."""
     key = garbage_key(entity, incarnation)
@@ -158,6 +177,19 @@ def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) 
     """Write the entity's last change, or remove it."""
     key = last_change_key(entity)
     pending[key] = None if change is None else formats.encode_last_change(key, change)
+
+
+def put_last_facets(pending: Pending, entity: bytes, change: LastFacets | None) -> None:
+    """Write the last change of the entity's facets, or remove it."""
+    key = last_change_key(entity, LAST_FACETS)
+    pending[key] = None if change is None else formats.encode_last_facets(key, change)
+
+
+def read_last_facets(rows: Rows, entity: bytes) -> LastFacets | None:
+    """The unpublished last change of the entity's facets, or None."""
+    key = last_change_key(entity, LAST_FACETS)
+    value = rows.get(key)
+    return None if value is None else formats.decode_last_facets(key, value)
 
 
 def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:

@@ -10,7 +10,10 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     header        reviews u64 | sentences u64 | incarnation u64
     published     sequence u64 | count u32 | count * len u32 | the sentence ids
                   | count * digest 16, by rank
-    review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
+    facet sets    sequence u64 | count u32 | count * (len u32 | a published set's ids and digests)
+    review 1      version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
+    review 2      as 1, with before the texts: len u8 | instant of its date
+                  | count u32 | count * (ordinal u32 | facets by labels u64)
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
@@ -18,11 +21,13 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty if the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
+    facets        len u32 | definitions in JSON | dimension u32 | phrases * dimension * int16
     last change   `LastChange` as an array of MessagePack
+    last facets   `LastFacets` likewise
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
@@ -31,12 +36,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.events.facets import LastFacets
 from worker.events.summary import LastChange
+from worker.facets.definitions import Definitions
+from worker.facets.membership import FacetSet
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT, APPLIED_FORMAT = 1, 2
-"""The newest format of every kind but the applied row, and of the applied row."""
+FORMAT, APPLIED_FORMAT, REVIEW_FORMAT = 1, 2, 2
+"""The newest format of every kind but the next two, of the applied row, and of reviews.
+
+A review without a date and labels, which only facets need, is written in format 1.
+"""
 DIGEST_BYTES = 16
 
 _SEAL = struct.Struct("<BI")
@@ -47,6 +58,7 @@ _OUTPUT = struct.Struct("<II")
 _HEADER = struct.Struct("<QQQ")
 _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
+_LABELS = struct.Struct("<IQ")
 _ONE_TEXT = struct.Struct("<III")
 _ONE_VECTOR = struct.Struct("<II")
 
@@ -76,6 +88,13 @@ class PublishedSet(NamedTuple):
     digests: dict[bytes, bytes]
 
 
+class FacetSets(NamedTuple):
+    """The sets of an entity's visible facets last published, in the order of their definitions."""
+
+    sequence: int
+    digests: list[dict[bytes, bytes]]
+
+
 class ReviewRow(NamedTuple):
     """A review, the number of its text and vector chunks, and the first chunk of its texts."""
 
@@ -86,6 +105,9 @@ class ReviewRow(NamedTuple):
     text_chunks: int
     vector_chunks: int
     texts: Texts
+    instant: bytes | None = None  # of its date, where facets are defined
+    labels: Mapping[int, int] = {}
+    """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
 
 
 class Applied(NamedTuple):
@@ -105,6 +127,7 @@ class Output(NamedTuple):
 
 
 _decode_last_change = msgspec.msgpack.Decoder(LastChange).decode
+_decode_last_facets = msgspec.msgpack.Decoder(LastFacets).decode
 
 
 def text_digest(text: str) -> bytes:
@@ -145,14 +168,48 @@ def decode_header(key: bytes, value: bytes) -> Header:
 
 def encode_published(key: bytes, published: PublishedSet) -> bytes:
     """Value of a published row."""
+    return seal(key, _published(published))
+
+
+def _published(published: PublishedSet) -> bytes:
     ids, count = published.digests.keys(), len(published.digests)
     head = struct.pack(f"<QI{count}I", published.sequence, count, *map(len, ids))
-    return seal(key, b"".join((head, *ids, *published.digests.values())))
+    return b"".join((head, *ids, *published.digests.values()))
 
 
 def decode_published(key: bytes, value: bytes) -> PublishedSet:
     """Inverse of `encode_published`."""
+    return _decode_published(key, unseal(key, value))
+
+
+def encode_facet_sets(key: bytes, published: FacetSets) -> bytes:
+    """Value of the row with the published sets of an entity's facets."""
+    parts = [_published(PublishedSet(0, digests))[_U64.size :] for digests in published.digests]
+    lengths = [_U32.pack(len(part)) + part for part in parts]
+    return seal(key, _PUBLISHED.pack(published.sequence, len(parts)) + b"".join(lengths))
+
+
+def decode_facet_sets(key: bytes, value: bytes) -> FacetSets:
+    """Inverse of `encode_facet_sets`."""
     payload = unseal(key, value)
+    sets: list[dict[bytes, bytes]] = []
+    try:
+        sequence, count = _PUBLISHED.unpack_from(payload)
+        at = _PUBLISHED.size
+        for _ in range(count):
+            (length,) = _U32.unpack_from(payload, at)
+            end = at + _U32.size + length
+            part = payload[at + _U32.size : end]
+            sets.append(_decode_published(key, _U64.pack(0) + part).digests)
+            at = end
+        if at != len(payload):
+            raise ValueError("wrong length")
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+    return FacetSets(sequence, sets)
+
+
+def _decode_published(key: bytes, payload: bytes) -> PublishedSet:
     try:
         sequence, count = _PUBLISHED.unpack_from(payload)
         if count > len(payload):
@@ -231,16 +288,26 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     # not `or`: -0.0 is another text in a message than 0.0
     rating = 0.0 if row.rating is None else row.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
-    return seal(key, fixed + encode_texts(row.texts))
+    if row.instant is None and not row.labels:
+        return seal(key, fixed + encode_texts(row.texts))
+    instant = row.instant or b""
+    labels = [_LABELS.pack(*one) for one in row.labels.items()]
+    parts = (fixed, bytes([len(instant)]), instant, _U32.pack(len(labels)), *labels)
+    return seal(key, b"".join((*parts, encode_texts(row.texts))), REVIEW_FORMAT)
 
 
 def decode_review(key: bytes, value: bytes) -> ReviewRow:
     """Inverse of `encode_review`."""
-    payload = unseal(key, value)
+    payload = unseal(key, value, REVIEW_FORMAT)
     try:
         version, flags, rating, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
-        texts = _decode_texts(payload, _REVIEW.size)
-    except (struct.error, ValueError) as error:
+        at = _REVIEW.size
+        instant: bytes | None = None
+        labels: dict[int, int] = {}
+        if value[0] > 1:
+            at, instant, labels = _decode_facts(payload, at)
+        texts = _decode_texts(payload, at)
+    except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     return ReviewRow(
         version,
@@ -250,7 +317,24 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
         text_chunks,
         vector_chunks,
         texts,
+        instant,
+        labels,
     )
+
+
+def _decode_facts(payload: bytes, at: int) -> tuple[int, bytes | None, dict[int, int]]:
+    """Where the texts begin, the date's instant, and the labels. Raises struct.error, ValueError,
+    IndexError.
+    """
+    start = at + 1
+    end = start + payload[at]
+    instant = payload[start:end] or None
+    (count,) = _U32.unpack_from(payload, end)
+    begin = end + _U32.size
+    stop = begin + count * _LABELS.size
+    if stop > len(payload):
+        raise ValueError("impossible count")
+    return stop, instant, dict(_LABELS.iter_unpack(payload[begin:stop]))
 
 
 def encode_vectors(
@@ -289,6 +373,28 @@ def as_matrix(parts: Sequence[bytes], dimension: int) -> NDArray[np.int16]:
         .reshape(-1, dimension)
         .astype(np.int16, copy=False)
     )
+
+
+def encode_facet_definitions(key: bytes, facets: FacetSet) -> bytes:
+    """Value of the row with a partition's facets."""
+    definitions = facets.definitions.to_json()
+    vectors = facets.vectors.astype(_VECTOR_DTYPE, copy=False).tobytes()
+    head = _U32.pack(len(definitions)) + definitions + _U32.pack(facets.dimension)
+    return seal(key, head + vectors)
+
+
+def decode_facet_definitions(key: bytes, value: bytes) -> FacetSet:
+    """Inverse of `encode_facet_definitions`."""
+    payload = unseal(key, value)
+    try:
+        (length,) = _U32.unpack_from(payload)
+        end = _U32.size + length
+        definitions = Definitions.from_json(payload[_U32.size : end])
+        (dimension,) = _U32.unpack_from(payload, end)
+        vectors = as_matrix([payload[end + _U32.size :]], dimension)
+        return FacetSet(definitions, vectors)
+    except (struct.error, ValueError, msgspec.DecodeError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
 
 
 def encode_applied(key: bytes, applied: Applied) -> bytes:
@@ -348,6 +454,19 @@ def decode_last_change(key: bytes, value: bytes) -> LastChange:
     """Inverse of `encode_last_change`."""
     try:
         return _decode_last_change(unseal(key, value))
+    except msgspec.DecodeError as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def encode_last_facets(key: bytes, change: LastFacets) -> bytes:
+    """Value of the last change of an entity's facets."""
+    return seal(key, msgspec.msgpack.encode(change))
+
+
+def decode_last_facets(key: bytes, value: bytes) -> LastFacets:
+    """Inverse of `encode_last_facets`."""
+    try:
+        return _decode_last_facets(unseal(key, value))
     except msgspec.DecodeError as error:
         raise CorruptRow(describe(key), str(error)) from error
 

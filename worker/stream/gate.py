@@ -112,6 +112,11 @@ class Gate:
             if self._is_partial(partition):
                 self._databases.write(partition, {PARTIAL_KEY: None})
 
+    def discard(self, role: Role, epoch: int, partition: int) -> None:
+        """Remove the local copy, which the next reader builds again. Raises as `apply` does."""
+        with self._held(role, epoch, partition):
+            self._databases.wipe(partition)
+
     @contextmanager
     def _held(self, role: Role, epoch: int, partition: int) -> Iterator[None]:
         """Alone, and while the partition is held in this role."""

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from worker.kafka.changelog import ChangelogReader, Logs
+from worker.kafka.changelog import ChangelogReader, Logs, StaleCopy
 from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
@@ -183,9 +183,10 @@ class Takeover:
         started = self._clock.monotonic()
         if not partitions:
             return True
+        since = self._clock.time()
         bounds = self._changelog.bounds(partitions)
         starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
-        reader = self._open_reader(Role.ACTIVE, epoch, starts)
+        reader = self._open_reader(Role.ACTIVE, epoch, starts, since)
 
         def on_progress(rows: int, remaining: int) -> None:
             self._assignment.progress.made()
@@ -193,11 +194,15 @@ class Takeover:
             if not self._assignment.is_lasting:
                 reader.stop()  # after a doubt the group waits for this
 
-        while (
-            reader.restore({p: bounds[p].end for p in partitions}, on_progress)
-            and not reader.stopped
-        ):
-            bounds = self._changelog.bounds(partitions)
+        try:
+            while (
+                reader.restore({p: bounds[p].end for p in partitions}, on_progress)
+                and not reader.stopped
+            ):
+                bounds = self._changelog.bounds(partitions)
+        except StaleCopy as stale:
+            self._gate.discard(Role.ACTIVE, epoch, stale.partition)
+            raise
         if not reader.stopped:
             for partition in partitions:
                 self._gate.mark_whole(Role.ACTIVE, epoch, partition)
@@ -210,9 +215,12 @@ class Takeover:
 
         def follow() -> None:
             try:
-                reader = self._standby_reader(epoch, partitions)
-                if reader is not None:
-                    reader.follow()
+                while (reader := self._standby_reader(epoch, partitions)) is not None:
+                    try:
+                        return reader.follow()
+                    except StaleCopy as stale:
+                        log.warning("%s", stale)
+                        self._gate.discard(Role.STANDBY, epoch, stale.partition)
             except BaseException as cause:
                 self._die(cause)
 
@@ -221,6 +229,7 @@ class Takeover:
     def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
         """A reader that begins after the local rows; None if the assignment ended first."""
         while self._may_continue():
+            since = self._clock.time()
             try:
                 bounds = self._changelog.bounds(partitions)
             except Exception as cause:
@@ -232,17 +241,19 @@ class Takeover:
             if not self._may_continue():
                 break
             starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
-            return self._open_reader(Role.STANDBY, epoch, starts)
+            return self._open_reader(Role.STANDBY, epoch, starts, since)
         return None
 
-    def _open_reader(self, role: Role, epoch: int, starts: Mapping[int, int]) -> ChangelogReader:
+    def _open_reader(
+        self, role: Role, epoch: int, starts: Mapping[int, int], since: float
+    ) -> ChangelogReader:
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
             self._gate.apply(role, epoch, partition, changes, last, after=first)
 
         def at_end(partition: int) -> None:
             self._gate.mark_whole(role, epoch, partition)
 
-        self._reader = reader = self._changelog.reader(starts, apply, at_end)
+        self._reader = reader = self._changelog.reader(starts, apply, at_end, since)
         if self._leaving:
             reader.stop()
         return reader

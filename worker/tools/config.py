@@ -81,6 +81,7 @@ TIMEOUT_SECONDS: Final = 15.0
 OPERATIONS: Final = {
     "input": (AclOperation.READ,),
     "output": (AclOperation.WRITE,),
+    "facets": (AclOperation.WRITE,),
     "dead letters": (AclOperation.WRITE,),
     "changelog": (AclOperation.READ, AclOperation.WRITE),
 }

@@ -1,0 +1,237 @@
+"""Facets by the contract, straight on: `model.Model`, and after each event every facet by brute
+force over its members.
+"""
+
+import json
+import uuid
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import msgspec
+
+from tests.harness.model import Model
+
+
+class FacetModel(Model):
+    """A model that knows facets; `config.facets` has their vectors."""
+
+    def __init__(self, config, embed):
+        super().__init__(config, embed)
+        self.facts = {}  # by partition, entity and review: date, and labels by sentence
+        self.sets = {}  # by partition and entity: sets last published, and their sequence
+        self.current = {}  # sets after the last event
+        self.last_facets = {}  # coalesced: the last change
+        self.gone = {}  # coalesced: published sentences taken down
+        self._nearest = {}  # by the bytes of a vector
+
+    # -- membership
+
+    def members(self, key):
+        """By visible facet {sentence id: (text, vector, review id, rating)}."""
+        entity = self.entities.get(key)
+        live = {} if entity is None else entity.live()
+        facets = self.config.facets.definitions.facets
+        found = {n: {} for n, facet in enumerate(facets) if not facet.hidden}
+        dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
+        dated.sort(key=lambda r: self._recency(key, r))
+        for sid, sentence in live.items():
+            _, vector, rid, rating = sentence
+            nearest = self.nearest(vector)
+            for number, facet in enumerate(facets):
+                if number not in found:
+                    continue
+                labels = self.facts[(*key, rid)][1].get(sid, ())
+                is_member = (
+                    nearest == number
+                    or (
+                        facet.rating is not None and rating is not None and facet.rating.has(rating)
+                    )
+                    or bool(set(facet.labels or ()) & set(labels))
+                    or (facet.newest is not None and rid in dated[: facet.newest])
+                )
+                if is_member:
+                    found[number][sid] = sentence
+        return found
+
+    def _recency(self, key, rid):
+        when = self.facts[(*key, rid)][0]
+        seconds = 0.0 if when is None else datetime.fromisoformat(when).astimezone(UTC).timestamp()
+        return when is None, -seconds, rid.encode()
+
+    def nearest(self, vector):
+        """The facet of the nearest phrase, in Python's own integers."""
+        known = self._nearest.get(vector.tobytes(), self)
+        if known is not self:
+            return known
+        best = None
+        rows = iter(self.config.facets.vectors.tolist())
+        for number, facet in enumerate(self.config.facets.definitions.facets):
+            for _ in facet.phrases or facet.vectors or ():
+                product = sum(a * b for a, b in zip(vector.tolist(), next(rows), strict=True))
+                if best is None or product > best[0]:
+                    threshold = 0.4 if facet.threshold is None else facet.threshold
+                    best = product, number, round(threshold * 32767**2)
+        found = best[1] if best is not None and best[0] >= best[2] else None
+        self._nearest[vector.tobytes()] = found
+        return found
+
+    # -- events
+
+    def step(self, i, record):
+        event = None
+        if record.value is None:
+            name = (record.key or b"").decode(errors="replace")
+            event = {"type": "entity.deleted", "entity_id": name}
+        key = (record.partition, (record.key or b"").decode(errors="replace"))
+        was = self.entities.get(key)
+        shown = {sid for found in self._published(key).values() for sid, _ in found}
+        outcome = super().step(i, record)
+        if outcome != "applied":
+            return outcome
+        event = event or json.loads(record.value)
+        if event["type"] == "review.upserted":
+            labels = {}
+            for ordinal, item in enumerate(event.get("sentences") or ()):
+                if isinstance(item, dict):
+                    labels[f"{event['review_id']}#{ordinal}".encode()] = item.get("labels") or ()
+            self.facts[(*key, event["review_id"])] = event.get("occurred_at"), labels
+        if event["type"] == "entity.deleted":
+            assert was is not None
+            self._deleted_entity(i, record, event, key)
+            return outcome
+        deleted = set()
+        if event["type"] == "review.deleted":
+            rid = event["review_id"].encode()
+            deleted = {sid for sid in shown if sid.rpartition(b"#")[0] == rid}
+        if event["type"] == "sentences.deleted":
+            deleted = shown & {sid.encode() for sid in event["sentence_ids"]}
+        self._facets_after(i, record, event, key, deleted)
+        return outcome
+
+    def _published(self, key):
+        visible = self.config.facets.definitions.visible
+        return self.sets.get(key, ({n: [] for n in visible}, None))[0]
+
+    def _facets_after(self, i, record, event, key, deleted):
+        members = self.members(key)
+        ranked = {n: self._rank(n, found) for n, found in members.items()}
+        now = {n: [(sid, members[n][sid][0]) for sid in one[0]] for n, one in ranked.items()}
+        before = self.current.get(key, {n: [] for n in now})
+        self.current[key] = now
+        changed = any(set(now[n]) != set(before[n]) for n in now)
+        behind = self.config.min_changes > 1
+        body = self._body(i, record, event, key, members, ranked, now)
+        if self.config.emit == "every":
+            if (changed or (deleted and behind)) and self._due(now, key, deleted):
+                self._publish_facets(body, now)
+            return
+        if changed or (deleted and behind):
+            self.last_facets[key] = body, now
+        self.gone.setdefault(key, set()).update(deleted)
+
+    def end_of_batch(self):
+        super().end_of_batch()
+        for key, (body, now) in self.last_facets.items():
+            if self._due(now, key, self.gone.get(key, ())):
+                self._publish_facets(body, now)
+        self.last_facets.clear()
+        self.gone.clear()
+
+    def _deleted_entity(self, i, record, event, key):
+        pending = self.last_facets.pop(key, None)
+        if pending is not None and not any(pending[1].values()) and self._due(pending[1], key, ()):
+            self._publish_facets(*pending)
+        published = self._published(key)
+        if any(published.values()):
+            members = {n: {} for n in published}
+            ranked = {n: self._rank(n, {}) for n in published}
+            body = self._body(i, record, event, key, members, ranked, {n: [] for n in published})
+            self._publish_facets(body, {n: [] for n in published})
+        name = f"coversumm:{key[1]}:{self.config.epoch}:{record.offset}:facets:tombstone"
+        self.emit(i, (record.key, None, str(uuid.uuid5(uuid.NAMESPACE_URL, name))))
+        for one in (self.sets, self.current, self.gone):
+            one.pop(key, None)
+
+    def _due(self, now, key, deleted):
+        published = self._published(key)
+        return any(
+            set(now[n]) != set(published[n])
+            if self.config.min_changes == 1
+            else self.is_due(now[n], published[n], deleted)
+            for n in now
+        )
+
+    def _rank(self, number, found):
+        if not found:
+            return (), (), ()
+        facet = self.config.facets.definitions.facets[number]
+        vectors = {sid: one[1] for sid, one in found.items()}
+        ranking = self.rank(vectors, facet.k, distinct=self.config.distinct)
+        return ranking.ids, ranking.distances(), ranking.support
+
+    def _body(self, i, record, event, key, members, ranked, now):
+        facets, published = self.config.facets.definitions.facets, self._published(key)
+        parts = []
+        for n, found in members.items():
+            reviews = {one[2]: one[3] for one in found.values()}
+            rated = [Fraction(rating) for rating in reviews.values() if rating is not None]
+            parts.append(
+                {
+                    "name": facets[n].name,
+                    "k": facets[n].k,
+                    "sentence_count": len(found),
+                    "review_count": len(reviews),
+                    "ratings": {
+                        "count": len(rated),
+                        "mean": float(sum(rated) / len(rated)) if rated else None,
+                    },
+                    "sentences": [
+                        {
+                            "rank": rank,
+                            "sentence_id": sid.decode(),
+                            "review_id": found[sid][2],
+                            "text": found[sid][0],
+                            "rating": None if found[sid][3] is None else float(found[sid][3]),
+                            "distance": distance,
+                            "support": support,
+                        }
+                        for rank, (sid, distance, support) in enumerate(
+                            zip(*ranked[n], strict=True)
+                        )
+                    ],
+                }
+            )
+        entity = self.entities.get(key)
+        body = {
+            "type": "facets.changed",
+            "entity_id": key[1],
+            "epoch": self.config.epoch,
+            "sequence": record.offset,
+            "previous_sequence": self.sets.get(key, (None, None))[1],
+            "changed": [facets[n].name for n in now if set(now[n]) != set(published[n])],
+            "review_count": 0
+            if entity is None
+            else sum(review.live for review in entity.reviews.values()),
+            "sentence_count": 0 if entity is None else len(entity.live()),
+            "facets": sorted(parts, key=lambda one: (-one["sentence_count"], one["name"])),
+            "cause": {
+                "type": event["type"],
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "review_id": event.get("review_id"),
+            },
+            "occurred_at": event.get("occurred_at"),
+            "embedding_model": self.config.limits.model,
+            "algorithm": "coversumm/1",
+        }
+        return i, key, record, body
+
+    def _publish_facets(self, drafted, now):
+        i, key, record, body = drafted
+        name = f"coversumm:{key[1]}:{self.config.epoch}:{record.offset}:facets"
+        self.sets[key] = now, record.offset
+        self.emit(
+            i,
+            (record.key, msgspec.json.encode(body), str(uuid.uuid5(uuid.NAMESPACE_URL, name))),
+        )

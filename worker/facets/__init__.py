@@ -1,0 +1,9 @@
+"""Facets: named subsets of an entity's live sentences, each with a centroid and a kNN set of its
+own.
+
+definitions  the file that defines them, checked, and the presets
+membership   which sentences belong to a facet: a pure function of a sentence and its reviews
+newest       the newest live reviews of an entity
+
+The definitions are part of the state's fingerprint. docs/facets.md has the rules.
+"""

@@ -1,0 +1,402 @@
+"""The facets of an entity in memory: a core for each, kept up to date review by review.
+
+Which sentences belong to a facet follows from `worker.facets.membership`, so a facet is read again
+from the entity's rows: its count, sum and reservoir, and the counts of its reviews. Vectors and
+texts are stored once, for the summary and all facets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import EntityCore, FlatIndex, Points, Ranking, Step, no_points
+from worker.events import FacetRatings, FacetSummary, facet_part
+from worker.facets.definitions import Facet
+from worker.facets.membership import NO_FACET, FacetSet
+from worker.facets.newest import NewestReviews
+from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
+from worker.state.rows import ReviewRow
+
+if TYPE_CHECKING:
+    from worker.processing.entity_cache import SummaryMember
+
+FACET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
+UNIT: Final = 2**1074
+"""Ratings are added up exactly, in units of the smallest float64."""
+
+
+class ReviewMove(NamedTuple):
+    """A live review that appears or disappears, or joins or leaves facets of the newest reviews.
+
+    `newest`: the facets of the newest reviews that it is in, or joins or leaves; `is_newest_only`:
+    its sentences change in these alone. All of its sentences have vectors once they are embedded.
+    """
+
+    review_id: bytes
+    review: Review
+    newest: int
+    is_newest_only: bool
+    is_arriving: bool
+
+
+def newest_bits(facets: FacetSet, newest: NewestReviews) -> dict[bytes, int]:
+    """By review the facets of the newest reviews that it is in."""
+    bits: dict[bytes, int] = {}
+    for facet, count in facets.newest:
+        for review_id in newest.first(count):
+            bits[review_id] = bits.get(review_id, 0) | 1 << facet
+    return bits
+
+
+class FacetPart:
+    """A facet as a part of messages, encoded when the first of them is made.
+
+    `ranking` is None without sentences; `quotes` are those of its sentences.
+    """
+
+    __slots__ = ("_encoded", "_quotes", "_summary", "ranking", "size")
+
+    def __init__(self, summary: FacetSummary, quotes: list[bytes], ranking: Ranking | None) -> None:
+        self._summary = summary
+        self._quotes = quotes
+        self.ranking = ranking
+        self.size = FACET_BYTES + sum(map(len, quotes))  # at most, encoded
+        self._encoded: bytes | None = None
+
+    def encode(self) -> bytes:
+        """The part."""
+        if self._encoded is None:
+            ranking = self.ranking
+            numbers: tuple[Sequence[float], Sequence[int]] = ((), ())
+            if ranking is not None:
+                numbers = ranking.distances(), ranking.support
+            self._encoded = facet_part(self._summary, self._quotes, *numbers)
+        return self._encoded
+
+
+class FacetCore:
+    """One facet of an entity. `now` is its set, as `{sentence id: text digest}` in rank order."""
+
+    __slots__ = (
+        "core",
+        "facet",
+        "index",
+        "now",
+        "part",
+        "ranking",
+        "rated",
+        "rating_sum",
+        "reviews",
+    )
+
+    def __init__(self, facet: Facet) -> None:
+        self.facet = facet
+        self.core: EntityCore | None = None  # None without sentences
+        self.index: FlatIndex | None = None
+        self.reviews = 0  # with a sentence here
+        self.rated = 0  # those with a rating
+        self.rating_sum = 0  # in units of UNIT
+        self.now: dict[bytes, bytes] = {}
+        self.ranking: Ranking | None = None  # of the last step, if that changed the set
+        self.part: FacetPart | None = None  # until the facet changes
+
+    @property
+    def sentences(self) -> int:
+        """Its live sentences."""
+        return 0 if self.core is None else self.core.n
+
+    def count_review(self, rating: float | None, by: int) -> None:
+        """Count a review with a sentence here, or no longer."""
+        self.reviews += by
+        if rating is not None:
+            self.rated += by
+            numerator, denominator = rating.as_integer_ratio()
+            self.rating_sum += by * numerator * (UNIT // denominator)
+
+    def summary(self) -> FacetSummary:
+        """The facet without its sentences."""
+        mean = self.rating_sum / (self.rated * UNIT) if self.rated else None
+        ratings = FacetRatings(self.rated, mean)
+        return FacetSummary(
+            self.facet.name, self.facet.k, self.sentences, self.reviews, ratings, []
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory."""
+        core = 0 if self.core is None else self.core.memory_bytes
+        return FACET_BYTES + core + 400 * len(self.now)
+
+
+class EntityFacets:
+    """The visible facets of an entity.
+
+    `published` has the sets last published, `sequence` the source offset of that change; both
+    belong to the caller.
+    """
+
+    def __init__(self, facets: FacetSet, rows: EntityRows, *, distinct: bool) -> None:
+        """Without sentences; see `load`."""
+        self.facets = facets
+        self._rows = rows
+        self._distinct = distinct
+        self.cores = {
+            number: FacetCore(facets.definitions.facets[number])
+            for number in facets.definitions.visible
+        }
+        self._visible = sum(1 << number for number in self.cores)
+        self.newest = NewestReviews(max([count for _, count in facets.newest], default=0))
+        self._stored_newest: dict[bytes, int] = {}  # as the rows are
+        self._touched: set[int] = set()
+        self._core_bytes: dict[int, int] = {}
+        self.memory_bytes = FACET_BYTES * len(self.cores)
+        self.published: dict[int, dict[bytes, bytes]] = {number: {} for number in self.cores}
+        self.sequence: int | None = None
+
+    # -- from rows
+
+    def load(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> None:
+        """Read everything from the rows, which have no open changes. Raises CorruptRow."""
+        published = self._rows.facet_sets()
+        if published is not None:
+            self.sequence = published.sequence
+            self.published = dict(zip(self.cores, published.digests, strict=True))
+        reviews = dict(self._live_reviews())
+        if self.facets.newest:
+            instants = ((name, row.instant) for name, row in reviews.items())
+            self.newest = NewestReviews(self.newest.wanted, instants)
+            self._stored_newest = newest_bits(self.facets, self.newest)
+        last: dict[int, bytes] = {}
+        for block, bits in self._scan(reviews):
+            for row, of_row in enumerate(bits):
+                if not of_row:
+                    continue
+                review_id, _ = block.place(row)
+                for number in _numbers(of_row):
+                    if last.get(number) != review_id:  # a review's vectors are adjacent
+                        last[number] = review_id
+                        self.cores[number].count_review(reviews[review_id].rating, 1)
+        for number in last:
+            one = self.cores[number]
+            index = FlatIndex(self.facets.dimension, self._members(number))
+            one.core = EntityCore.load(
+                one.facet.k, self.facets.dimension, index, distinct=self._distinct
+            )
+            one.index = index
+            one.now = _digests(texts(one.core.ranking().ids))
+            self._touched.add(number)
+
+    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewRow]]:
+        return ((name, row) for name, row in self._rows.review_rows() if not row.deleted)
+
+    def _scan(
+        self, reviews: Mapping[bytes, ReviewRow] | None = None
+    ) -> Iterator[tuple[VectorBlock, list[int]]]:
+        """All stored sentences with the visible facets of each."""
+        facts = None
+        if self.facets.needs_reviews:
+            facts = self._facts(dict(self._live_reviews()) if reviews is None else reviews)
+        for block in self._rows.blocks():
+            nearest = self.facets.nearest_facets(block.vectors).tolist()
+            bits = [0 if one == NO_FACET else 1 << one for one in nearest]
+            if facts is not None:
+                for row in range(len(bits)):
+                    review_id, ordinal = block.place(row)
+                    of_review, labels = facts[review_id]
+                    bits[row] |= of_review | labels.get(ordinal, 0)
+            yield block, [one & self._visible for one in bits]
+
+    def _facts(
+        self, reviews: Mapping[bytes, ReviewRow]
+    ) -> dict[bytes, tuple[int, Mapping[int, int]]]:
+        """By stored review its facets by rating and date, and by ordinal those by labels."""
+        newest, rating_bits = self._stored_newest, self.facets.rating_bits
+        return {
+            name: (rating_bits(row.rating) | newest.get(name, 0), row.labels)
+            for name, row in reviews.items()
+        }
+
+    def _members(self, number: int) -> Callable[[], Iterable[_Part]]:
+        """Reads the stored sentences of a facet."""
+        bit = 1 << number
+
+        def scan() -> Iterator[_Part]:
+            for block, bits in self._scan():
+                rows = [row for row, of_row in enumerate(bits) if of_row & bit]
+                if rows:
+                    yield _Part(block, rows)
+
+        return scan
+
+    # -- changes
+
+    def apply(
+        self,
+        moves: Sequence[ReviewMove],
+        texts: Callable[[Sequence[bytes]], list[SummaryMember]],
+    ) -> bool:
+        """Carry out the moves of one event, which are classified; whether a set changed.
+
+        `texts` gives the sentences of a set. Raises CorruptRow.
+        """
+        removed: dict[int, dict[bytes, Sentence]] = {}
+        added: dict[int, dict[bytes, Sentence]] = {}
+        for move in moves:
+            self._collect(move, added if move.is_arriving else removed)
+        changed = False
+        for number in sorted(removed.keys() | added.keys()):
+            gone, come = removed.get(number, {}), added.get(number, {})
+            for name in [name for name, one in gone.items() if come.get(name) is one]:
+                del gone[name], come[name]
+            one = self.cores[number]
+            one.part = one.ranking = None
+            self._touched.add(number)
+            if not gone and not come:
+                continue
+            one.ranking = ranking = self._step(number, gone.values(), come.values())
+            if ranking is not None:
+                now = _digests(texts(ranking.ids))
+                changed |= now != one.now
+                one.now = now
+        return changed
+
+    def _collect(self, move: ReviewMove, target: dict[int, dict[bytes, Sentence]]) -> None:
+        """Add the review's sentences to those of their facets, and count the review there."""
+        review, joined = move.review, 0
+        of_review = move.newest
+        if not move.is_newest_only:
+            of_review |= self.facets.rating_bits(review.rating)
+        for sentence in review.sentences:
+            bits = of_review
+            if not move.is_newest_only:
+                bits |= sentence.labels
+                if sentence.facet is not None and sentence.facet != NO_FACET:
+                    bits |= 1 << sentence.facet
+            bits &= self._visible
+            joined |= bits
+            for number in _numbers(bits):
+                target.setdefault(number, {})[sentence.id] = sentence
+        for number in _numbers(joined):
+            self.cores[number].count_review(review.rating, 1 if move.is_arriving else -1)
+
+    def _step(
+        self, number: int, gone: Iterable[Sentence], come: Iterable[Sentence]
+    ) -> Ranking | None:
+        one, dimension = self.cores[number], self.facets.dimension
+        if one.core is None:
+            one.index = FlatIndex(dimension, self._members(number))
+            one.core = EntityCore(one.facet.k, dimension, one.index, distinct=self._distinct)
+        step = Step(points(list(gone), dimension), points(list(come), dimension))
+        (ranking,) = one.core.apply([step])
+        return ranking
+
+    def on_processed(self) -> None:
+        """The rows are up to date."""
+        for number in self._touched:
+            one = self.cores[number]
+            if one.index is not None:
+                one.index.on_commit()
+            if not one.sentences:
+                one.core = one.index = None
+            size = one.memory_bytes
+            self.memory_bytes += size - self._core_bytes.get(number, FACET_BYTES)
+            self._core_bytes[number] = size
+        self._touched.clear()
+        if self.facets.newest:
+            self._stored_newest = newest_bits(self.facets, self.newest)
+
+    # -- for messages
+
+    def parts(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> list[FacetPart]:
+        """All visible facets as parts of a message, in its order."""
+        for one in self.cores.values():
+            if one.part is None:
+                one.part = _part(one, texts)
+        ordered = sorted(self.cores.values(), key=lambda one: (-one.sentences, one.facet.name))
+        return [one.part for one in ordered if one.part is not None]
+
+    def changed(self) -> list[int]:
+        """The facets whose sets are not those last published."""
+        return [number for number, one in self.cores.items() if one.now != self.published[number]]
+
+    def on_published(self, sequence: int) -> None:
+        """The present sets are the ones last published."""
+        self.sequence = sequence
+        for number, one in self.cores.items():
+            self.published[number] = one.now
+
+    @property
+    def shown(self) -> set[bytes]:
+        """The sentences of all sets."""
+        return {name for one in self.cores.values() for name in one.now}
+
+
+class _Part:
+    """Some rows of a block, as a block."""
+
+    __slots__ = ("_block", "_rows", "vectors")
+
+    def __init__(self, block: VectorBlock, rows: list[int]) -> None:
+        self._block = block
+        self._rows = rows
+        self.vectors: NDArray[np.int16] = block.vectors[rows]
+
+    def id(self, row: int) -> bytes:
+        """Sentence id of a row."""
+        return self._block.id(self._rows[row])
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The positions of the bits, ascending."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _digests(members: Iterable[SummaryMember]) -> dict[bytes, bytes]:
+    return {member.id: member.digest for member in members}
+
+
+def _part(one: FacetCore, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> FacetPart:
+    if not one.sentences or one.core is None:
+        return FacetPart(one.summary(), [], None)
+    ranking = one.ranking or one.core.ranking()
+    return FacetPart(one.summary(), [member.quote for member in texts(ranking.ids)], ranking)
+
+
+def classify(facets: FacetSet, moves: Iterable[ReviewMove]) -> None:
+    """Find the nearest phrases of all sentences of these moves at once."""
+    new = [
+        sentence
+        for move in moves
+        if not move.is_newest_only
+        for sentence in move.review.sentences
+        if sentence.facet is None
+    ]
+    if new:
+        vectors = np.stack([_vector(sentence) for sentence in new])
+        for sentence, facet in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
+            sentence.facet = facet
+
+
+def _vector(sentence: Sentence) -> NDArray[np.int16]:
+    assert sentence.vector is not None
+    return sentence.vector
+
+
+_nothing = cache(no_points)
+
+
+def points(sentences: Sequence[Sentence], dimension: int) -> Points:
+    """The sentences, all with vectors, as a batch of the core."""
+    if not sentences:
+        return _nothing(dimension)
+    if len(sentences) == 1:
+        return Points((sentences[0].id,), _vector(sentences[0])[None, :])
+    return Points([one.id for one in sentences], np.stack([_vector(one) for one in sentences]))
