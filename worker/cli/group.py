@@ -26,6 +26,7 @@ from worker.cli import (
     demo,
     dlq,
     entities,
+    help,
     history,
     inspect,
     mapping,
@@ -52,7 +53,7 @@ SECTIONS = {
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
-    "Around it": (completion,),
+    "Around it": (help, completion),
 }
 """The commands in the order of use."""
 
