@@ -183,7 +183,7 @@ class EntityChanges:
         if not self.is_new:
             live += [
                 (name, row.instant)
-                for name, row in self.entity.rows.review_rows()
+                for name, row in self.entity.rows.review_facts()
                 if not row.deleted and name not in written
             ]
         return NewestReviews(newest.wanted, live)

@@ -20,12 +20,13 @@ from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import NewestReviews
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
-from worker.state.rows import ReviewRow
+from worker.state.rows import ReviewFacts
 
 if TYPE_CHECKING:
     from worker.processing.entity_cache import SummaryMember
 
 FACET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
+KEPT_ROWS: Final = 65_536  # stored sentences of facets kept while an entity is read, 50 megabytes
 UNIT: Final = 2**1074
 """Ratings are added up exactly, in units of the smallest float64."""
 
@@ -168,70 +169,88 @@ class EntityFacets:
             self.published = dict(zip(self.cores, published.digests, strict=True))
         reviews = dict(self._live_reviews())
         if self.facets.newest:
-            instants = ((name, row.instant) for name, row in reviews.items())
+            instants = ((name, one.instant) for name, one in reviews.items())
             self.newest = NewestReviews(self.newest.wanted, instants)
             self._stored_newest = newest_bits(self.facets, self.newest)
-        last: dict[int, bytes] = {}
-        for block, bits in self._scan(reviews):
-            for row, of_row in enumerate(bits):
-                if not of_row:
-                    continue
-                review_id, _ = block.place(row)
-                for number in _numbers(of_row):
-                    if last.get(number) != review_id:  # a review's vectors are adjacent
-                        last[number] = review_id
-                        self.cores[number].count_review(reviews[review_id].rating, 1)
-        for number in last:
+        for number, scan in self._count(reviews).items():
             one = self.cores[number]
-            index = FlatIndex(self.facets.dimension, self._members(number))
+            one.index = FlatIndex(self.facets.dimension, scan)
             one.core = EntityCore.load(
-                one.facet.k, self.facets.dimension, index, distinct=self._distinct
+                one.facet.k, self.facets.dimension, one.index, distinct=self._distinct
             )
-            one.index = index
+            scan.kept = None
             one.now = _digests(texts(one.core.ranking().ids))
             self._touched.add(number)
 
-    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewRow]]:
-        return ((name, row) for name, row in self._rows.review_rows() if not row.deleted)
+    def _count(self, reviews: Mapping[bytes, ReviewFacts]) -> dict[int, _Scan]:
+        """Count the reviews of each facet with sentences, and keep its sentences for the search,
+        unless they are too many for memory.
+        """
+        scans: dict[int, _Scan] = {}
+        last: dict[int, bytes] = {}
+        kept = 0
+        for block, members in self._blocks(reviews):
+            for number, rows in members.items():
+                if number not in scans:
+                    scans[number] = self._members(number)
+                    scans[number].kept = []
+                for row in rows:
+                    review_id, _ = block.place(row)
+                    if last.get(number) != review_id:  # a review's vectors are adjacent
+                        last[number] = review_id
+                        self.cores[number].count_review(reviews[review_id].rating, 1)
+                kept += len(rows)
+                parts = scans[number].kept
+                if parts is not None:
+                    parts.append(_Part(block, rows))
+                    if kept > KEPT_ROWS:
+                        scans[number].kept = None
+        return scans
 
-    def _scan(
-        self, reviews: Mapping[bytes, ReviewRow] | None = None
-    ) -> Iterator[tuple[VectorBlock, list[int]]]:
-        """All stored sentences with the visible facets of each."""
-        facts = None
+    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewFacts]]:
+        return ((name, one) for name, one in self._rows.review_facts() if not one.deleted)
+
+    def _blocks(
+        self, reviews: Mapping[bytes, ReviewFacts] | None = None
+    ) -> Iterator[tuple[VectorBlock, dict[int, list[int]]]]:
+        """All stored sentences, with the rows of each visible facet."""
         if self.facets.needs_reviews:
             facts = self._facts(dict(self._live_reviews()) if reviews is None else reviews)
         for block in self._rows.blocks():
-            nearest = self.facets.nearest_facets(block.vectors).tolist()
-            bits = [0 if one == NO_FACET else 1 << one for one in nearest]
-            if facts is not None:
-                for row in range(len(bits)):
+            nearest = self.facets.nearest_facets(block.vectors)
+            found = np.unique(nearest).tolist()
+            members = {
+                number: np.flatnonzero(nearest == number).tolist()
+                for number in found
+                if number in self.cores
+            }
+            if self.facets.needs_reviews:
+                for row in range(len(block)):
                     review_id, ordinal = block.place(row)
                     of_review, labels = facts[review_id]
-                    bits[row] |= of_review | labels.get(ordinal, 0)
-            yield block, [one & self._visible for one in bits]
+                    for number in _numbers((of_review | labels.get(ordinal, 0)) & self._visible):
+                        members.setdefault(number, []).append(row)
+            yield block, members
 
     def _facts(
-        self, reviews: Mapping[bytes, ReviewRow]
+        self, reviews: Mapping[bytes, ReviewFacts]
     ) -> dict[bytes, tuple[int, Mapping[int, int]]]:
         """By stored review its facets by rating and date, and by ordinal those by labels."""
         newest, rating_bits = self._stored_newest, self.facets.rating_bits
         return {
-            name: (rating_bits(row.rating) | newest.get(name, 0), row.labels)
-            for name, row in reviews.items()
+            name: (rating_bits(one.rating) | newest.get(name, 0), one.labels)
+            for name, one in reviews.items()
         }
 
-    def _members(self, number: int) -> Callable[[], Iterable[_Part]]:
+    def _members(self, number: int) -> _Scan:
         """Reads the stored sentences of a facet."""
-        bit = 1 << number
 
-        def scan() -> Iterator[_Part]:
-            for block, bits in self._scan():
-                rows = [row for row, of_row in enumerate(bits) if of_row & bit]
-                if rows:
-                    yield _Part(block, rows)
+        def read() -> Iterator[_Part]:
+            for block, members in self._blocks():
+                if number in members:
+                    yield _Part(block, members[number])
 
-        return scan
+        return _Scan(read)
 
     # -- changes
 
@@ -334,6 +353,19 @@ class EntityFacets:
     def shown(self) -> set[bytes]:
         """The sentences of all sets."""
         return {name for one in self.cores.values() for name in one.now}
+
+
+class _Scan:
+    """Reads the stored sentences of a facet, `kept` or from the rows."""
+
+    __slots__ = ("_read", "kept")
+
+    def __init__(self, read: Callable[[], Iterable[_Part]]) -> None:
+        self._read = read
+        self.kept: list[_Part] | None = None
+
+    def __call__(self) -> Iterable[_Part]:
+        return self._read() if self.kept is None else self.kept
 
 
 class _Part:
