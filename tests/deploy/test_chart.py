@@ -141,6 +141,7 @@ def _values_of_each() -> dict[str, Any]:
         "INDEX": "sgtree",
         "EMBEDDER": "none",
         "DIMENSION": 12,
+        "FACETS_TOPIC": "facets",
         "DATA_DIR": "/data/other",
         "INSTANCE_ID": "a-$(POD_NAME)",
         "WEB_BIND": "::",
