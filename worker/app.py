@@ -164,9 +164,11 @@ def assemble(
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
     config = processor_config(settings, partitions, engine, bounds.emit, bounds.selection)
     output = None if config.emit == "none" else config.output_topic
+    facets = config.facets_topic if output and config.facets is not None else None
+    outputs = [topic for topic in (output, facets) if topic]
     ids = TopicIds(
         clients,
-        (settings.input_topic, *([output] if output else []), changelog),
+        (settings.input_topic, *outputs, changelog),
         {settings.input_topic: partitions},
         settings.commit_timeout_ms / 1000,
         clock,
@@ -186,6 +188,7 @@ def assemble(
         ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
         output,
+        facets,
     )
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import msgspec
-import numpy as np
 
 from tests.harness.model import Model
-from worker.coversumm import brute_force
 
 
 class FacetModel(Model):
@@ -24,6 +22,7 @@ class FacetModel(Model):
         self.current = {}  # sets after the last event
         self.last_facets = {}  # coalesced: the last change
         self.gone = {}  # coalesced: published sentences taken down
+        self._nearest = {}  # by the bytes of a vector
 
     # -- membership
 
@@ -61,6 +60,9 @@ class FacetModel(Model):
 
     def nearest(self, vector):
         """The facet of the nearest phrase, in Python's own integers."""
+        known = self._nearest.get(vector.tobytes(), self)
+        if known is not self:
+            return known
         best = None
         rows = iter(self.config.facets.vectors.tolist())
         for number, facet in enumerate(self.config.facets.definitions.facets):
@@ -69,7 +71,9 @@ class FacetModel(Model):
                 if best is None or product > best[0]:
                     threshold = 0.4 if facet.threshold is None else facet.threshold
                     best = product, number, round(threshold * 32767**2)
-        return best[1] if best is not None and best[0] >= best[2] else None
+        found = best[1] if best is not None and best[0] >= best[2] else None
+        self._nearest[vector.tobytes()] = found
+        return found
 
     # -- events
 
@@ -160,8 +164,8 @@ class FacetModel(Model):
         if not found:
             return (), (), ()
         facet = self.config.facets.definitions.facets[number]
-        vectors = {sid: np.array(one[1]) for sid, one in found.items()}
-        ranking = brute_force(vectors, facet.k, distinct=self.config.distinct)
+        vectors = {sid: one[1] for sid, one in found.items()}
+        ranking = self.rank(vectors, facet.k, distinct=self.config.distinct)
         return ranking.ids, ranking.distances(), ranking.support
 
     def _body(self, i, record, event, key, members, ranked, now):

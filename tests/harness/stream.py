@@ -146,6 +146,7 @@ class Logs:
         self.calls: list[Any] = []
         self.ids: Any = Ids()
         self.output: str | None = OUTPUT
+        self.facets: str | None = None
         self.input: Any = SimpleNamespace(topic=INPUT, starts=self._starts)
         self.changelog: Any = SimpleNamespace(
             topic=CHANGELOG, bounds=self._bounds, reader=self._reader
@@ -188,11 +189,11 @@ class NoProcessor:
         """Note it."""
         self.made_from[partition] = topic_id or self.topic_id(partition)
 
-    def output(self, partition: int) -> Output | None:
+    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
         """Where its summaries were published."""
         return self.published_to.get(partition)
 
-    def publishes_to(self, partition: int, topic_id: str) -> None:
+    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
         """Note it."""
         self.published_to[partition] = Output(1, OUTPUT, topic_id)
 

@@ -1122,15 +1122,15 @@ RULES = (
     Rule(
         "an output topic created again commits nothing",
         "worker/app.py",
-        "        (settings.input_topic, *([output] if output else []), changelog),\n",
+        "        (settings.input_topic, *outputs, changelog),\n",
         "        (settings.input_topic, changelog),\n",
         ("tests/stream/faust/test_application.py",),
     ),
     Rule(
         "the output's id is stored beside the offset",
         "worker/processing/partitions.py",
-        "                put_output(pending, output)\n",
-        "                pass\n",
+        "                    put_output(pending, output, row)\n",
+        "                    pass\n",
         ("tests/processing/test_processor.py",),
     ),
     Rule(

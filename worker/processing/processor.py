@@ -45,7 +45,7 @@ from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
-from worker.state.keys import describe, last_change_key
+from worker.state.keys import FACETS_OUTPUT, OUTPUT, describe, last_change_key
 from worker.state.partition import (
     last_changes,
     put_last_change,
@@ -129,18 +129,23 @@ class Processor:
         """Record the input topic's id, unless empty, with the partition's next write."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
-    def output(self, partition: int) -> Output | None:
-        """Where the summaries were published so far, if the rows contain that."""
-        return self._partitions[partition].output
+    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
+        """Where summaries, or facets, were published so far, if the rows contain that."""
+        return self._partitions[partition].outputs[FACETS_OUTPUT if of_facets else OUTPUT]
 
-    def publishes_to(self, partition: int, topic_id: str) -> None:
-        """Record the output topic's id, unless empty, with the partition's next write."""
+    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
+        """Record the id of the topic of summaries, or facets, unless empty, with the partition's
+        next write.
+        """
         held, config = self._partitions[partition], self.config
-        stored = held.output
-        if not topic_id and stored is not None and stored.topic == config.output_topic:
+        row = FACETS_OUTPUT if of_facets else OUTPUT
+        topic = config.facets_topic if of_facets else config.output_topic
+        stored = held.outputs[row]
+        if not topic_id and stored is not None and stored.topic == topic:
             topic_id = stored.topic_id
-        held.output = Output(config.epoch, config.output_topic, topic_id)
-        held.has_output = held.output == stored
+        held.outputs[row] = Output(config.epoch, topic, topic_id)
+        if held.outputs[row] != stored:
+            held.new_outputs.add(row)
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
         """The entity as of the last commit, or None; only for the processor's own thread."""
