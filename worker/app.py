@@ -194,7 +194,8 @@ def assemble(
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
-    dead_letters = DeadLetterLog(surroundings.threads)
+    is_replay = bounds is not ENDLESS
+    dead_letters = DeadLetterLog(surroundings.threads, settings.dlq_topic if is_replay else None)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
         settings,

@@ -213,7 +213,11 @@ class Summarizer:
                         *reading.line,
                     )
                 )
-                left_out += [(position, name, value) for name, value in reading.left_out.items()]
+                left_out += [
+                    (position, name, value)
+                    for name, value in reading.left_out.items()
+                    if name != "text"
+                ]
         if left_out:
             position, name, value = left_out[0]
             warnings.warn(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import re
 import subprocess
 import sys
@@ -137,13 +138,22 @@ def test_unusable_lines_are_named_and_all_others_processed(run, write):
     assert sequences == [0, 4, 7]
 
 
-def test_a_file_that_ends_early(run, tmp_path, content):
-    path = tmp_path / "cut.jsonl.gz"
-    path.write_bytes(gzip.compress(b"\n".join(content))[:-200])
-    ended = run("summarize", path)
+@pytest.mark.parametrize("options", [[], ["--final"], ["--emit", "coalesced"], ["--pretty"]])
+@pytest.mark.parametrize("packed", [gzip, lzma])
+def test_a_file_that_ends_early(run, write, tmp_path, content, packed, options):
+    """All lines before the place are summarized."""
+    path = tmp_path / "told.jsonl"
+    path.write_bytes(packed.compress(b"\n".join(content))[:-200])
+    ended = run("summarize", path, *options)
     assert ended.code == 2
-    assert ended.err.startswith(f"coversumm-worker: error: {path} cannot be read after line ")
-    assert ended.err.count("\n") == 1
+    closing, error = ended.err.splitlines()
+    where = re.match(f"coversumm-worker: error: {path} cannot be read after line ([0-9]+) ", error)
+    good = content[: int(where[1])]
+    assert 0 < len(good) < len(content)
+    assert closing.startswith(f"cut short: {sum(bool(line.strip()) for line in good)} lines, ")
+    path.write_bytes(b"\n".join(good))
+    whole = run("summarize", path, *options)
+    assert (whole.code, whole.out) == (0, ended.out)
 
 
 def test_nothing(run, write):

@@ -25,6 +25,7 @@ from worker.cli import (
     demo,
     dlq,
     entities,
+    help,
     history,
     inspect,
     output,
@@ -50,7 +51,7 @@ SECTIONS = {
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
-    "Around it": (completion,),
+    "Around it": (help, completion),
 }
 """The commands in the order of use."""
 

@@ -10,7 +10,7 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
-from worker.cli.tables import Column, show_facts, show_table
+from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,23 +25,23 @@ REVIEW_COLUMNS = (
     Column("sentences", drop=1, right=True),
 )
 SENTENCE_COLUMNS = {
-    "rank": Column("rank", drop=2, right=True),
-    "sentence_id": Column("sentence"),
-    "text": Column("text", prose=True),
-    "rating": Column("rating", drop=4, right=True),
+    "rank": Column("rank", right=True),
+    "sentence_id": Column("sentence", drop=5),
+    "text": Column("text", prose=PROSE),
+    "rating": Column("rating", drop=1, right=True),
 }
 """By field."""
 SUMMARY_COLUMNS = {
     **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=1, right=True),
-    "support": Column("support", drop=3, right=True),
+    "distance": Column("distance", drop=3, right=True),
+    "support": Column("support", drop=2, right=True),
 }
 """By field."""
 SHORT_COLUMNS = {
     **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=3, right=True),
+    "distance": Column("distance", drop=4, right=True),
     "stands_for": Column("stands for", right=True),
-    "stands_for_reviews": Column("of reviews", drop=1, right=True),
+    "stands_for_reviews": Column("of reviews", drop=2, right=True),
 }
 """By field."""
 

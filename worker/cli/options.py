@@ -268,5 +268,9 @@ def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str
     }
     for field, found in left_out.items():
         reviews = output.many(found.count, "reviews")
-        first = f"first in {where(found.first_line)}: {str(found.first_value)[:60]!r}"
+        place = f"first in {where(found.first_line)}"
+        if field == "text":
+            output.note(f"warning: text is empty in {reviews}, which have no sentence; {place}")
+            continue
+        first = f"{place}: {str(found.first_value)[:60]!r}"
         output.note(f"warning: {field} was left out of {reviews}: {problems[field]}; {first}")

@@ -10,7 +10,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import data_dir_option
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ COLUMNS = (
     Column("partition", drop=1, right=True),
     Column("reviews", drop=2, right=True),
     Column("sentences", drop=3, right=True),
-    Column("result", prose=True),
+    Column("result", prose=PROSE),
 )
 SHOWN_SOUND = 30
 """Rows of sound entities in the table. It shows all that differ."""

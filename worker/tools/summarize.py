@@ -15,6 +15,7 @@ from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.processing.short_view import Extent, ShortView
 from worker.settings import Settings
 from worker.sources.columns import Faulty
+from worker.state import SummaryView
 from worker.text.engine import EmbeddingEngine
 
 
@@ -65,6 +66,10 @@ class FileSummarizer:
                     offset, reason, detail = Refusal.of(message)
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
+
+    def summary(self, entity_id: str) -> SummaryView | None:
+        """The entity after the last record; None if it does not exist."""
+        return self._processor.summary(entity_id)
 
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view after the last record; None if it does not exist."""
