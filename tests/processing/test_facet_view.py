@@ -20,6 +20,8 @@ from worker.events.facets import decode_facets
 from worker.processing import facet_view
 from worker.processing.facet_view import NoFacets, read_facets_view, read_overview
 from worker.processing.short_view import Extent, fitting
+from worker.state import verify_partition
+from worker.state.keys import FACET_SETS
 
 NUMBERS = {facet.name: n for n, facet in enumerate(FACETS.definitions.facets)}
 
@@ -93,6 +95,29 @@ def test_views_equal_brute_force(distinct, batches, extent):
                 one.sentence_id.encode()
             ]
             assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
+
+
+@settings(max_examples=60, deadline=None)
+@given(least=st.sampled_from([1, 2, 3]), batches=runs())
+def test_verify_recomputes_facets(least, batches):
+    driver = Driver(with_facets(min_changes=least))
+    for _, batch in batches:
+        driver.run(*batch)
+    for rows in driver.rows.values():
+        checks = verify_partition(rows, dimension=3, k=3, distinct=False, min_changes=least)
+        assert [one.problems for one in checks if one.problems] == []
+
+
+def test_verify_finds_a_wrong_facet():
+    driver = Driver(with_facets())
+    driver.run(upsert(0, "r", "good", rating=5))
+    (key,) = [key for key, _ in driver.rows[0].scan(b"E") if key.endswith(FACET_SETS)]
+    old = driver.rows[0].get(key)
+    driver.run(upsert(1, "s", "bad", rating=5))
+    driver.rows[0].write({key: old})
+    ((check),) = verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
+    assert "facet 'fans': not published, but among the nearest: s#0" in check.problems
+    assert all(one.startswith("facet ") for one in check.problems)
 
 
 @pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])
