@@ -22,7 +22,7 @@ FLOORS = (
     ("worker.kafka",),
     ("worker.storage",),
     ("worker.settings",),
-    ("worker.state",),
+    ("worker.mapping", "worker.state"),
     ("worker.facets",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),

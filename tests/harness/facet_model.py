@@ -80,8 +80,9 @@ class FacetModel(Model):
     def step(self, i, record):
         event = None
         if record.value is None:
-            event = {"type": "entity.deleted", "entity_id": record.key.decode()}
-        key = (record.partition, record.key.decode())
+            name = (record.key or b"").decode(errors="replace")
+            event = {"type": "entity.deleted", "entity_id": name}
+        key = (record.partition, (record.key or b"").decode(errors="replace"))
         was = self.entities.get(key)
         shown = {sid for found in self._published(key).values() for sid, _ in found}
         outcome = super().step(i, record)

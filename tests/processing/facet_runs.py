@@ -55,7 +55,7 @@ dates = st.sampled_from(
     ]
 )
 labels = st.one_of(st.none(), st.lists(st.sampled_from(["price", "cost", "odd", "x"]), max_size=2))
-many_reviews = st.sampled_from([*REVIEWS, "s", "t", "u", "v", "w"])
+many_reviews = st.sampled_from([*REVIEWS, *"stuvwxyzabcdefgh"])
 items = st.fixed_dictionaries(
     {"text": st.sampled_from(TEXTS)},
     optional={"embedding": st.sampled_from(VECTORS), "labels": labels},

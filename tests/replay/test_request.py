@@ -48,6 +48,12 @@ def test_all_of_it_is_its_own() -> None:
     }
 
 
+def test_plain_files_are_not_mapped() -> None:
+    live = replace(LIVE, mapping=Path("/mapping.toml"))
+    assert ReplayIdentity(live, PLAIN).settings.mapping == live.mapping
+    assert ReplayIdentity(live, replace(PLAIN, topic="")).settings.mapping is None
+
+
 def vars_of(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
 

@@ -1127,6 +1127,13 @@ RULES = (
         ("tests/stream/faust/test_application.py",),
     ),
     Rule(
+        "a facets topic created again is refused",
+        "worker/stream/state_checks.py",
+        "    if logs.facets is not None:\n",
+        "    if False:\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
         "the output's id is stored beside the offset",
         "worker/processing/partitions.py",
         "                    put_output(pending, output, row)\n",

@@ -145,6 +145,11 @@ def command(
         facets=facets,
         embedder=embedder,
     )
+    if settings.mapping is not None:
+        output.note(
+            "COVERSUMM_MAPPING is for topics: files have events or bare reviews; `mapping check "
+            "--sample FILE --json` writes the events of other records"
+        )
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
 

@@ -6,5 +6,6 @@ results.
 `partitions` makes rows, and `pace` limits size and time. `partitions`, and `entities` over
 `entity_cache`, last longer than a micro-batch.
 `summaries`, `short_view` and `facet_view` serve committed state to other threads. `stats` feeds the
-metrics, `config` holds what comes from settings, `in_memory` runs everything without Kafka and RocksDB.
+metrics, `config` holds what comes from settings, `in_memory` runs everything without Kafka and
+RocksDB.
 """
