@@ -169,9 +169,9 @@ class FacetModel(Model):
         ranking = self.rank(vectors, facet.k, distinct=self.config.distinct)
         return ranking.ids, ranking.distances(), ranking.support
 
-    def _body(self, i, record, event, key, members, ranked, now):
-        facets, published = self.config.facets.definitions.facets, self._published(key)
-        parts = []
+    def parts(self, members, ranked):
+        """The facets of a message, in its order."""
+        facets, parts = self.config.facets.definitions.facets, []
         for n, found in members.items():
             reviews = {one[2]: one[3] for one in found.values()}
             rated = [Fraction(rating) for rating in reviews.values() if rating is not None]
@@ -201,6 +201,15 @@ class FacetModel(Model):
                     ],
                 }
             )
+        return sorted(parts, key=lambda one: (-one["sentence_count"], one["name"]))
+
+    def now(self, key):
+        """All visible facets of an entity as they are now."""
+        members = self.members(key)
+        return self.parts(members, {n: self._rank(n, found) for n, found in members.items()})
+
+    def _body(self, i, record, event, key, members, ranked, now):
+        facets, published = self.config.facets.definitions.facets, self._published(key)
         entity = self.entities.get(key)
         body = {
             "type": "facets.changed",
@@ -213,7 +222,7 @@ class FacetModel(Model):
             if entity is None
             else sum(review.live for review in entity.reviews.values()),
             "sentence_count": 0 if entity is None else len(entity.live()),
-            "facets": sorted(parts, key=lambda one: (-one["sentence_count"], one["name"])),
+            "facets": self.parts(members, ranked),
             "cause": {
                 "type": event["type"],
                 "topic": record.topic,

@@ -23,9 +23,17 @@ from worker.cli.options import (
     view_options,
     warn_left_out,
 )
-from worker.cli.summarize_forms import AllChanges, FinalChanges, FinalStates, body_lines, cards
+from worker.cli.summarize_forms import (
+    AllChanges,
+    FinalChanges,
+    FinalStates,
+    body_lines,
+    cards,
+    state_readers,
+)
 from worker.cli.writing import Sink, is_same_file, partial_file, sink
 from worker.errors import SetupError
+from worker.facets.definitions import PRESETS
 from worker.settings import Settings
 from worker.text import embedders
 
@@ -48,6 +56,10 @@ COALESCED_LINES = 1000
         (
             "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
             "75 words an entity, without repetitions",
+        ),
+        (
+            "coversumm-worker summarize reviews.jsonl --facets preset:stays --view facets --pretty",
+            "what guests say about location, parking and more",
         ),
         (
             "coversumm-worker summarize reviews.jsonl > changes.jsonl",
@@ -74,6 +86,11 @@ COALESCED_LINES = 1000
     type=click.Choice(["every", "coalesced"]),
     help=f"Every change, or the net change of {COALESCED_LINES:,} lines.",
 )
+@click.option(
+    "--facets",
+    help="Facets, each with sentences of its own: a TOML file, or preset: and one of "
+    f"{', '.join(PRESETS)}.",
+)
 @click.option("--final", is_flag=True, help="The last change of each entity, by entity id.")
 @click.option("--pretty", is_flag=True, help="For people: each entity's state at the end.")
 @view_options
@@ -93,6 +110,7 @@ def command(
     k: int | None,
     distinct: bool | None,
     emit: str | None,
+    facets: str | None,
     final: bool,
     pretty: bool,
     view: str,
@@ -113,7 +131,8 @@ def command(
     A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers, and
     its dates may have the common forms. A date with two meanings is left out, with a warning.
 
-    With --view short the short view of each entity is written at the end, by entity id.
+    With --view short, facets or overview that view of each entity is written at the end, by entity
+    id. With --facets and no --view the changes of facets are written too, after those of summaries.
 
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
     All others are processed. Ctrl-C, or a file that ends too early, keeps the output so far.
@@ -123,6 +142,7 @@ def command(
         k=None if k is None else str(k),
         distinct=None if distinct is None else str(distinct),
         emit=emit,
+        facets=facets,
         embedder=embedder,
     )
     if settings.mapping is not None:
@@ -142,10 +162,12 @@ def command(
     is_styled = target is None and output.is_terminal(sys.stdout)
     lines = partial(cards, styled=is_styled) if pretty else body_lines
     form = AllChanges()
-    if extent is not None:
-        form = FinalStates(lines, lambda summarizer, one: summarizer.short_view(one, extent))
-    elif pretty:
-        form = FinalStates(lines, lambda summarizer, one: summarizer.summary(one))
+    if view in ("facets", "overview") and not settings.facets:
+        raise click.UsageError(
+            f"--view {view} needs facets: --facets preset:stays or a file, or COVERSUMM_FACETS."
+        )
+    if pretty or view != "set":
+        form = FinalStates(lines, *state_readers(view, extent, bool(settings.facets)))
     elif final:
         form = FinalChanges()
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:

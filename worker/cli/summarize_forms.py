@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from worker.cli import output
 
 if TYPE_CHECKING:
-    from worker.processing.short_view import ShortView
+    from worker.processing.facet_view import FacetsView, Overview
+    from worker.processing.short_view import Extent, ShortView
     from worker.state import SummaryView
     from worker.tools.summarize import FileSummarizer, Outcome
 
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
 """Formats bodies and states for output."""
-ReadState = Callable[["FileSummarizer", str], "SummaryView | ShortView | None"]
+ReadState = Callable[
+    ["FileSummarizer", str], "SummaryView | ShortView | FacetsView | Overview | None"
+]
 """Reads an entity's state by its id; None for an unknown entity."""
 
 
@@ -45,7 +48,6 @@ def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
 
 
 def _print_card(console: Any, body: dict[str, Any]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     counts = ", ".join(
@@ -55,21 +57,39 @@ def _print_card(console: Any, body: dict[str, Any]) -> None:
         Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
         Text(counts, style="dim"),
     )
+    for facet in body.get("facets", ()):
+        if facet["sentences"]:
+            mean = facet["ratings"]["mean"]
+            facts = output.many(facet["sentence_count"], "sentences")
+            facts += "" if mean is None else f", rated {mean:.1f}"
+            console.print(Text(f"{output.printable(facet['name'])},"), Text(facts, style="dim"))
+            _print_sentences(console, facet["sentences"])
+    _print_sentences(console, body.get("sentences", ()))
+    console.print()
+
+
+def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "right"):
         table.add_column(justify=justify, overflow="fold")
-    for sentence in body["sentences"]:
+    for sentence in sentences:
         support = sentence.get("support", 1)
         alike = f"{support:,} alike" if support > 1 else ""
         if "stands_for" in sentence:
             alike = f"for {sentence['stands_for']:,}"
+        if "facet" in sentence:
+            count = output.many(sentence["facet_sentence_count"], "sentences")
+            alike = f"{output.printable(sentence['facet'])}, {count}"
         table.add_row(
             Text(f"{sentence['rank'] + 1}", style="dim"),
             Text(output.printable(sentence["text"])),
             Text(alike, style="dim"),
         )
-    console.print(table)
-    console.print()
+    if table.rows:
+        console.print(table)
 
 
 class AllChanges:
@@ -109,9 +129,9 @@ class FinalStates(AllChanges):
     It has the counts and ranks after the last event, which a published change need not have.
     """
 
-    def __init__(self, lines: Lines, read: ReadState) -> None:
+    def __init__(self, lines: Lines, *reads: ReadState) -> None:
         self._lines = lines
-        self._read = read
+        self._reads = reads
         self._entities: set[str] = set()
 
     def at_once(self, outcome: "Outcome") -> bytes:
@@ -123,5 +143,23 @@ class FinalStates(AllChanges):
         """See `AllChanges`."""
         import msgspec
 
-        states = (self._read(summarizer, one) for one in sorted(self._entities))
-        return self._lines(msgspec.json.encode(one) for one in states if one and one.sentences)
+        states = (read(summarizer, one) for one in sorted(self._entities) for read in self._reads)
+        return self._lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
+
+
+def state_readers(view: str, extent: "Extent | None", has_facets: bool) -> list[ReadState]:
+    """What is read of each entity for `--view`; `extent` of the short view and the overview."""
+    if extent is not None and view == "short":
+        return [lambda summarizer, one: summarizer.short_view(one, extent)]
+    if extent is not None:
+        return [lambda summarizer, one: summarizer.overview(one, extent)]
+    reads: list[ReadState] = [] if view == "facets" else [lambda all_, one: all_.summary(one)]
+    return [*reads, lambda all_, one: all_.facets(one)] if has_facets else reads
+
+
+def _is_shown(state: "SummaryView | ShortView | FacetsView | Overview") -> bool:
+    from worker.processing.facet_view import FacetsView
+
+    if isinstance(state, FacetsView):
+        return any(one.sentences for one in state.facets)
+    return bool(state.sentences)

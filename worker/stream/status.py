@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.topics import partition_of
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import Extent, ShortView
 from worker.settings.kinds import web_origin
 from worker.state import SummaryView
@@ -155,6 +156,18 @@ class WorkerStatus:
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view as of the last commit, or None. Raises NotHere."""
         return await self._worker.summaries.short_view(
+            partition_of(entity_id, self._partitions), entity_id, extent
+        )
+
+    async def facets(self, entity_id: str) -> FacetsView | None:
+        """The entity's facets as of the last commit, or None. Raises NotHere, NoFacets."""
+        return await self._worker.summaries.facets(
+            partition_of(entity_id, self._partitions), entity_id
+        )
+
+    async def overview(self, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview as of the last commit, or None. Raises NotHere, NoFacets."""
+        return await self._worker.summaries.overview(
             partition_of(entity_id, self._partitions), entity_id, extent
         )
 
