@@ -198,7 +198,7 @@ class _Members:
 
     def __init__(self, entity: EntityRows, facets: FacetSet) -> None:
         self._blocks = kept(entity.blocks)
-        members = FacetMembers(facets, entity.review_rows())
+        members = FacetMembers(facets, entity.review_facts())
         self.all_ratings = Counter(one for one in members.ratings.values() if one is not None)
         self._counted = [
             _Counted(number, facets.definitions.facets[number], 0, 0, Counter())

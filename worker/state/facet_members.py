@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import recency
-from worker.state.rows import ReviewRow
+from worker.state.rows import ReviewFacts, ReviewRow
 
 
 class FacetMembers:
     """The members of an entity's facets by its review rows; `ratings` are those of live reviews."""
 
-    def __init__(self, facets: FacetSet, reviews: Iterable[tuple[bytes, ReviewRow]]) -> None:
+    def __init__(
+        self, facets: FacetSet, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]]
+    ) -> None:
         self._facets = facets
         self._visible = sum([1 << number for number in facets.definitions.visible])
         self._of_review: dict[bytes, int] = {}
