@@ -168,12 +168,17 @@ def products(
 
 
 def stays(
-    at_least: int = 1, path: Path = BUNDLED, embed: Embed = embedded, most: int | None = None
+    at_least: int = 1,
+    path: Path = BUNDLED,
+    embed: Embed = embedded,
+    most: int | None = None,
+    begins: str = "",
 ) -> list[Entity]:
     """The Airbnb stays that come with the project, the one with the most reviews first; at most so
-    many.
+    many, or only those whose ids begin with `begins`.
     """
-    return _of_texts(list(lines(path, TextReview)), at_least, embed, most)
+    reviews = [one for one in lines(path, TextReview) if one.entity_id.startswith(begins)]
+    return _of_texts(reviews, at_least, embed, most)
 
 
 def _of_texts(

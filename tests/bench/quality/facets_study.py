@@ -42,7 +42,7 @@ class FacetStudy(Study):
         }
         references, published = data.references(self.folder), data.published(self.folder)
         self._calibrated(published[data.GENERAL], references[data.GENERAL])
-        judged = self._timed("vectors", lambda: self.hotels(references))
+        judged = self._timed("vectors", lambda: self._hotels(references))
         found |= self._overviews(judged, references, published)
         found |= self._presets([hotel.entity for hotel in judged])
         found["seconds"] = {name: round(value, 1) for name, value in self.seconds.items()}
