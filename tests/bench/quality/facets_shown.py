@@ -63,7 +63,7 @@ def look_at(entity: Entity, facets: FacetSet, k: int) -> Shown:
         shown / count,
         (sum(map(len, groups)) - shown) / count,
         float(np.mean([repeats(entity, rows) for rows in sets if len(rows) > 1])),
-        float(cosines[is_other].mean()),
+        float(cosines[is_other].mean()) if is_other.any() else 0.0,
         float(((cosines > THRESHOLD) & is_other).any(axis=1).mean()),
         repeats(entity, everything),
     )
