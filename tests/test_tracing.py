@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.workers import ROOT, clean_environment
 from worker.errors import SetupError
+from worker.extras import install_command
 from worker.settings import Settings
 from worker.stream.tracing import NO_TRACING
 from worker.tracing import open_tracing
@@ -77,7 +79,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     for loaded in [name for name in sys.modules if name == "worker.spans"]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SetupError, match=r"pip install 'coversumm-worker\[otel\]'"):
+    with pytest.raises(SetupError, match=re.escape(install_command("otel"))):
         open_tracing(Settings())
 
 

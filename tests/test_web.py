@@ -150,8 +150,8 @@ def test_a_short_view(state):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("view=long", "view is set or short"),
-        ("view=", "view is set or short"),
+        ("view=long", "view is set, short, facets or overview"),
+        ("view=", "view is set, short, facets or overview"),
         ("view=short&sentences=0", "sentences is a number from 1 to 100"),
         ("view=short&sentences=-1", "sentences is a whole number"),
         ("view=short&sentences=9999999999", "sentences is a whole number"),
@@ -167,6 +167,29 @@ def test_a_short_view_that_is_none(state, query, message):
     assert status == 400
     assert body["error"].startswith(message)
     assert state.extents == state.asked == []
+
+
+def test_facets_and_overview(state):
+    paths = {
+        "/entities/x/facets": "facets-view",
+        "/entities/x/facets?view=overview&words=75": "overview",
+        "/entities/x/summary?view=overview&sentences=3": "overview",
+        "/entities/x/summary?view=facets": "facets-view",
+    }
+    answers = get(state, *paths)
+    for (status, _, body), name in zip(answers, paths.values(), strict=True):
+        assert status == 200
+        schema = json.loads((ROOT / "schemas" / f"{name}.schema.json").read_text())
+        Draft202012Validator(schema).validate(body)
+    assert state.extents == [("x", Extent(None, 75)), ("x", Extent(3))]
+    unknown, plain = get(state, "/entities/y/facets", "/entities/plain/facets")
+    assert unknown[0] == 404
+    assert plain[0] == 400
+    assert "COVERSUMM_FACETS" in plain[2]["error"]
+    state.owner = (False, OTHER_WORKER)
+    for path in ("/entities/x/facets", "/entities/x/facets?view=overview&words=9"):
+        ((status, headers, _),) = get(state, path)
+        assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}")
 
 
 def test_the_short_view_of_another_workers_entity(state):
@@ -401,6 +424,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
             "/status",
             "/entities",
             "/entities/{id}/summary",
+            "/entities/{id}/facets",
         }
     finally:
         app.web._bound.close()

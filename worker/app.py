@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from worker.events import RecordMapping
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
@@ -18,6 +19,7 @@ from worker.kafka.group import check_group_metadata
 from worker.kafka.offsets import InputLog
 from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.topic_ids import TopicIds
+from worker.kafka.topic_mapping import mapping_of
 from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
 from worker.limits import Limit
 from worker.metrics import Metrics
@@ -101,6 +103,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     tracing = open_tracing(settings)
     check_faust()
     check_index(settings.index)
+    mapping_of(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(
@@ -136,6 +139,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
         seek,
         bounds,
+        mapping_of(settings, partitions),
     )
     worker.group.check_before_joining()
     worker.producer.start()
@@ -153,20 +157,24 @@ def assemble(
     surroundings: Surroundings,
     seek: Callable[[], Awaitable[None]],
     bounds: RunBounds = ENDLESS,
+    mapping: RecordMapping | None = None,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; it reads and writes nothing.
 
     `partitions` is the input's partition count, `seek` the consumer's seek, which ends a takeover.
-    Without an `engine` every event brings its embeddings.
+    Without an `engine` every event brings its embeddings, without a `mapping` the input has the
+    contract's events.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
-    config = processor_config(settings, partitions, engine, bounds.emit, bounds.selection)
+    config = processor_config(settings, partitions, engine, bounds.emit, bounds.selection, mapping)
     output = None if config.emit == "none" else config.output_topic
+    facets = config.facets_topic if output and config.facets is not None else None
+    outputs = [topic for topic in (output, facets) if topic]
     ids = TopicIds(
         clients,
-        (settings.input_topic, *([output] if output else []), changelog),
+        (settings.input_topic, *outputs, changelog),
         {settings.input_topic: partitions},
         settings.commit_timeout_ms / 1000,
         clock,
@@ -186,12 +194,14 @@ def assemble(
         ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
         output,
+        facets,
     )
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
-    dead_letters = DeadLetterLog(surroundings.threads)
+    is_replay = bounds is not ENDLESS
+    dead_letters = DeadLetterLog(surroundings.threads, settings.dlq_topic if is_replay else None)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
         settings,
@@ -249,6 +259,7 @@ def assemble(
             settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings
         ),
         bounds=bounds,
+        with_headers=mapping is not None and mapping.needs_headers,
     )
 
 

@@ -2,6 +2,7 @@
 
 CoversummError
 |-- SetupError       2  settings, files or the broker are wrong: one line says what to do
+|   `-- FileErrors      a file of rules is wrong: one line for each error
 |-- Crash            3  unexpected: the open transaction is not committed, restart the process
 |   |-- Unanswered      brokers gave no answer: callers that can retry do so first
 |   `-- InDoubt         a commit has no reliable answer: the worker determines whether it happened
@@ -9,6 +10,8 @@ CoversummError
 |       `-- Overtaken   the group refused it: its partitions are being given to others
 `-- Fenced           4  another worker has this instance id: nothing was lost, stop one of the two
 """
+
+from collections.abc import Sequence
 
 
 class CoversummError(Exception):
@@ -21,6 +24,14 @@ class SetupError(CoversummError):
     """Settings, files or the broker are wrong. The message names which, and what to do."""
 
     exit_code = 2
+
+
+class FileErrors(SetupError):
+    """What is wrong in a file: `lines`, each with its position."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 class Crash(CoversummError):

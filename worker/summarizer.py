@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from worker.events import Reason, Record, Rejected, SummaryChanged, decode
+from worker.events import FacetsChanged, Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import read_json
+from worker.events.facets import decode_facets
 from worker.processing.config import processor_config
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
 from worker.processing.short_view import THRESHOLD, Extent, ShortView
 from worker.settings import Settings
@@ -68,6 +70,7 @@ class Summarizer:
         dimension: int | None = None,
         threads: int | None = None,
         cache_dir: Path | None = None,
+        facets: str | Path | None = None,
     ) -> None:
         """Loads the embedder.
 
@@ -78,9 +81,11 @@ class Summarizer:
             dimension: of the reviews' embeddings, only for the embedder `none`.
             threads: for embedding; by default one per core.
             cache_dir: for models of the hub; by default that of Hugging Face.
+            facets: a value of COVERSUMM_FACETS, such as `preset:stays` or a TOML file.
 
         Raises:
             EngineError: the embedder cannot be loaded; the message says in one line what to do.
+            SetupError: the facets cannot be used; the message says why.
             ValueError: `k` or `dimension` is out of range.
         """
         engine = (
@@ -89,7 +94,9 @@ class Summarizer:
             else embedder
         )
         settings = _settings(k, dimension, distinct=distinct, embeds=engine is not None)
+        settings = replace(settings, facets="" if facets is None else str(facets))
         self.skipped: list[Skipped] = []  # left out by `add`, in order
+        self.facet_changes: list[FacetsChanged] = []  # of the last `add` or `remove`, in order
         self._config = processor_config(settings, 1, engine)
         self._processor = ProcessorInMemory(self._config, engine)
         self._next = 0  # offset of the next review
@@ -99,6 +106,7 @@ class Summarizer:
         self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False
     ) -> list[SummaryChanged]:
         """Add reviews in order; returns each change of a summary, as the worker publishes it.
+        Changes of facets are in `facet_changes` until the next call.
 
         A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and
         `occurred_at`; it replaces an earlier one with the same ids. Instead of `text` it may have
@@ -123,13 +131,18 @@ class Summarizer:
             record.key.decode() for record in records if record.key is not None
         )
         changes: list[SummaryChanged] = []
+        self.facet_changes = []
         for start in range(0, len(records), BLOCK):
             for batch in self._processor.process(records[start : start + BLOCK]):
                 for message in batch.messages:
-                    if message.topic != self._config.output_topic:
+                    if message.topic not in (self._config.output_topic, self._config.facets_topic):
                         offset, reason, detail = Refusal.of(message)
                         bad.append(Skipped(offset - first, reason, detail))
-                    elif message.value is not None:
+                    elif message.value is None:
+                        continue
+                    elif message.topic == self._config.facets_topic:
+                        self.facet_changes.append(decode_facets(message.value))
+                    else:
                         changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
         if bad and not skip_bad:
             raise _error(bad, given)
@@ -178,6 +191,32 @@ class Summarizer:
             raise KeyError(f"nothing is known of {entity_id!r}")
         return view
 
+    def facets(self, entity_id: str) -> FacetsView:
+        """An entity's facets now, by descending sentence count. Raises KeyError for an unknown
+        entity, NoFacets without `facets`.
+        """
+        view = self._processor.facets(entity_id)
+        if view is None:
+            raise KeyError(f"nothing is known of {entity_id!r}")
+        return view
+
+    def overview(
+        self,
+        entity_id: str,
+        *,
+        sentences: int | None = None,
+        words: int | None = None,
+        threshold: float = THRESHOLD,
+    ) -> Overview:
+        """An entity's overview now: the nearest sentence of each facet, then the next round.
+
+        The arguments and errors are those of `short_view`; raises NoFacets without `facets`.
+        """
+        view = self._processor.overview(entity_id, Extent(sentences, words, threshold))
+        if view is None:
+            raise KeyError(f"nothing is known of {entity_id!r}")
+        return view
+
     def entities(self) -> list[str]:
         """The ids of all known entities, in order of their first review."""
         return [name for name in self._entities if self._processor.knows(name)]
@@ -213,7 +252,11 @@ class Summarizer:
                         *reading.line,
                     )
                 )
-                left_out += [(position, name, value) for name, value in reading.left_out.items()]
+                left_out += [
+                    (position, name, value)
+                    for name, value in reading.left_out.items()
+                    if name != "text"
+                ]
         if left_out:
             position, name, value = left_out[0]
             warnings.warn(

@@ -1,6 +1,7 @@
 """OpenTelemetry traces, an extra; imported only if the standard variables name a collector."""
 
 from worker.errors import SetupError
+from worker.extras import install_command
 from worker.settings import Settings, traces_endpoint, traces_protocol
 from worker.stream.tracing import NO_TRACING, Tracing
 
@@ -19,7 +20,7 @@ def open_tracing(settings: Settings) -> Tracing:
         from worker.spans import exported
     except ImportError as cause:
         raise SetupError(
-            f"{endpoint} is set, and opentelemetry is not installed ({cause}): "
-            "pip install 'coversumm-worker[otel]', or unset it"
+            f"{endpoint} is set, and opentelemetry is not installed ({cause}): unset it, or "
+            f"{install_command('otel')}"
         ) from cause
     return exported(settings)

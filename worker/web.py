@@ -9,9 +9,11 @@ bound before the worker joins its group. An answer of `/healthz` proves that the
 /status                200: identity, readiness, partitions, and the owners of the others
 /entities              200: entities of this worker, by page: prefix, contains, after, limit;
                        503 if not ready
+/entities/ID/facets    as the next, with the entity's facets
 /entities/ID/summary   200: the summary as of the last commit; 404: unknown; 307: at the owner;
                        503: not ready, or no known owner. ID is percent-encoded. view=short is the
-                       short view: sentences, words, threshold. Clients remove the ids `.` and `..`
+                       short view: sentences, words, threshold; view=overview is that of
+                       facets, with the same. Clients remove the ids `.` and `..`
                        from paths: /entities//summary?id=..
 
 Methods other than GET and HEAD get 405, requests with a body 413. `worker.server` checks the host.
@@ -34,6 +36,7 @@ from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SetupError
 from worker.metrics import CONTENT_TYPE, GaugeSource, Metrics
+from worker.processing.facet_view import FacetsView, NoFacets, Overview
 from worker.processing.short_view import Extent, ShortView
 from worker.server import Runner, error, known_host, utf8_query
 from worker.state import SummaryView
@@ -43,6 +46,7 @@ from worker.stream.queries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
+FACETS: Final = "/facets"
 DOTS: Final = (".", "..")
 """Ids that clients remove from a path, percent-encoded or not."""
 ANSWER_SECONDS: Final = 20
@@ -51,6 +55,7 @@ PAGE_SECONDS: Final = 0.05
 METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
+    "/entities/ID/facets\n"
 )
 
 
@@ -68,6 +73,12 @@ class LiveWorker(GaugeSource, Protocol):
 
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view as of the last commit. Raises NotHere like `summary`."""
+
+    async def facets(self, entity_id: str) -> FacetsView | None:
+        """The entity's facets as of the last commit. Raises NotHere, NoFacets."""
+
+    async def overview(self, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview as of the last commit. Raises NotHere, NoFacets."""
 
     async def entities(
         self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
@@ -172,6 +183,7 @@ def add_pages(
     application.router.add_get("/status", pages.status)
     application.router.add_get("/entities", pages.entities)
     application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
+    application.router.add_get(f"{PREFIX}{{id:.*}}{FACETS}", pages.facets)
     return pages
 
 
@@ -247,10 +259,23 @@ class Pages:
             return error(400, "the entity id is not UTF-8")
         return await self.summary_of(entity_id, request)
 
-    async def summary_of(self, entity_id: str, request: web.Request) -> web.Response:
-        """The summary of this entity; uses only the query of the request."""
+    async def facets(self, request: web.Request) -> web.Response:
+        """An entity's facets or overview, or a redirect to the owner."""
         try:
-            extent = _extent(request.query)
+            entity_id = id_between(request, PREFIX, FACETS)
+        except UnicodeError:
+            return error(400, "the entity id is not UTF-8")
+        return await self.summary_of(entity_id, request, FACETS)
+
+    async def summary_of(
+        self, entity_id: str, request: web.Request, suffix: str = SUFFIX
+    ) -> web.Response:
+        """The view of this entity; uses only the query of the request. `suffix` of the path says
+        which is the default.
+        """
+        view = request.query.get("view", "set" if suffix == SUFFIX else "facets")
+        try:
+            extent = _extent(view, request.query)
         except ValueError as wrong:
             return error(400, str(wrong))
         ready, reason = self._worker.ready()
@@ -260,22 +285,29 @@ class Pages:
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
-            query = request.rel_url.raw_query_string if extent is not None else ""
-            location = url.rstrip("/") + path_of(entity_id, PREFIX, SUFFIX, query)
+            query = request.rel_url.raw_query_string if "view" in request.query else ""
+            location = url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query)
             return web.Response(status=307, headers={"Location": location})
         try:
-            view = await asyncio.wait_for(self._view(entity_id, extent), ANSWER_SECONDS)
+            found = await asyncio.wait_for(self._view(entity_id, view, extent), ANSWER_SECONDS)
         except TimeoutError:
             return error(503, "the worker is busy")
         except NotHere:
             return error(503, "the entity's partition is being handed over")
-        if view is None:
+        except NoFacets as why:
+            return error(400, str(why))
+        if found is None:
             return error(404, "there is no such entity")
-        return json_answer(view)
+        return json_answer(found)
 
-    async def _view(self, entity_id: str, extent: Extent | None) -> SummaryView | ShortView | None:
+    async def _view(
+        self, entity_id: str, view: str, extent: Extent | None
+    ) -> SummaryView | ShortView | FacetsView | Overview | None:
         if extent is None:
-            return await self._worker.summary(entity_id)
+            read = self._worker.facets if view == "facets" else self._worker.summary
+            return await read(entity_id)
+        if view == "overview":
+            return await self._worker.overview(entity_id, extent)
         return await self._worker.short_view(entity_id, extent)
 
 
@@ -306,12 +338,13 @@ def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
     ), int(limit)
 
 
-def _extent(query: Mapping[str, str]) -> Extent | None:
-    """The extent of a short view; None for a summary. Raises ValueError with a message."""
-    view = query.get("view", "set")
-    if view not in ("set", "short"):
-        raise ValueError("view is set or short")
-    if view == "set":
+def _extent(view: str, query: Mapping[str, str]) -> Extent | None:
+    """The extent of a short view or overview; None for the other views. Raises ValueError with a
+    message.
+    """
+    if view not in ("set", "short", "facets", "overview"):
+        raise ValueError("view is set, short, facets or overview")
+    if view in ("set", "facets"):
         return None
     numbers = {name: _number(name, query[name]) for name in ("sentences", "words") if name in query}
     threshold = query.get("threshold")

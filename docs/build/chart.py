@@ -77,6 +77,7 @@ def values_schema() -> dict[str, Any]:
         "kafka": _closed({value: _of_kafka(field, value) for field, value in OF_KAFKA.items()}),
         "commandLine": _closed(command_line),
         "secretRefs": _closed(references),
+        "bridge": _closed(VALUES["bridge"]["properties"] | {"commandLine": _closed(replayed)}),
         "replay": _closed(VALUES["replay"]["properties"] | of_replay),
     }
     return {

@@ -36,6 +36,14 @@ VALUES: Final[dict[str, Any]] = {
     "imagePullSecrets": _LIST,
     "kafka": {},
     "commandLine": {},
+    "mapping": _TEXT,
+    "bridge": _closed(
+        enabled=_FLAG,
+        **{"from": {"type": "string", "pattern": "^[A-Za-z0-9._-]{0,249}$"}},
+        replicaCount={"type": "integer", "minimum": 0},
+        commandLine={},
+        resources=_closed(requests=_OBJECT, limits=_OBJECT),
+    ),
     "env": {
         "type": "object",
         # Settings have other places; here nothing would check them.

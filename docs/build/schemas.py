@@ -17,6 +17,7 @@ from worker.events.facets import FacetsChanged
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.reasons import Reason
 from worker.events.summary import ALGORITHM, SummaryChanged
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import ShortView
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -171,6 +172,38 @@ _SHORT_VIEW: Final[dict[str, Any]] = {
     "partition": 3,
     "next_offset": 992,
 }
+_FACETS_VIEW: Final[dict[str, Any]] = {
+    "entity_id": "B00X",
+    "incarnation": 12,
+    "review_count": 240,
+    "sentence_count": 1311,
+    "ratings": {"count": 231, "mean": 4.4},
+    "sequence": 991,
+    "facets": _FACETS["facets"],
+    "partition": 3,
+    "next_offset": 992,
+}
+_OVERVIEW: Final[dict[str, Any]] = {
+    "entity_id": "B00X",
+    "incarnation": 12,
+    "review_count": 240,
+    "sentence_count": 1311,
+    "threshold": 0.8,
+    "sentences": [
+        {
+            "rank": 0,
+            "facet": "display",
+            "facet_sentence_count": 109,
+            "sentence_id": "r-81#0",
+            "review_id": "r-81",
+            "text": "Sharp display.",
+            "rating": 4.0,
+            "distance": 0.4127,
+        }
+    ],
+    "partition": 3,
+    "next_offset": 992,
+}
 _DELETION: Final[dict[str, Any]] = {"entity_id": "B00X", "occurred_at": "2026-11-20T12:00:00Z"}
 
 PUBLISHED: Final = (
@@ -192,6 +225,8 @@ PUBLISHED: Final = (
     Published("summary.changed", SummaryChanged, [_SUMMARY]),
     Published("facets.changed", FacetsChanged, [_FACETS]),
     Published("short-view", ShortView, [_SHORT_VIEW]),
+    Published("facets-view", FacetsView, [_FACETS_VIEW]),
+    Published("overview", Overview, [_OVERVIEW]),
     Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
 )
 
@@ -209,6 +244,8 @@ def schema(published: Published) -> dict[str, Any]:
         SummaryChanged,
         FacetsChanged,
         ShortView,
+        FacetsView,
+        Overview,
     ):  # fields with a default are also always written
         body["required"] = list(body["properties"])
     head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}

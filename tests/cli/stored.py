@@ -12,12 +12,19 @@ from worker.state import MemoryRows
 K = 3
 
 
-def rows_after(events, partition):
+def rows_after(events, partition, facets=None):
     """What a worker stores after these."""
     rows = MemoryRows()
     limits = event_limits(dimension=3, embeds=False)
     processor = Processor(
-        config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None
+        config(
+            k=K,
+            limits={"model": None, "embeds": False},
+            facets=facets,
+            facets_topic="facets",
+        ),
+        lambda _: rows,
+        None,
     )
     assert processor.config.limits == limits
     for offset, line in enumerate(lines(events)):

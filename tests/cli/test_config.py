@@ -19,6 +19,7 @@ from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.terminal import CONTROL
 from tests.harness.workers import Pipeline
 from worker.settings import settings_by_field
 
@@ -225,6 +226,31 @@ def test_permissions_are_those_that_a_worker_needs(
                 )
             authorized.allow([rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_on_a_terminal_the_last_line_is_the_verdict(
+    run: Any, monkeypatch: Any, terminal: Any, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Below it only what is checked, and settings that were set: a screen of 80 by 24."""
+    site = Pipeline(kafka, f"verdict-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2)
+    use(monkeypatch, {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers})
+    use(monkeypatch, {"COVERSUMM_INPUT_TOPIC": site.input_topic, "COVERSUMM_APP_ID": site.name})
+    terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    missing = run("config", "--check")
+    assert missing.code == 1
+    assert "cannot start with these settings" in missing.out.splitlines()[-1]
+    assert missing.err.startswith(f"coversumm-worker: error: input topic {site.input_topic}: ")
+    site.create_input()
+    ended = run("config", "--check")
+    assert (ended.code, ended.err) == (0, "")
+    lines = CONTROL.sub("", ended.out).splitlines()
+    assert re.fullmatch("[0-9]+ checks passed: `run` can start with these settings", lines[-1])
+    assert len(lines) <= 36
+    assert max(map(len, lines)) <= 80
+    assert not any("COVERSUMM_K " in line for line in lines)
 
 
 @pytest.mark.kafka

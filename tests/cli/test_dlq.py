@@ -105,10 +105,20 @@ def test_list_on_a_terminal(run, letters, terminal):
     terminal()
     ended = run("dlq", "list", "--limit", "4")
     assert ended.code == 0
-    assert "marketplace.reviews.v1/0/102" in ended.out
+    assert " 0/102 " in ended.out
     assert "not json" not in ended.out
     assert "... and 1 earlier" in ended.out
     assert "5 dead letters: 2 bad_field, 1 bad_json" in ended.out
+
+
+def test_list_at_80_columns_has_the_time_and_the_source(run, letters, terminal, monkeypatch):
+    terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CONTROL.sub("", run("dlq", "list").out).splitlines()
+    assert lines[0].split()[:5] == ["where", "reason", "time", "(UTC)", "source"]
+    assert max(map(len, lines)) <= 80
+    (row,) = (line for line in lines if " 0/102 " in line)
+    assert "1970-01-01 00:00:0" in row
 
 
 def test_list_nothing(run, broker, terminal):

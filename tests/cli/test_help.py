@@ -46,6 +46,28 @@ def parsed(arguments):
     return tuple(words)
 
 
+@pytest.mark.parametrize("names", [(), ("demo",), ("dlq",), ("dlq", "send")])
+def test_help_is_a_command_too(run, names):
+    asked, wanted = run("help", *names), run(*names, "--help")
+    assert (asked.code, asked.err) == (0, "")
+    assert asked.out == wanted.out
+    assert "Usage: coversumm-worker" in asked.out
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["rewind"], "No such command 'rewind'."),
+        (["summarise"], "Did you mean 'summarize'?"),
+        (["run", "fast"], "'run' has no commands."),
+    ],
+)
+def test_help_for_what_is_no_command(run, names, told):
+    ended = run("help", *names)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+
+
 @pytest.mark.parametrize(("names", "command"), NAMED)
 def test_each_has_examples_that_work(names, command, monkeypatch):
     """They parse, options and choices included, and are about the command."""

@@ -1,11 +1,15 @@
 """Log lines: one object or one line each, libraries quiet unless DEBUG is asked for."""
 
+import io
 import json
 import logging
+import re
+import sys
 from datetime import datetime
 
 import pytest
 
+from worker.cli import output
 from worker.cli.logs import LIBRARIES, PROTOCOL_LOGS, set_up_logging
 from worker.settings import Settings
 
@@ -137,3 +141,24 @@ def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(told):
 
 def test_errors_alone(told):
     assert "broker down" not in told(_act, log_level="ERROR")
+
+
+def test_a_line_is_written_above_a_progress_bar(monkeypatch):
+    """The handler is older than the bar; written to the terminal itself, it overwrites the bar."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    set_up_logging(Settings())
+    with output.file_progress(10) as progress:
+        progress.update(5, 5)
+        logging.getLogger("worker").warning("broker down")
+    logging.captureWarnings(False)
+    lines = re.split(r"\r|\n", terminal.getvalue())
+    (line,) = (line for line in lines if "broker down" in line)
+    assert "━" not in line
+    after = terminal.getvalue().partition("broker down\n")[2]
+    assert "events" in after, "the bar is drawn again below it"

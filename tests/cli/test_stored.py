@@ -11,6 +11,8 @@ from rocksdict import Options, Rdict
 from tests.cli.events import delete, sample
 from tests.cli.stored import K, rows_after, store_rows
 from worker.cli import verify
+from worker.facets.definitions import parse_definitions
+from worker.facets.membership import facet_set
 from worker.kafka.topics import partition_of
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
 from worker.storage.snapshot import PARTIAL_KEY
@@ -252,6 +254,30 @@ def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch)
     ended = run("verify")
     assert ended.code == 1
     assert "published, but not among the nearest" in ended.out
+
+
+def test_the_facets_of_an_entity(run, tmp_path, data_dir, terminal):
+    text = '[[facet]]\nname = "news"\nnewest = 3\n[[facet]]\nname = "critics"\nrating.max = 2\n'
+    facets = facet_set(parse_definitions(text, "test"), 3, None)
+    event = {**sample(1)[0], "rating": 1}
+    other = tmp_path / "with"
+    store_rows(other, 0, rows_after([event, *sample(9)[1:]], 0, facets))
+    entity = event["entity_id"]
+    view = json.loads(run("inspect", entity, "--data-dir", other, "--view", "facets").out)
+    assert {one["name"] for one in view["facets"]} == {"news", "critics"}
+    assert view["facets"][-1]["ratings"] == {"count": 1, "mean": 1.0}
+    overview = json.loads(run("inspect", entity, "--data-dir", other, "--view", "overview").out)
+    assert overview["sentences"][0]["facet"] == view["facets"][0]["name"]
+    assert run("verify", "--data-dir", other).code == 0
+    for name in ("facets", "overview"):
+        refused = run("inspect", "other", "--data-dir", data_dir, "--view", name)
+        assert refused.code == 2
+        assert "COVERSUMM_FACETS" in refused.err
+        assert run("inspect", "other", "--view", name, "--history").code == 2
+    terminal()
+    for name in ("facets", "overview"):
+        shown = run("inspect", entity, "--data-dir", other, "--view", name).out
+        assert "news" in shown
 
 
 def test_the_short_view_of_an_entity(run, data_dir, terminal):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import re
 import subprocess
 import sys
@@ -9,9 +10,12 @@ import sys
 import pytest
 
 from tests.cli.events import delete, lines, sample
-from tests.harness.drive import FakeEngine, config
+from tests.harness.drive import FakeEngine, base64_vector, config
+from tests.harness.facet_model import FacetModel
 from tests.harness.model import Model
 from worker.events import Record, read_line
+from worker.facets.definitions import read_definitions
+from worker.facets.membership import facet_set
 
 
 def modelled(content, topic, **changes):
@@ -137,13 +141,22 @@ def test_unusable_lines_are_named_and_all_others_processed(run, write):
     assert sequences == [0, 4, 7]
 
 
-def test_a_file_that_ends_early(run, tmp_path, content):
-    path = tmp_path / "cut.jsonl.gz"
-    path.write_bytes(gzip.compress(b"\n".join(content))[:-200])
-    ended = run("summarize", path)
+@pytest.mark.parametrize("options", [[], ["--final"], ["--emit", "coalesced"], ["--pretty"]])
+@pytest.mark.parametrize("packed", [gzip, lzma])
+def test_a_file_that_ends_early(run, write, tmp_path, content, packed, options):
+    """All lines before the place are summarized."""
+    path = tmp_path / "told.jsonl"
+    path.write_bytes(packed.compress(b"\n".join(content))[:-200])
+    ended = run("summarize", path, *options)
     assert ended.code == 2
-    assert ended.err.startswith(f"coversumm-worker: error: {path} cannot be read after line ")
-    assert ended.err.count("\n") == 1
+    closing, error = ended.err.splitlines()
+    where = re.match(f"coversumm-worker: error: {path} cannot be read after line ([0-9]+) ", error)
+    good = content[: int(where[1])]
+    assert 0 < len(good) < len(content)
+    assert closing.startswith(f"cut short: {sum(bool(line.strip()) for line in good)} lines, ")
+    path.write_bytes(b"\n".join(good))
+    whole = run("summarize", path, *options)
+    assert (whole.code, whole.out) == (0, ended.out)
 
 
 def test_nothing(run, write):
@@ -170,10 +183,67 @@ def test_short_views(run, write, content):
     assert f"for {view['sentences'][0]['stands_for']}" in cards.out
 
 
+@pytest.fixture
+def facets_file(tmp_path):
+    """Facets of vectors, and of the newest reviews."""
+    path = tmp_path / "facets.toml"
+    vectors = [base64_vector([1, at, 0.5]) for at in (0, 3)]
+    path.write_text(
+        f'[[facet]]\nname = "one"\nvectors = ["{vectors[0]}"]\nthreshold = 0.9\n'
+        f'[[facet]]\nname = "three"\nvectors = ["{vectors[1]}"]\nk = 2\n'
+        '[[facet]]\nname = "news"\nnewest = 4\n'
+    )
+    return path
+
+
+def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
+    """Beside those of summaries, in the order of the lines; the last of each entity at the end."""
+    facets = facet_set(read_definitions(str(facets_file)), 3, None)
+    settings = config(epoch=1, k=20, limits={"model": None}, facets=facets, facets_topic="facets")
+    model = FacetModel(settings, FakeEngine.vector)
+    records = [
+        Record("told.jsonl", 0, i, -1, *read_line(line))
+        for i, line in enumerate(content)
+        if line.strip()
+    ]
+    expected = [body for _, body, _ in model.run(records)[0] if body is not None]
+    ended = run("summarize", write("told.jsonl", content), "--facets", facets_file)
+    assert ended.code == 0
+    assert ended.out.encode().splitlines() == expected
+    final = run("summarize", write("told.jsonl", content), "--facets", facets_file, "--final")
+    assert final.out.encode().splitlines() == [
+        [one for one in expected if one.startswith(b'{"type":"%s.changed"' % kind)][-1]
+        for kind in (b"summary", b"facets")
+    ]
+
+
+def test_views_of_facets(run, write, content, facets_file, monkeypatch):
+    file = write("told.jsonl", content)
+    monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))
+    (view,) = map(json.loads, run("summarize", file, "--view", "facets").out.splitlines())
+    last = json.loads(run("summarize", file, "--final").out.splitlines()[1])
+    assert [one["name"] for one in view["facets"]] == [one["name"] for one in last["facets"]]
+    assert {one["name"] for one in view["facets"]} == {"one", "three", "news"}
+    words = ["--view", "overview", "--words", "40"]
+    (overview,) = map(json.loads, run("summarize", file, *words).out.splitlines())
+    first = view["facets"][0]
+    assert overview["sentences"][0]["facet"] == first["name"]
+    assert overview["sentences"][0]["text"] == first["sentences"][0]["text"]
+    count = f"{first['name']}, {first['sentence_count']} sentences"
+    for options in (["--view", "facets"], words, []):
+        assert count in run("summarize", file, "--pretty", *options).out
+    monkeypatch.delenv("COVERSUMM_FACETS")
+    for view in ("facets", "overview"):
+        refused = run("summarize", file, "--view", view)
+        assert (refused.code, refused.out) == (2, "")
+        assert "COVERSUMM_FACETS" in refused.err
+
+
 @pytest.mark.parametrize(
     "options",
     [
         ["--words", "5"],
+        ["--view", "facets", "--words", "5"],
         ["--threshold", "0.5"],
         ["--view", "short", "--threshold", "1"],
         ["--view", "short", "--threshold", "nan"],

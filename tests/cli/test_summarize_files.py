@@ -16,6 +16,7 @@ from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Record, read_line
 from worker.settings import Settings
+from worker.summarizer import Summarizer
 from worker.tools.summarize import FileSummarizer, LastChanges
 
 COMMAND = [sys.executable, "-m", "worker", "summarize"]
@@ -51,17 +52,46 @@ def test_final_is_the_last_change_of_each_entity_that_has_a_summary(run, write, 
 
 def test_pretty_shows_each_sentence_in_full(run, write, content, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    path = write("told.jsonl", content)
-    final = bodies(run("summarize", path, "-k", "3", "--final").out)
-    shown = run("summarize", path, "-k", "3", "--pretty")
+    shown = run("summarize", write("told.jsonl", content), "-k", "3", "--pretty")
     assert shown.code == 0
-    cards = shown.out.split("\n\n")
-    for card, body in zip(cards, final, strict=False):
-        assert card.startswith(f"{body['entity_id']} {body['review_count']} reviews, ")
+    *cards, end = shown.out.split("\n\n")
+    assert (len(cards), end) == (3, "")
+    for number, card in enumerate(cards):
+        state = state_of(f"stay {number}", content, k=3)
+        assert card.startswith(f"stay {number} {state.review_count} reviews, ")
         told = " ".join(card.split())
-        for sentence in body["sentences"]:
-            assert all(word in told for word in sentence["text"].split())
+        for sentence in state.sentences:
+            assert all(word in told for word in sentence.text.split())
     assert all(len(line) <= 60 for line in shown.out.splitlines())
+
+
+def state_of(entity_id, content, k):
+    """The entity after all events."""
+    stays = Summarizer(k=k, embedder="none", dimension=3)
+    stays.add(map(json.loads, content))
+    return stays.summary(entity_id)
+
+
+def test_pretty_counts_reviews_that_changed_no_summary(run, write):
+    """Published changes are older than the state, in counts and in order."""
+    vectors = [[1, 0, 0], [0.6, 0.8, 0]], [[0.6, 0, 0.8]], [[0.6, 0.8, 0]]
+    events = [
+        {
+            "entity_id": "hut",
+            "review_id": f"r{number}",
+            "sentences": [
+                {"text": f"Text {number}-{i}.", "embedding": vector} for i, vector in enumerate(of)
+            ],
+        }
+        for number, of in enumerate(vectors)
+    ]
+    path = write("some.jsonl", lines(events))
+    (last,) = bodies(run("summarize", path, "-k", "2", "--distinct", "--final").out)
+    shown = run("summarize", path, "-k", "2", "--distinct", "--pretty").out.splitlines()
+    assert last["review_count"] == 1
+    assert [one["text"] for one in last["sentences"]] == ["Text 0-0.", "Text 0-1."]
+    assert shown[0] == "hut 3 reviews, 4 sentences"
+    assert [line.split("  ")[1].strip() for line in shown[1:3]] == ["Text 0-1.", "Text 0-0."]
 
 
 def test_pretty_shows_nothing_that_moves_the_cursor(run, write):
@@ -86,6 +116,11 @@ def test_a_file_of_output_is_there_whole_or_not_at_all(run, write, tmp_path, con
     cut.write_bytes(gzip.compress(b"\n".join(content))[:-200])
     assert run("summarize", cut, "-o", target).code == 2
     assert target.read_text() == expected
+    part = tmp_path / "changes.jsonl.part"
+    kept = part.read_bytes()
+    assert kept
+    assert run("summarize", part, "-o", target).err.endswith("name another one with -o\n")
+    assert part.read_bytes() == kept
     assert not list(tmp_path.glob(".*"))
     same = run("summarize", path, "-o", path)
     assert same.code == 2
@@ -127,6 +162,20 @@ def test_what_was_left_out_is_told(run, write):
     assert warning.startswith("warning: occurred_at was left out of 2 reviews: ")
     assert warning.endswith("first in line 2: '03/04/2019'")
     assert closing.startswith("3 lines, 1 entity, 0 changes, ")
+
+
+def test_a_row_without_a_text_is_told(run, write, monkeypatch):
+    monkeypatch.delenv("COVERSUMM_DIMENSION")
+    monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
+    table = [b"entity_id,review_id,text", b"hut,1,Quiet.", b"hut,2,", b"hut,3,"]
+    ended = run("summarize", write("some.csv", table), "--pretty")
+    assert ended.code == 0
+    warning, closing = ended.err.splitlines()
+    assert warning == (
+        "warning: text is empty in 2 reviews, which have no sentence; first in line 3"
+    )
+    assert closing.startswith("3 rows, 1 entity, 1 change, ")
+    assert ended.out.startswith("hut 3 reviews, 1 sentence\n")
 
 
 def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
@@ -189,11 +238,14 @@ def test_a_pipe_that_pauses_is_answered():
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
-@pytest.mark.parametrize("option", [["--final"], ["-o"]])
-def test_ctrl_c_keeps_what_is_whole(write, tmp_path, content, option):
-    """--final tells what came before; a file that is named is not there."""
-    target = tmp_path / "changes.jsonl"
-    options = [*option, target] if option == ["-o"] else option
+@pytest.mark.parametrize("name", [None, "changes.jsonl", "changes.jsonl.gz"])
+def test_ctrl_c_keeps_the_output_so_far(write, tmp_path, content, name):
+    """Of a file in another one: it is not complete, and an older one stays."""
+    options = ["--final"]
+    if name is not None:
+        target, part = tmp_path / name, tmp_path / f"{name}.part"
+        target.write_text("older")
+        options += ["-o", str(target)]
     primary, secondary = pty.openpty()  # a terminal, so that its progress says how far it is
     with subprocess.Popen(
         [*COMMAND, "-", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=secondary
@@ -207,13 +259,16 @@ def test_ctrl_c_keeps_what_is_whole(write, tmp_path, content, option):
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
+    told = os.read(primary, 4096).decode()
     os.close(primary)
-    assert not target.exists()
+    assert "interrupted: 20 lines, 5 entities, " in told
+    if name is not None:
+        assert f"the output so far is in {part}" in told
+        assert (target.read_text(), out) == ("older", b"")
+        out = gzip.decompress(part.read_bytes()) if name.endswith(".gz") else part.read_bytes()
     assert not list(tmp_path.glob(".*part"))
     entities = [body["entity_id"] for body in bodies(out)]
-    assert entities == (
-        ["empty", "gone", "stay 0", "stay 1", "stay 2"] if option == ["--final"] else []
-    )
+    assert entities == ["empty", "gone", "stay 0", "stay 1", "stay 2"]
 
 
 def test_results_do_not_depend_on_how_the_lines_are_cut(content):

@@ -7,13 +7,13 @@ import pytest
 
 from tests.cli.web_worker import VIEW
 from tests.harness.terminal import CONTROL
-from worker.cli.tables import GAP, PROSE_WIDTH, Column, fitting, show_facts, show_table
+from worker.cli.tables import GAP, PROSE, Column, fitting, show_facts, show_table
 
 ID = "review-" + "0123456789" * 3
 COLUMNS = (
     Column("place", drop=1, right=True),
     Column("id"),
-    Column("text", prose=True),
+    Column("text", prose=PROSE),
     Column("time", drop=3),
     Column("size", drop=2, right=True),
 )
@@ -33,7 +33,7 @@ def shown(monkeypatch, capsys):
 
 
 def test_the_least_important_go_first_and_the_essential_never():
-    widths = [5, 10, PROSE_WIDTH, 20, 5]
+    widths = [5, 10, PROSE, 20, 5]
     everything = sum(widths) + 4 * GAP
     assert fitting(COLUMNS, widths, everything) == [0, 1, 2, 3, 4]
     assert fitting(COLUMNS, widths, everything - 1) == [0, 1, 2, 4]
@@ -65,10 +65,21 @@ def test_narrower_than_the_essential_an_id_goes_on_in_the_next_line(shown):
 
 
 def test_prose_is_wrapped_to_no_less_than_it_needs(shown):
-    lines = shown(len(ID) + GAP + PROSE_WIDTH, show_table, COLUMNS[1:3], [ROW[1:3]])
+    lines = shown(len(ID) + GAP + PROSE, show_table, COLUMNS[1:3], [ROW[1:3]])
     assert len(lines) > 4
     words = itertools.chain.from_iterable(line[len(ID) :].split() for line in lines[2:])
     assert " ".join(words) == ROW[2].strip()
+
+
+def test_a_name_is_broken_at_its_separators(shown):
+    name, path = "marketplace.review-summaries.v1", "/var/lib/coversumm/worker-0"
+    columns = (Column("setting"), Column("value", prose=PROSE))
+    for width in (34, 40, 52):
+        lines = shown(width, show_table, columns, [("TOPIC", name), ("DIR", path)])
+        values = [line[5 + GAP :].strip() for line in lines[2:]]
+        assert "".join(values) == name + path
+        assert all(value[-1] in "./-" for value in values if value[-1] not in "10"), values
+        assert max(map(len, lines)) <= width
 
 
 def test_a_value_of_several_lines(shown):
@@ -99,7 +110,7 @@ def test_facts_go_on_below_where_they_are_long(shown):
 
 @pytest.mark.parametrize("columns", [80, 160])
 def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):
-    """The command itself: the sentence's id and text are there, the support only where there is
+    """The command itself: text, rank and rating are there, the sentence's id only where there is
     room.
     """
     sentence = {**VIEW["sentences"][0], "sentence_id": ID, "text": "Good. " * 30}
@@ -109,7 +120,7 @@ def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):
     ended = run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}")
     lines = CONTROL.sub("", ended.out).splitlines()
     assert max(map(len, lines)) <= columns
-    assert any(ID in line for line in lines)
-    heading = next(line for line in lines if "sentence " in line and "text" in line)
-    assert ("support" in heading) == (columns == 160)
+    heading = next(line for line in lines if "text" in line)
+    assert {"rank", "text", "rating", "support"} <= set(heading.split())
+    assert ("sentence " in heading) == any(ID in line for line in lines) == (columns == 160)
     assert json.dumps(lines).count("Good.") == 30

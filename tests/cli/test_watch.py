@@ -94,6 +94,20 @@ def watch():
             one.process.kill()
 
 
+def test_only_other_entities_take_lines_from_the_summary(embedded_broker, topic):
+    """The rule above them has the topic's name."""
+    with terminal_with() as terminal:
+        terminal.wait_for("waiting for a change")
+        publish(embedded_broker.bootstrap_servers, topic, FIRST)
+        terminal.wait_for("It was lovely.")
+        alone = terminal.shown
+        publish(embedded_broker.bootstrap_servers, topic, OTHER)
+        terminal.wait_for(f"── {topic} ──")
+        terminal.type(CONTROL_C)
+        assert terminal.wait() == 130
+    assert f"── {topic} ──" not in alone
+
+
 def test_a_topic_that_does_not_exist(run, topic, monkeypatch):
     monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", "nothing")
     ended = run("watch")

@@ -150,7 +150,7 @@ def test_lines_are_plain(story):
     lines = drawn(story, close=True)
     assert "3 reviews in, 2 changes out\n" in lines
     assert (
-        "  Earl's loft: review a was taken down: its sentence is gone, 2 others moved up\n" in lines
+        "  Earl's loft: review a was taken down: its sentence is gone, 2 others entered\n" in lines
     )
     assert "    - Lovely place.\n" in lines
     assert "    + Near [31mthe park. [bold]\n" in lines
@@ -233,4 +233,7 @@ def test_what_a_busy_machine_left_out_is_told(story):
     story.leave_out(1)
     assert story.reviews == 3
     closing = " ".join(drawn(story, close=True).split())
-    assert "so 1 review was left out to be brief: --reviews 4 takes all." in closing
+    assert (
+        "1 review was left out, since this machine is busy or slow: --reviews 4 takes all."
+        in closing
+    )

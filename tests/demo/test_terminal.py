@@ -52,7 +52,9 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     before, _, after = written.partition(OTHER_SCREEN)
     kept = CONTROL.sub("", after.partition(FIRST_SCREEN)[2])
     assert CONTROL.sub("", before).strip() == ""
-    assert re.search(r"^ 5   \S", kept, flags=re.M)
+    assert (re.search(r"^ 5   \S", kept, flags=re.M) is None) == (rows == 24)
+    assert len(kept.splitlines()) < rows, "the summaries are still to be seen above the prompt"
+    assert re.search(r"^ 1   \S", kept, flags=re.M)
     assert "…" not in kept
     assert "25 reviews in, 2 taken down" in kept
     assert "-m worker watch" in kept

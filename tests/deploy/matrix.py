@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+MAPPING = """
+[topic."shop.public.reviews"]
+[[topic."shop.public.reviews".rule]]
+emit = "ignore"
+"""
 SECURED = {
     "kafka": {"bootstrapServers": "a.example:9093,b.example:9094"},
     "commandLine": {
@@ -37,6 +42,16 @@ MATRIX: dict[str, dict[str, Any]] = {
             "commandLine": {"EPOCH": 2, "K": 10},
             "args": ["--until", "2026-06-30"],
         },
+    },
+    "mapped": {"mapping": MAPPING, "kafka": {"inputTopics": ["shop.public.reviews"]}},
+    "bridged": {
+        "mapping": MAPPING,
+        "bridge": {
+            "enabled": True,
+            "from": "shop.public.reviews",
+            "commandLine": {"BATCH_SIZE": 500},
+        },
+        "podMonitor": {"enabled": True},
     },
     "placed": {
         "nodeSelector": {"disk": "fast"},

@@ -16,7 +16,7 @@ from docs.build.chart import CHART, OF_KAFKA
 from docs.build.render import ROOT
 from tests.deploy import chart
 from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, pods, render, worker
-from tests.deploy.matrix import MATRIX, SECURED
+from tests.deploy.matrix import MAPPING, MATRIX, SECURED
 from worker.cli.group import cli
 from worker.settings import PREFIX, Settings, settings_by_field
 
@@ -70,6 +70,7 @@ def test_pods_are_restricted(objects: list[chart.Object]) -> None:
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert {key for one in pod["volumes"] for key in one} <= {
             "name",
+            "configMap",
             "emptyDir",
             "ephemeral",
             "secret",
@@ -113,12 +114,14 @@ def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
     others = [
         one["spec"]["template"]["metadata"]["labels"].items()
         for one in objects
-        if one["kind"] == "Job"
+        if one["kind"] in ("Job", "Deployment")
     ] + [only(objects, "Pod")["metadata"]["labels"].items()]
     selectors = [stateful["selector"]["matchLabels"].items()]
     for one in objects:
         if one["kind"] == "Service":
             selectors.append(one["spec"]["selector"].items())
+        if one["metadata"]["name"] == f"{FULLNAME}-bridge":
+            continue
         if one["kind"] in ("PodDisruptionBudget", "PodMonitor"):
             selectors.append(one["spec"]["selector"]["matchLabels"].items())
     for selector in selectors:
@@ -138,6 +141,7 @@ def _values_of_each() -> dict[str, Any]:
         "INDEX": "sgtree",
         "EMBEDDER": "none",
         "DIMENSION": 12,
+        "FACETS_TOPIC": "facets",
         "DATA_DIR": "/data/other",
         "INSTANCE_ID": "a-$(POD_NAME)",
         "WEB_BIND": "::",
@@ -347,6 +351,38 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
     assert "COVERSUMM_K" not in environment(
         worker(render(MATRIX["replayed"])), facts_of(0), {"worker/password": "x"}
     )
+
+
+def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
+    mapped, bridged = render(MATRIX["mapped"]), render(MATRIX["bridged"])
+    found = [one["metadata"]["name"] for one in mapped if one["kind"] == "ConfigMap"]
+    assert only(mapped, "ConfigMap")["data"]["mapping.toml"] == MAPPING
+    pod = only(mapped, "StatefulSet")["spec"]["template"]["spec"]
+    assert {"name": "mapping", "configMap": {"name": found[0]}} in pod["volumes"]
+    variables = environment(worker(mapped), facts_of(0))
+    mounts = {one["name"]: one["mountPath"] for one in worker(mapped)["volumeMounts"]}
+    assert variables["COVERSUMM_MAPPING"] == f"{mounts['mapping']}/mapping.toml"
+    assert "COVERSUMM_MAPPING" not in environment(worker(bridged), facts_of(0))
+    # the hook comes before the ConfigMap
+    check = only(mapped, "Job", "-upgrade-check")
+    assert "COVERSUMM_MAPPING" not in str(check)
+    other = render({**MATRIX["mapped"], "mapping": MAPPING + "#"})
+    assert only(other, "ConfigMap")["metadata"]["name"] not in found
+
+
+def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
+    deployment = only(render(MATRIX["bridged"]), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    command, *arguments = container["args"]
+    context = cli.commands[command].make_context(command, arguments)
+    assert context.params["source"] == "shop.public.reviews"
+    variables = environment(container, facts_of(0))
+    assert variables["COVERSUMM_INPUT_TOPIC"] == "marketplace.reviews.v1"
+    assert variables["COVERSUMM_BATCH_SIZE"] == "500"
+    assert "COVERSUMM_BATCH_SIZE" not in environment(worker(render(MATRIX["bridged"])), facts_of(0))
+    for values in ({"mapping": ""}, {"bridge": {"enabled": True}}):
+        with pytest.raises(Refused, match=re.escape("set bridge.from to a topic, and mapping")):
+            render({**MATRIX["bridged"], **values})
 
 
 def test_another_replay_is_another_job() -> None:

@@ -39,6 +39,11 @@ from worker.settings import Settings
 pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 STRIMZI = DEPLOY / "strimzi"
+FACETS = """
+[[facet]]
+name = "critics"
+rating = { max = 2 }
+"""
 TOPICS = list(yaml.safe_load_all((STRIMZI / "topics.yaml").read_text()))
 KAFKA_USER, REPLAYER = (
     yaml.safe_load((STRIMZI / f"{name}.yaml").read_text()) for name in ("user", "replayer")
@@ -76,12 +81,15 @@ class Deployed:
         self.broker = broker
         self._directory = directory
         self.port = free_port()
+        facets = directory / "facets.toml"
+        facets.write_text(FACETS)
         self._values: dict[str, Any] = {
             "kafka": {"bootstrapServers": broker.addresses["SASL_PLAINTEXT"]},
             "commandLine": {
                 "DATA_DIR": str(directory / "data"),
                 "DIMENSION": 2,
                 "EMBEDDER": "none",
+                "FACETS": str(facets),
                 "SASL_MECHANISM": "PLAIN",
                 "SASL_USERNAME": USER,
                 "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
@@ -174,7 +182,8 @@ def test_the_examples_are_what_strimzi_takes(tmp_path: Path) -> None:
 
 def test_the_examples_are_the_workers_topics() -> None:
     found = {topic["metadata"]["name"]: topic["spec"] for topic in TOPICS}
-    wanted = {spec.name: spec.config for spec in topic_specs(Settings()).values()}
+    specs = topic_specs(Settings(facets="preset:stays"))
+    wanted = {spec.name: spec.config for spec in specs.values()}
     assert {
         name: {
             key: str(value) for key, value in spec["config"].items() if key != "min.insync.replicas"

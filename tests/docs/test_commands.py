@@ -66,6 +66,8 @@ def test_command_lines_are_found_where_they_are() -> None:
         ("`coversumm-worker --loud`", "cli has no option --loud"),
         ("a damaged copy: `reset --everything`", "reset has no option --everything"),
         ("coversumm-worker topics --partition=8", "topics has no option --partition"),
+        ("pip install 'coversumm-worker[otel]'", "no package index has coversumm-worker"),
+        ("`pip install '.[parket]'`", "the package has no extra parket"),
     ],
 )
 def test_a_command_that_does_not_exist_is_found(text: str, fault: str) -> None:
@@ -82,6 +84,7 @@ def test_a_command_that_does_not_exist_is_found(text: str, fault: str) -> None:
         "`summarize - --no-distinct`",
         "  coversumm-worker send FILE     produce reviews --quickly",
         "`reset`, then `run --help`",
+        "`python -m pip install --quiet '.[otel]'`",
     ],
 )
 def test_others_are_not(text: str) -> None:

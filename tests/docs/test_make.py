@@ -2,7 +2,10 @@
 
 import re
 import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import yaml
 
 from docs.build.render import ROOT
@@ -20,6 +23,29 @@ def test_help_lists_every_target_in_its_group() -> None:
     listed = re.findall(r"^  make ([a-z-]+)", done.stdout, flags=re.M)
     assert sorted(listed) == sorted(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, flags=re.M))
     assert any(re.match(r"  make demo +\d+ s +\w", line) for line in lines)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_setup_counts_packages_and_fails_with_pip(tmp_path: Path, code: int) -> None:
+    """With a pip that answers at once."""
+    pip = tmp_path / "pip"
+    pip.write_text(
+        "echo Collecting one; echo '  Downloading one.whl'; echo Collecting two\n"
+        f"echo Installing collected packages: one, two; echo why >&2; exit {code}\n"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    target = f"{tmp_path}/.runtime"
+    chosen = [f"VENV={tmp_path}", f"PIP_SHOWN=sh {pip}", "PIP=true"]
+    done = subprocess.run(
+        ["make", target, *chosen], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode == 0) == Path(target).exists() == (code == 0)
+    assert done.stdout.startswith("1 of 2: the worker and its libraries")
+    told = done.stderr.splitlines()
+    assert "  all 2 packages are here: unpacking them" in told
+    assert "why" in told
+    assert ("2 of 2: its language model" in done.stdout) == (code == 0)
 
 
 def test_pre_commit_runs_the_linters_of_the_checks() -> None:

@@ -204,6 +204,19 @@ class Tab:
                 clickCount=1,
             )
 
+    def press(self, key: str, code: int) -> None:
+        """Press a key of this name and Windows key code, and let go."""
+        text = "\r" if key == "Enter" else ""
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                text=text if kind == "keyDown" else "",
+            )
+
     def picture(self, path: Path) -> None:
         """What is in the window, as a PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)

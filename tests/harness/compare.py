@@ -12,6 +12,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tests.harness.topics import Message
@@ -20,8 +21,8 @@ TRUNCATED_BYTES = 64 << 10
 
 
 class Change(NamedTuple):
-    """A message that the contract wants in the output topic: a summary change, or a tombstone when
-    `body` is None.
+    """A message that the contract wants in the output topic, or in that of facets: a change, or a
+    tombstone when `body` is None.
     """
 
     partition: int
@@ -30,11 +31,12 @@ class Change(NamedTuple):
     sequence: int
     occurred_at: str | None
     body: dict[str, Any] | None
+    of_facets: bool = False
 
     @property
     def ce_id(self) -> str:
         """The contract's UUIDv5."""
-        end = ":tombstone" if self.body is None else ""
+        end = (":facets" if self.of_facets else "") + (":tombstone" if self.body is None else "")
         name = f"coversumm:{self.entity_id}:{self.epoch}:{self.sequence}{end}"
         return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
@@ -143,7 +145,7 @@ def _compare_ids(
 def _faults(change: Change, message: Message) -> list[str]:
     """What is wrong with a message that should be `change`."""
     headers = {
-        "ce_type": "entity.deleted" if change.body is None else "summary.changed",
+        "ce_type": "entity.deleted" if change.body is None else change.body["type"],
         "ce_specversion": "1.0",
         "content-type": "application/json",
     }
@@ -243,7 +245,10 @@ def _final(body: Mapping[str, Any] | None) -> list[Any]:
     """What every run over the same events must end with, whatever its batches: the sentences in
     order.
     """
-    return [] if body is None else body["sentences"]
+    if body is None:
+        return []
+    facets = [body] if "sentences" in body else sorted(body["facets"], key=itemgetter("name"))
+    return [sentence for facet in facets for sentence in facet["sentences"]]
 
 
 def _final_set(body: Mapping[str, Any] | None) -> set[tuple[str, str]]:

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import msgspec
-import numpy as np
 
 from tests.harness.model import Model
-from worker.coversumm import brute_force
 
 
 class FacetModel(Model):
@@ -24,6 +22,7 @@ class FacetModel(Model):
         self.current = {}  # sets after the last event
         self.last_facets = {}  # coalesced: the last change
         self.gone = {}  # coalesced: published sentences taken down
+        self._nearest = {}  # by the bytes of a vector
 
     # -- membership
 
@@ -61,6 +60,9 @@ class FacetModel(Model):
 
     def nearest(self, vector):
         """The facet of the nearest phrase, in Python's own integers."""
+        known = self._nearest.get(vector.tobytes(), self)
+        if known is not self:
+            return known
         best = None
         rows = iter(self.config.facets.vectors.tolist())
         for number, facet in enumerate(self.config.facets.definitions.facets):
@@ -69,15 +71,18 @@ class FacetModel(Model):
                 if best is None or product > best[0]:
                     threshold = 0.4 if facet.threshold is None else facet.threshold
                     best = product, number, round(threshold * 32767**2)
-        return best[1] if best is not None and best[0] >= best[2] else None
+        found = best[1] if best is not None and best[0] >= best[2] else None
+        self._nearest[vector.tobytes()] = found
+        return found
 
     # -- events
 
     def step(self, i, record):
         event = None
         if record.value is None:
-            event = {"type": "entity.deleted", "entity_id": record.key.decode()}
-        key = (record.partition, record.key.decode())
+            name = (record.key or b"").decode(errors="replace")
+            event = {"type": "entity.deleted", "entity_id": name}
+        key = (record.partition, (record.key or b"").decode(errors="replace"))
         was = self.entities.get(key)
         shown = {sid for found in self._published(key).values() for sid, _ in found}
         outcome = super().step(i, record)
@@ -160,13 +165,13 @@ class FacetModel(Model):
         if not found:
             return (), (), ()
         facet = self.config.facets.definitions.facets[number]
-        vectors = {sid: np.array(one[1]) for sid, one in found.items()}
-        ranking = brute_force(vectors, facet.k, distinct=self.config.distinct)
+        vectors = {sid: one[1] for sid, one in found.items()}
+        ranking = self.rank(vectors, facet.k, distinct=self.config.distinct)
         return ranking.ids, ranking.distances(), ranking.support
 
-    def _body(self, i, record, event, key, members, ranked, now):
-        facets, published = self.config.facets.definitions.facets, self._published(key)
-        parts = []
+    def parts(self, members, ranked):
+        """The facets of a message, in its order."""
+        facets, parts = self.config.facets.definitions.facets, []
         for n, found in members.items():
             reviews = {one[2]: one[3] for one in found.values()}
             rated = [Fraction(rating) for rating in reviews.values() if rating is not None]
@@ -196,6 +201,15 @@ class FacetModel(Model):
                     ],
                 }
             )
+        return sorted(parts, key=lambda one: (-one["sentence_count"], one["name"]))
+
+    def now(self, key):
+        """All visible facets of an entity as they are now."""
+        members = self.members(key)
+        return self.parts(members, {n: self._rank(n, found) for n, found in members.items()})
+
+    def _body(self, i, record, event, key, members, ranked, now):
+        facets, published = self.config.facets.definitions.facets, self._published(key)
         entity = self.entities.get(key)
         body = {
             "type": "facets.changed",
@@ -208,7 +222,7 @@ class FacetModel(Model):
             if entity is None
             else sum(review.live for review in entity.reviews.values()),
             "sentence_count": 0 if entity is None else len(entity.live()),
-            "facets": sorted(parts, key=lambda one: (-one["sentence_count"], one["name"])),
+            "facets": self.parts(members, ranked),
             "cause": {
                 "type": event["type"],
                 "topic": record.topic,

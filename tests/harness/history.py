@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.harness.compare import Change, DeadLetter
+from tests.harness.facet_model import FacetModel
 from tests.harness.model import Model
 from tests.harness.topics import Message
 from worker.events import Record, Rejected, decode
@@ -38,12 +39,13 @@ class History(NamedTuple):
     changes: list[Change]
     dead_letters: list[DeadLetter]
     outcomes: Counter[str]
+    facets: list[Change]
 
 
 def history(messages: Iterable[Message], settings: Settings) -> History:
     """The history of the input `messages` under `settings`."""
     model = _model(settings)
-    result = History([], [], Counter())
+    result = History([], [], Counter(), [])
     for message in messages:
         record = Record(*message[:6])
         published, (outcome,) = model.run([record])
@@ -51,13 +53,16 @@ def history(messages: Iterable[Message], settings: Settings) -> History:
         if outcome.startswith("dead_letter:"):
             result.dead_letters.append(DeadLetter(message, outcome.removeprefix("dead_letter:")))
             continue
-        for key, value, _ in published:
+        for key, value, ce_id in published:
             body = None if value is None else json.loads(value)
             occurred_at = body["occurred_at"] if body else _occurred_at(message)
             change = Change(
                 message.partition, key.decode(), settings.epoch, message.offset, occurred_at, body
             )
-            result.changes.append(change)
+            if change.ce_id == ce_id:
+                result.changes.append(change)
+            else:
+                result.facets.append(change._replace(of_facets=True))
     return result
 
 
@@ -71,14 +76,15 @@ def _occurred_at(message: Message) -> str | None:
 
 def _model(settings: Settings) -> RecordModel:
     engine = load_engine(settings.embedder, threads=1)
-    limits = processor_config(settings, 1, engine).limits
+    made = processor_config(settings, 1, engine)
     config = SimpleNamespace(
         k=settings.k,
         distinct=settings.distinct,
         emit="every",
         min_changes=settings.emit_min_changes,
         epoch=settings.epoch,
-        limits=limits,
+        limits=made.limits,
+        facets=made.facets,
     )
 
     @cache
@@ -87,7 +93,7 @@ def _model(settings: Settings) -> RecordModel:
         vector: list[float] = engine.embed([text])[0].tolist()
         return vector
 
-    return RecordModel(config, embed)
+    return record_model(config, embed)
 
 
 class RecordModel(Model):
@@ -116,6 +122,15 @@ class RecordModel(Model):
                 ).tolist()
         handle = getattr(self, event["type"].replace(".", "_"))
         return handle(i, record, event) or "applied"
+
+
+class FacetRecordModel(FacetModel, RecordModel):
+    """The same, with facets."""
+
+
+def record_model(config: Any, embed: Callable[[str], list[float]]) -> RecordModel:
+    """The model of a configuration, with facets if it has any."""
+    return (RecordModel if config.facets is None else FacetRecordModel)(config, embed)
 
 
 class Ranked(NamedTuple):

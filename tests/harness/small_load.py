@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.harness.load import (
@@ -22,6 +23,9 @@ SETTINGS = {
     "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
     "COVERSUMM_BATCH_SIZE": "100",
 }
+
+
+FACETS = {"COVERSUMM_FACETS": str(Path(__file__).with_name("facets.toml"))}
 
 
 def events(reviews: int, *, seed: int = 0) -> list[Sent]:

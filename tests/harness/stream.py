@@ -146,6 +146,7 @@ class Logs:
         self.calls: list[Any] = []
         self.ids: Any = Ids()
         self.output: str | None = OUTPUT
+        self.facets: str | None = None
         self.input: Any = SimpleNamespace(topic=INPUT, starts=self._starts)
         self.changelog: Any = SimpleNamespace(
             topic=CHANGELOG, bounds=self._bounds, reader=self._reader
@@ -173,6 +174,7 @@ class NoProcessor:
         self.applied: dict[int, int | None] = {}
         self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
         self.published_to: dict[int, Output] = {}  # by partition: what its rows say
+        self.facets_to: dict[int, Output] = {}  # by partition: what its rows say
         self.forgotten: list[list[int]] = []
         self.begun: list[int] = []
 
@@ -188,13 +190,16 @@ class NoProcessor:
         """Note it."""
         self.made_from[partition] = topic_id or self.topic_id(partition)
 
-    def output(self, partition: int) -> Output | None:
+    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
         """Where its summaries were published."""
-        return self.published_to.get(partition)
+        return (self.facets_to if of_facets else self.published_to).get(partition)
 
-    def publishes_to(self, partition: int, topic_id: str) -> None:
+    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
         """Note it."""
-        self.published_to[partition] = Output(1, OUTPUT, topic_id)
+        if of_facets:
+            self.facets_to[partition] = Output(1, "facets", topic_id)
+        else:
+            self.published_to[partition] = Output(1, OUTPUT, topic_id)
 
     def begin(self, partition: int) -> None:
         """Note it."""
@@ -283,6 +288,7 @@ class Parts:
             assignment=self.assignment,
             takeover=self.takeover,
             bounds=self.bounds,
+            with_headers=False,
             delivery=SimpleNamespace(commit_started=lambda batch: True),
         )
 

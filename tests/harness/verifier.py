@@ -57,6 +57,9 @@ def verify(settings: Settings, given: argparse.Namespace) -> dict[str, Any]:
     checked = ["I1", "I2", *([] if coalesced else ["I3"]), "I4"]
     differences = compare_changes(wanted.changes, published, coalesced=coalesced)
     differences += compare_dead_letters(wanted.dead_letters, letters)
+    if settings.facets:
+        facets = read_topic(given.bootstrap, settings.facets_topic)
+        differences += compare_changes(wanted.facets, facets, coalesced=coalesced)
     if given.group:
         differences += _uncommitted(given.bootstrap, records, given.group)
     if given.changelog:
@@ -78,6 +81,7 @@ def verify(settings: Settings, given: argparse.Namespace) -> dict[str, Any]:
         "outcomes": dict(wanted.outcomes.most_common()),
         "changes": sum(change.body is not None for change in wanted.changes),
         "tombstones": sum(change.body is None for change in wanted.changes),
+        "facet_changes": sum(change.body is not None for change in wanted.facets),
         "entities": len({change.entity_id for change in wanted.changes}),
         "published": len(published),
         "dead_letters": len(letters),

@@ -1,5 +1,7 @@
 """The state behind a worker's web pages, as a test says it is."""
 
+from worker.events import FacetRatings, FacetSummary, SummarySentence
+from worker.processing.facet_view import FacetsView, NoFacets, Overview, OverviewSentence
 from worker.processing.short_view import ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
 from worker.state.listing import ListedEntity, Page
@@ -20,6 +22,38 @@ SHORT = ShortView(
     sentence_count=3,
     threshold=0.8,
     sentences=(ShortSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 3, 2),),
+    partition=0,
+    next_offset=18,
+)
+
+
+FACETS = FacetsView(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    ratings=FacetRatings(1, 4.0),
+    sequence=17,
+    facets=(
+        FacetSummary(
+            "news",
+            3,
+            1,
+            1,
+            FacetRatings(1, 4.0),
+            [SummarySentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 1)],
+        ),
+    ),
+    partition=0,
+    next_offset=18,
+)
+OVERVIEW = Overview(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    threshold=0.8,
+    sentences=(OverviewSentence(0, "news", 1, "r#0", "r", "Grün.", 4.0, 0.25),),
     partition=0,
     next_offset=18,
 )
@@ -77,3 +111,12 @@ class FakeState:
     async def short_view(self, entity_id, extent):
         self.extents.append((entity_id, extent))
         return SHORT if entity_id == "x" else None
+
+    async def facets(self, entity_id):
+        if entity_id == "plain":
+            raise NoFacets
+        return FACETS if entity_id == "x" else None
+
+    async def overview(self, entity_id, extent):
+        self.extents.append((entity_id, extent))
+        return OVERVIEW if entity_id == "x" else None

@@ -57,8 +57,10 @@ class WorkerProcess:
         *,
         armed: bool = False,
         launcher: str | None = None,
+        arguments: Sequence[str] = ("run",),
     ):
         self.directory = directory
+        self._arguments = arguments
         self._command = ARMED_COMMAND if armed else COMMAND
         if launcher is not None:
             self._command = [sys.executable, "-m", launcher]
@@ -84,7 +86,7 @@ class WorkerProcess:
             self.exit_codes.append(self.exit_code)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, "run"],
+                [*self._command, *self._arguments],
                 cwd=ROOT,
                 env=clean_environment(self.environment),
                 stdin=subprocess.DEVNULL,
@@ -285,6 +287,7 @@ class Pipeline:
             "COVERSUMM_INPUT_TOPIC": self.input_topic,
             "COVERSUMM_OUTPUT_TOPIC": self.output_topic,
             "COVERSUMM_DLQ_TOPIC": self.dlq_topic,
+            "COVERSUMM_FACETS_TOPIC": f"{self.name}.facets",
             "COVERSUMM_APP_ID": self.name,
             "COVERSUMM_WEB_BIND": "127.0.0.1",
             "COVERSUMM_EMBEDDER": "none",

@@ -67,8 +67,13 @@ def test_of_this_worker_it_answers_what_the_other_addresses_do() -> None:
         "/page/entities/x/summary?view=long",
         "/page/entities/%ff/summary",
         "/page/status",
+        "/page/entities/x/facets",
+        "/page/entities/x/summary?view=overview",
     )
-    assert [status for status, _, _ in answers] == [200, 400, 200, 200, 404, 400, 400, 200]
+    statuses = [200, 400, 200, 200, 404, 400, 400, 200, 200, 200]
+    assert [status for status, _, _ in answers] == statuses
+    assert answers[8][2]["facets"][0]["name"] == "news"
+    assert answers[9][2]["sentences"][0]["facet"] == "news"
     assert answers[0][2]["entities"][0]["entity_id"] == "x"
     assert answers[0][2]["missing"] == []
     assert answers[2][2]["sentences"][0]["text"] == VIEW.sentences[0].text

@@ -35,6 +35,17 @@ def feed() -> ChangeFeed:
 
 
 @pytest.mark.asyncio
+async def test_who_comes_later_gets_the_latest_changes_first(feed: ChangeFeed) -> None:
+    feed.committed([change("a"), change("c")])
+    with Watchers(feed).one_more(None) as late:
+        frame = await late.next(PATIENCE_SECONDS)
+    assert frame is not None
+    ((name, news),) = events(frame)
+    assert (name, news["count"]) == ("changes", 0)
+    assert [each["entity_id"] for each in news["changes"]] == ["a", "c"]
+
+
+@pytest.mark.asyncio
 async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> None:
     watchers = Watchers(feed)
     with (

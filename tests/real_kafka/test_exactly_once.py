@@ -29,6 +29,7 @@ from tests.harness.record import READY_SECONDS, Recorder
 from tests.harness.scenario import under_faults
 from tests.harness.small_load import (
     DIMENSION,
+    FACETS,
     LARGE_MESSAGES,
     SETTINGS,
     check,
@@ -44,14 +45,17 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 @pytest.fixture
 def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
-    """A pipeline of the test's own name."""
+    """A pipeline of the test's own name, with facets."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
-    with pipeline(kafka, name, tmp_path, settings=SETTINGS, input_config=LARGE_MESSAGES) as made:
+    settings = SETTINGS | FACETS
+    with pipeline(kafka, name, tmp_path, settings=settings, input_config=LARGE_MESSAGES) as made:
         yield made
 
 
 def test_two_workers_and_every_fault(site: Pipeline) -> None:
-    """Two kill -9, a pause longer than the session, a SIGTERM; all codecs in the input."""
+    """Two kill -9, a pause longer than the session, a SIGTERM; all codecs in the input; summaries
+    and facets.
+    """
     load = events(2500)
     faults = [
         Fault(0.15, "kill", 0),

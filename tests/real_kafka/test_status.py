@@ -179,9 +179,16 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
 
     first.terminate()
     feed(site, load[:40])
-    expected = status(site)  # until its session is over: it may come back
-    assert [one["ready"] for one in expected["workers"]] == [None]
-    eventually(lambda: tool(site, "status").returncode == 1, lambda: str(status(site)), every_s=1)
+    expected = status(site, code=1)  # until its session is over: it may come back
+    assert (expected["state"], [one["ready"] for one in expected["workers"]]) == ("stable", [None])
+    assert expected["problems"][0].startswith("no worker answers from here, so they may be down: ")
+    found = [(one["lag"], one["end"] - (one["committed"] or 0)) for one in expected["partitions"]]
+    assert all(lag == between for lag, between in found)
+    eventually(
+        lambda: status(site, code=1)["state"] == "empty",
+        lambda: str(status(site, code=1)),
+        every_s=1,
+    )
     none = status(site, code=1)
     assert none["state"] == "empty"
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])

@@ -49,6 +49,7 @@ def test_texts_that_are_alike_take_what_one_takes(seconds_a_character):
     of_one = seconds_a_character * (CHARACTERS + 20)
     assert found.records == 50_000
     assert found.seconds == pytest.approx(START_SECONDS + 50_000 * of_one, rel=0.01)
+    assert found.seconds_at_most == pytest.approx(2 * found.seconds - START_SECONDS)
     assert len(asked) == WINDOWS
     assert {partition for partition, _ in asked} == {0, 1}
     first_tries = 2 * FIRST_CHARACTERS * seconds_a_character
@@ -78,7 +79,7 @@ def test_it_goes_no_faster_than_is_allowed(events_per_s, size_per_s):
     at_least = max(
         1000 / events_per_s if events_per_s else 0, found.size / size_per_s if size_per_s else 0
     )
-    assert found.seconds == pytest.approx(START_SECONDS + at_least)
+    assert found.seconds == found.seconds_at_most == pytest.approx(START_SECONDS + at_least)
 
 
 def test_records_are_read_no_further_than_they_are_wanted():

@@ -42,6 +42,13 @@ def test_a_plan_of_another_version_is_refused() -> None:
         decode_plan(value, "the topic x")
 
 
+def test_a_replay_keeps_to_its_mapping() -> None:
+    """A plan of a worker that knew none was made without one."""
+    refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "none"})
+    with pytest.raises(SetupError, match="mapping was none and is 0a1b"):
+        refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "0a1b"})
+
+
 def test_the_same_again_is_gone_on_with() -> None:
     refuse_other("name", PLAN, PLAN.request, PLAN.made_with)
 

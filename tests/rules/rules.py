@@ -666,7 +666,7 @@ RULES = (
     Rule(
         "lag counts the fetch position with nothing in flight",
         "worker/stream/status.py",
-        "if end is not None and consumer.cursors.get(partition) == position:",
+        "if consumer.cursors.get(partition) == position:",
         "if False:",
         ("tests/stream/test_watchdog.py",),
     ),
@@ -1122,15 +1122,22 @@ RULES = (
     Rule(
         "an output topic created again commits nothing",
         "worker/app.py",
-        "        (settings.input_topic, *([output] if output else []), changelog),\n",
+        "        (settings.input_topic, *outputs, changelog),\n",
         "        (settings.input_topic, changelog),\n",
         ("tests/stream/faust/test_application.py",),
     ),
     Rule(
+        "a facets topic created again is refused",
+        "worker/stream/state_checks.py",
+        "    if logs.facets is not None:\n",
+        "    if False:\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
         "the output's id is stored beside the offset",
         "worker/processing/partitions.py",
-        "                put_output(pending, output)\n",
-        "                pass\n",
+        "                    put_output(pending, output, row)\n",
+        "                    pass\n",
         ("tests/processing/test_processor.py",),
     ),
     Rule(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
 from tests.harness.compare import Change, Difference, compare_changes, compare_dead_letters
-from tests.harness.history import History, RecordModel, history
+from tests.harness.history import History, history, record_model
 from tests.harness.topics import Message
 from tests.simulation.broker import Entry, Log, Transaction
 from tests.simulation.clients import BOOKKEEPING, File
@@ -41,13 +41,21 @@ def check_messages(world: World, wanted: History) -> None:
     published = messages_of(world, world.settings.output_topic)
     letters = messages_of(world, world.settings.dlq_topic)
     if world.setup.emit == "every":
-        at_once, at_end = _to_be_published(world, wanted)
+        at_once, at_end = _to_be_published(world, wanted.changes)
         _raise_first(compare_changes(at_end + at_once, published))
+        at_once, at_end = _to_be_published(world, wanted.facets)
+        facets = messages_of(world, world.settings.facets_topic)
+        _raise_first(compare_changes(at_end + at_once, facets))
+        world.seen["facets published"] += len(facets)
     _raise_first(compare_dead_letters(wanted.dead_letters, letters))
     world.seen["changes published"] += len(published)
     world.seen["dead letters"] += len(letters)
-    _, at_end = _to_be_published(world, wanted)
-    _check_transactions(world, _expected(world, wanted), {change.ce_id for change in at_end})
+    at_end = [
+        change.ce_id
+        for changes in (wanted.changes, wanted.facets)
+        for change in _to_be_published(world, changes)[1]
+    ]
+    _check_transactions(world, _expected(world, wanted), set(at_end))
 
 
 def _raise_first(differences: Iterable[Difference]) -> None:
@@ -57,11 +65,11 @@ def _raise_first(differences: Iterable[Difference]) -> None:
         )
 
 
-def _to_be_published(world: World, wanted: History) -> tuple[list[Change], list[Change]]:
+def _to_be_published(world: World, changes: list[Change]) -> tuple[list[Change], list[Change]]:
     """The changes that are published when they happen, and at the end of a replay."""
     if world.replay is None:
-        return wanted.changes, []
-    return world.replay.at_once(wanted.changes), world.replay.at_end(wanted.changes)
+        return changes, []
+    return world.replay.at_once(changes), world.replay.at_end(changes)
 
 
 def input_of(world: World) -> list[Message]:
@@ -128,10 +136,11 @@ def _check_transactions(
 def _by_transaction(
     world: World, partition: int, passed_over: Container[str]
 ) -> dict[Transaction | None, list[Identity]]:
-    """The messages of each transaction: summary changes, then dead letters."""
+    """The messages of each transaction: summary changes, then facets, then dead letters."""
     found: dict[Transaction | None, list[Identity]] = defaultdict(list)
     for topic, header in (
         (world.settings.output_topic, "ce_id"),
+        (world.settings.facets_topic, "ce_id"),
         (world.settings.dlq_topic, "dlq.source.offset"),
     ):
         for entry in world.broker.log(topic, partition).history:
@@ -148,7 +157,11 @@ def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[I
     if world.setup.emit == "coalesced":
         return _coalesced(world)
 
-    at_once, _ = _to_be_published(world, wanted)
+    at_once = [
+        change
+        for changes in (wanted.changes, wanted.facets)
+        for change in _to_be_published(world, changes)[0]
+    ]
 
     def every(partition: int, first: int, end: int) -> list[Identity]:
         changes = [
@@ -165,13 +178,14 @@ def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[I
 
 def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
     """Which changes there are depends on the micro-batches: the model gets the same ones."""
-    model = RecordModel(
+    model = record_model(
         processor_config(world.settings, world.setup.partitions, None), lambda _: []
     )
 
     def coalesced(partition: int, first: int, end: int) -> list[Identity]:
         log = world.broker.log(world.settings.input_topic, partition)
         changes: list[Identity] = []
+        facets: list[Identity] = []
         letters: list[Identity] = []
         records = [
             Record(world.settings.input_topic, partition, *_record(entry))
@@ -179,15 +193,33 @@ def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
             if first <= entry.offset < end
         ]
         messages, outcomes = model.run(records)
-        for _, value, identity in messages:
+        for key, value, identity in messages:
             if identity not in REASONS:
-                changes.append((identity, value))
+                of_facets = _is_of_facets(world, partition, key, value, identity, records)
+                (facets if of_facets else changes).append((identity, value))
         for record, outcome in zip(records, outcomes, strict=True):
             if outcome.startswith("dead_letter:"):
                 letters.append((str(record.offset), record.value))
-        return changes + letters
+        return changes + facets + letters
 
     return coalesced
+
+
+def _is_of_facets(
+    world: World,
+    partition: int,
+    key: bytes,
+    value: bytes | None,
+    identity: str,
+    records: Iterable[Record],
+) -> bool:
+    if value is not None:
+        return b'"type":"facets.changed"' in value[:30]
+    name, epoch = key.decode(), world.settings.epoch
+    tombstones = {
+        Change(partition, name, epoch, record.offset, None, None).ce_id for record in records
+    }
+    return identity not in tombstones
 
 
 # -- I8 --------------------------------------------------------------------------------------------

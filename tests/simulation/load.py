@@ -5,8 +5,11 @@ everything.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
+
+from worker.facets.definitions import read_definitions
 
 DIMENSION = 4
 ENTITIES = ("a", "é😀\0", "b#0")
@@ -21,6 +24,14 @@ VECTORS = (
     [3, 0, 0, 0],
     [0.3, -0.2, 0.9, 1],
 )
+LABELS = {"bad": ["price"], "okay": ["price", "size"]}
+DATES = (
+    "2026-11-20T12:00:00Z",
+    "2026-11-20T13:00:00.5+01:00",
+    "2026-11-20T12:00:00Z",
+    "2026-11-19T12:00:00Z",
+)
+"""By the number of sentences."""
 POISON = (
     b"{",
     b"\xff",
@@ -28,6 +39,10 @@ POISON = (
     b'{"type":"review.deleted"}',
     b"null",
 )
+
+
+FACETS_FILE = Path(__file__).with_name("facets.toml")
+FACETS = read_definitions(str(FACETS_FILE))
 
 
 class Sent(NamedTuple):
@@ -71,7 +86,8 @@ class Load:
         return self._random.choice((None, None, 0, 1, 2, 3, 4))
 
     def _sentence(self) -> dict[str, Any]:
-        return {"text": self._random.choice(TEXTS), "embedding": self._random.choice(VECTORS)}
+        text, embedding = self._random.choice(TEXTS), self._random.choice(VECTORS)
+        return {"text": text, "embedding": embedding, "labels": LABELS.get(text, [])}
 
     def _crowd(self) -> list[dict[str, Any]]:
         """More sentences than a reservoir takes, around a centre of their own: the centroid goes
@@ -89,13 +105,14 @@ class Load:
     def upserted(self, entity: str) -> bytes:
         """A review, new or edited, in or out of order."""
         few = [self._sentence() for _ in range(self._random.choice((0, 1, 1, 2, 2, 3)))]
+        date = DATES[len(few)]
         return self._body(
             "review.upserted",
             entity,
             review_id=self._random.choice(REVIEWS),
             review_version=self._version(),
             rating=self._random.choice((None, 1, 4.5)),
-            occurred_at=self._random.choice((None, "2026-11-20T12:00:00Z")),
+            occurred_at=self._random.choice((None, date)),
             sentences=self._crowd() if self._crowded and self._random.random() < 0.5 else few,
         )
 

@@ -81,6 +81,7 @@ class Setup:
     """Offsets that a replay leaves out at the beginning of each partition."""
     short: int = 0
     """Offsets before the end of each partition at which a replay ends."""
+    facets: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
         setup = replace(
             setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3)))
         )
+    setup = replace(setup, facets=Random(f"facets {seed}").random() < 0.4)
     drawing = _Drawing(random, setup, focus)
     return Plan(
         seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps())

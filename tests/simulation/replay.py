@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from tests.harness.compare import Change
 from tests.simulation.broker import Broker
 from tests.simulation.clients import Caller
+from tests.simulation.load import FACETS
 from tests.simulation.plan import Setup
 from tests.simulation.surroundings import Clients
 from worker.processing.config import Emit
@@ -31,10 +33,19 @@ def names_of(live: Settings, emit: Emit) -> ReplayIdentity:
 
 def _from_nothing(change: Change) -> Change:
     assert change.body is not None
+    if change.of_facets:
+        names = [one["name"] for one in change.body["facets"] if one["sentences"]]
+        order = [facet.name for facet in FACETS.facets]
+        changed = sorted(names, key=order.index)
+        return change._replace(body=change.body | {"previous_sequence": None, "changed": changed})
     added = [sentence["sentence_id"] for sentence in change.body["sentences"]]
     return change._replace(
         body=change.body | {"previous_sequence": None, "added": added, "removed": []}
     )
+
+
+def _has_sentences(body: dict[str, Any]) -> bool:
+    return any(part["sentences"] for part in body.get("facets", [body]))
 
 
 class SharedReplay:
@@ -102,7 +113,7 @@ class SharedReplay:
         return [
             _from_nothing(change)
             for change in last.values()
-            if change.body and change.body["sentences"]
+            if change.body and _has_sentences(change.body)
         ]
 
     # -- its processes -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tests.simulation.broker import (
 )
 from tests.simulation.clients import Disk, stored_offset
 from tests.simulation.fibers import Killed
-from tests.simulation.load import DIMENSION
+from tests.simulation.load import DIMENSION, FACETS_FILE
 from tests.simulation.plan import Plan, Setup
 from tests.simulation.process import Assignment, Fault, Process
 from tests.simulation.replay import SharedReplay, names_of
@@ -77,6 +77,8 @@ def live_settings(setup: Setup) -> Settings:
         batch_bytes=setup.batch_bytes,
         batch_linger_ms=setup.batch_linger_ms,
         transaction_records=setup.transaction_records,
+        facets=str(FACETS_FILE) if setup.facets else "",
+        facets_topic="facets",
     )
 
 

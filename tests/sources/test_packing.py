@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 
 from worker.errors import SetupError
+from worker.extras import install_command
 from worker.sources import ReviewFile
 
 LINES = b"".join(
@@ -60,6 +61,6 @@ def test_zstd_without_the_library_is_told_with_what_to_do(tmp_path, monkeypatch)
     with pytest.raises(SetupError) as told:
         list(read(path))
     assert str(told.value) == (
-        f"{path} is compressed with zstd: pip install 'coversumm-worker[parquet]', "
+        f"{path} is compressed with zstd: {install_command('parquet')}, "
         f"or zstdcat {path} | ..., with - for the file"
     )

@@ -25,6 +25,7 @@ from tests.harness.limits import event_limits
 from worker.errors import SetupError
 from worker.events import Record, decode
 from worker.events.inputs import ReviewUpserted
+from worker.extras import install_command
 from worker.sources import Faulty, ReviewFile
 from worker.sources import parquet as parquet_reading
 
@@ -318,9 +319,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, monkeypatch):
     assert refused(path).startswith(" is a Parquet file, compressed as one: unpack it first")
     path.write_bytes(content)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert (
-        refused(path) == " is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
-    )
+    assert refused(path) == f" is a Parquet file; to read it: {install_command('parquet')}"
 
 
 def test_rows_that_are_missing_are_told(tmp_path):

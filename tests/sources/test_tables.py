@@ -114,12 +114,14 @@ def test_tsv_is_not_quoted_but_a_quoted_cell_is_unquoted():
     assert [value["text"] for value in values(found)] == ['"Great" they said', 'say "yes"', '"open']
 
 
-def test_an_empty_cell_is_no_value_but_an_empty_text_is_one():
-    found, left_out = entries(b"entity_id,review_id,text,rating,created_at\ne,1,,,\n")
+def test_an_empty_cell_is_no_value_but_an_empty_text_is_one_and_is_reported():
+    table = b"entity_id,review_id,text,rating,created_at\ne,0,Good.,,\ne,1,,,\ne,2, ,,\n"
+    (_, *found), left_out = entries(table)
+    found.pop()
     assert values(found) == [
         {"type": "review.upserted", "entity_id": "e", "review_id": "1", "text": ""}
     ]
-    assert left_out == {}
+    assert (left_out["text"].count, left_out["text"].first_line) == (2, 3)
 
 
 def test_what_is_left_out_is_counted_with_its_first_line():

@@ -51,6 +51,20 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     assert caplog.records[-1].facts["first"]["bad_json"]["offset"] == 20  # type: ignore[attr-defined]
 
 
+def test_the_command_reads_the_topic_of_a_replay(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the variable it would list the live worker's."""
+    log = DeadLetterLog(Threads(), "reviews.dlq.replay-june")
+    log.count(stats(bad_json=2))
+    log.log_counts()
+    assert (
+        caplog.records[-1]
+        .getMessage()
+        .endswith(
+            "; `COVERSUMM_DLQ_TOPIC=reviews.dlq.replay-june coversumm-worker dlq list` shows them"
+        )
+    )
+
+
 def test_it_tells_by_itself(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ class Rig:
             changelog=SimpleNamespace(topic="changelog"),
             ids=self.ids,
             output="out",
+            facets=None,
         )
         producer: Any = SimpleNamespace(commit=self._transaction)
         gate: Any = SimpleNamespace(

@@ -28,6 +28,17 @@ def test_nothing_is_kept_while_nobody_looks_on() -> None:
     assert one.take() == (0, [], {})
 
 
+def test_the_last_few_are_kept_for_who_comes_later() -> None:
+    one = feed()
+    told = [change("a", number) for number in range(RECENT_CHANGES + 5)]
+    one.committed([*told, change("a", topic="dlq")])
+    assert one.latest() == told[-RECENT_CHANGES:]
+    one.subscribe([])
+    one.committed([change("b")])
+    assert one.take().last == [change("b")]
+    assert one.latest()[-2:] == [told[-1], change("b")], "also after they were taken"
+
+
 def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
     one = feed()
     one.subscribe([b"b"])

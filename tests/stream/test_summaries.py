@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.harness.drive import Driver, FakeEngine, upsert
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
+from worker.facets.definitions import parse_definitions
+from worker.facets.membership import facet_set
 from worker.processing import summaries as processing
+from worker.processing.config import ProcessorConfig
+from worker.processing.facet_view import NoFacets
 from worker.processing.short_view import Extent
 from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import VECTORS, header_key, parse_entity_key
@@ -42,9 +46,9 @@ class Blocking(FakeEngine):
 class Site:
     """A processor in its thread, and a reader of its summaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: ProcessorConfig | None = None) -> None:
         self.engine = Blocking()
-        self.driver = Driver(engine=self.engine)
+        self.driver = Driver(settings, self.engine)
         self.open = {0}
         self.rows: dict[int, Rows] = dict(self.driver.rows)
         threads = Threads()
@@ -245,6 +249,38 @@ async def test_a_short_view_is_told_beside_the_stream(
     await under_way
     with pytest.raises(NotHere):
         await site.reader.short_view(1, "e", Extent())
+
+
+@pytest.mark.asyncio
+async def test_facets_are_those_of_the_last_commit() -> None:
+    """While a later event is processed, of the rows alone."""
+    definitions = parse_definitions('[[facet]]\nname = "news"\nnewest = 1\n', "test")
+    site = Site(config(facets=facet_set(definitions, DIMENSION, None), facets_topic="facets"))
+    site.driver.processor.begin(0)
+    site.driver.run(upsert(0, "r0", "one", "three"))
+    records = [upsert(1, "r1", "wait", occurred_at="2026-11-20T12:00:00Z")]
+    under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
+    assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
+    view = await site.reader.facets(0, "e")
+    overview = await site.reader.overview(0, "e", Extent())
+    assert view is not None
+    assert overview is not None
+    assert (view.next_offset, view.facets[0].sentence_count) == (1, 2)
+    assert (overview.next_offset, overview.sentences[0].review_id) == (1, "r0")
+    assert await site.reader.facets(0, "nobody") is None
+    assert not under_way.done()
+    site.engine.go.set()
+    await under_way
+    with pytest.raises(NotHere):
+        await site.reader.facets(1, "e")
+
+
+@pytest.mark.asyncio
+async def test_without_facets_the_setting_is_named_and_nothing_ends(site: Site) -> None:
+    with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
+        await site.reader.facets(0, "e")
+    with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
+        await site.reader.overview(0, "e", Extent())
 
 
 @pytest.mark.asyncio

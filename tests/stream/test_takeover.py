@@ -826,6 +826,18 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
+    rig.logs.facets = "facets"
+    rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "one")}
+    rig.logs.ids.told = {OUTPUT: "one", "facets": "two"}
+    with pytest.raises(SetupError, match=r"facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
+        await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    rig.logs.ids.told = {OUTPUT: "one", "facets": "one"}
+    await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.processor.facets_to == {0: Output(1, "facets", "one")}
+
+
+@pytest.mark.asyncio
 async def test_an_output_of_another_name_is_taken_and_told(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

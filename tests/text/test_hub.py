@@ -140,6 +140,20 @@ def test_without_a_network_one_line_names_the_command(
     assert line.endswith(f"): {INSTALL}")
 
 
+def test_in_a_notebook_the_traceback_is_of_our_own_call(tmp_path: Path) -> None:
+    """Not of the hub's client, which was asked in vain."""
+    done = python(
+        HIDDEN + "from worker.summarizer import Summarizer; Summarizer(k=5)",
+        tmp_path,
+        HF_HUB_OFFLINE="1",
+    )
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("worker.text.engine.EngineError: the default model is neither ")
+    assert lines[-1].endswith(INSTALL)
+    assert len(lines) < 12, done.stderr
+    assert "huggingface_hub" not in done.stderr.replace(GETTING, "")
+
+
 def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -7,9 +7,15 @@ import pytest
 from worker.kafka.group import GroupMember, WorkerGroup
 from worker.peers import PeerAnswer, PeerUnreachable
 from worker.tools import status as group_status
-from worker.tools.status import combined, reachable_url
+from worker.tools.status import Offsets, combined, reachable_url
 
-OFFSETS = {0: (100, 0, 120), 1: (None, 40, 90), 2: (7, 20, 20), 3: (5, 0, 5)}
+OFFSETS = {
+    0: Offsets(100, range(120)),
+    1: Offsets(None, range(40, 90)),
+    2: Offsets(7, range(20, 20)),
+    3: Offsets(5, range(5)),
+    4: Offsets(8, range(9)),
+}
 
 
 def member(name, *partitions, url="http://w:1", standbys=()):
@@ -17,11 +23,9 @@ def member(name, *partitions, url="http://w:1", standbys=()):
     return GroupMember(name, "10.0.0.7", url, given)
 
 
-def page(name, **lag):
-    lags = {partition.removeprefix("p"): count for partition, count in lag.items()}
-    return answered(
-        200, {"ready": True, "reason": "fine", "instance_id": name, "version": "1", "lag": lags}
-    )
+def page(name, passed=None, **more):
+    about = {"ready": True, "reason": "fine", "instance_id": name, "version": "1"}
+    return answered(200, {**about, "passed": passed or {}, **more})
 
 
 def answered(status, body):
@@ -31,13 +35,18 @@ def answered(status, body):
 def test_each_from_where_it_is_known():
     group = WorkerGroup("stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
     workers, partitions = combined(
-        group, [page("one", p0=3, p2=None), "no answer"], OFFSETS, "in", "log"
+        group,
+        [page("one", {"0": [100, 102], "4": [8, 9]}, lag={"0": 3000}), "no answer"],
+        OFFSETS,
+        "in",
+        "log",
     )
-    assert [(one.partition, one.worker, one.lag) for one in partitions] == [
-        (0, "one", 3),  # as the worker counts: transaction markers are no records
-        (1, "w:1 on 10.0.0.7", 50),  # nothing committed: from the log's start
-        (2, "one", 0),  # what is committed is gone from the log
-        (3, None, 0),
+    assert [(one.partition, one.worker, one.committed, one.end, one.lag) for one in partitions] == [
+        (0, "one", 100, 120, 18),  # transaction markers are no records
+        (1, "w:1 on 10.0.0.7", None, 90, 50),  # nothing committed: from the log's start
+        (2, "one", 7, 20, 0),  # what is committed is gone from the log
+        (3, None, 5, 5, 0),
+        (4, None, 8, 9, 0),
     ]
     known, unknown = workers
     assert (known.name, known.ready, known.partitions, known.standbys, known.lag) == (
@@ -45,7 +54,7 @@ def test_each_from_where_it_is_known():
         True,
         [0, 2],
         [1],
-        3,
+        18,
     )
     assert (unknown.ready, unknown.reason, unknown.lag, unknown.version) == (
         None,
@@ -53,6 +62,15 @@ def test_each_from_where_it_is_known():
         50,
         None,
     )
+
+
+def test_the_columns_are_of_one_moment_whatever_a_worker_counts_at_another():
+    group = WorkerGroup("stable", [member("a", 0)])
+    for passed in ({}, {"0": [99, 120]}, {"0": [104, 120]}):  # a commit ago, a commit later
+        answer = page("one", passed, lag={"0": 1312})
+        (worker,), (partition, *_) = combined(group, [answer], OFFSETS, "in", "log")
+        assert (partition.committed, partition.end, partition.lag) == (100, 120, 20)
+        assert worker.lag == 20
 
 
 @pytest.mark.parametrize(
@@ -134,11 +152,16 @@ def test_what_is_wrong():
         )
 
     assert problems("empty") == ["no worker runs in the group g"]
-    assert problems("stable", member("a", 0, 1, 2, 3)) == []
-    assert problems("stable", member("a", 0, 1)) == ["no worker owns partitions 2, 3"]
+    everything = range(len(OFFSETS))
+    assert problems("stable", member("a", *everything)) == []
+    assert problems("stable", member("a", 0, 1, 4)) == ["no worker owns partitions 2, 3"]
     assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
-    assert problems("stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
+    silent = "no worker answers from here, so they may be down: "
+    assert problems("stable", member("a", *everything), pages=["refused"]) == [f"{silent}refused"]
+    two = member("a", 0, 1, 2), member("b", 3, 4)
+    assert problems("stable", *two, pages=["refused", page("b")]) == []
+    assert problems("stable", *two, pages=["refused", "timed out"]) == [f"{silent}refused"]
     late = answered(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
-    assert problems("stable", member("a", 0, 1, 2, 3), pages=[late]) == [
+    assert problems("stable", member("a", *everything), pages=[late]) == [
         "x is not ready: restoring"
     ]

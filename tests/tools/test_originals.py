@@ -35,6 +35,12 @@ def test_a_whole_letter_is_its_own_original() -> None:
     assert original(letter(), topic()) == RECORD._replace(timestamp_ms=5000)
 
 
+def test_an_original_has_the_headers_that_its_mapping_read() -> None:
+    mapped = RECORD._replace(headers=(("ce_type", b"com.shop.review"), ("review", b"")))
+    assert original(letter(mapped), topic()).headers == mapped.headers
+    assert original(letter(mapped, max_bytes=200_000), topic(RECORD)) == mapped
+
+
 def test_a_cut_letter_is_read_from_its_source() -> None:
     assert original(letter(max_bytes=200_000), topic(RECORD)) == RECORD
 

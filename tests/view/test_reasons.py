@@ -28,7 +28,7 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
         (
             change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="n"),
             "review n came in and shifted the average: another sentence is closer to it now",
-            ["moved up"],
+            ["entered"],
             ["pushed out"],
         ),
         (
@@ -51,8 +51,8 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
         ),
         (
             change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="a"),
-            "review a was edited: its old words are gone, another sentence moved up",
-            ["moved up"],
+            "review a was edited: its old words are gone, another sentence entered",
+            ["entered"],
             ["edited away"],
         ),
         (
@@ -63,8 +63,8 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
                 cause="review.deleted",
                 review="a",
             ),
-            "review a was taken down: its sentence is gone, this one moved up",
-            ["moved up"],
+            "review a was taken down: its sentence is gone, this one entered",
+            ["entered"],
             ["taken down"],
         ),
         (
@@ -82,8 +82,8 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
                 cause="review.deleted",
                 review="a",
             ),
-            "review a was taken down: its sentences are gone, 2 others moved up",
-            ["moved up", "moved up"],
+            "review a was taken down: its sentences are gone, 2 others entered",
+            ["entered", "entered"],
             ["taken down", "taken down"],
         ),
         (
@@ -92,7 +92,7 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
             ),
             "review x was taken down, which shifted the average: another sentence is closer to it "
             "now",
-            ["moved up"],
+            ["entered"],
             ["pushed out"],
         ),
         (

@@ -81,6 +81,19 @@ def test_what_is_new_flashes_and_what_left_is_struck_through_for_a_moment():
     assert "What was said before." not in words(calm)
 
 
+def test_marks_are_those_of_the_change_that_the_headline_tells():
+    """A sentence that came a moment before a review was taken down is not new by that."""
+    board = told()
+    left = dict(list(SHORT.items())[:4])
+    board.take(summary("e", 2, left, [], ["e#0"], "review.deleted", review="e", k=5), 10.2)
+    lines = plain(card(console(), board.entities["e"], EntityNames(), 80, 13, 10.3))
+    assert "review e was taken down: its sentence is gone" in lines[1]
+    assert lines[2] == " 1   Sentence a is good."
+    assert [line for line in lines if line.startswith("   - ")] == [
+        "   - Sentence e is good. (taken down)"
+    ]
+
+
 def test_a_review_that_is_about_to_go_is_marked():
     lines = plain(
         card(console(), told().entities["e"], EntityNames(), 80, 13, 30.0, frozenset({"c"}))

@@ -9,7 +9,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import Parsed
-from worker.cli.tables import Column, show_facts, show_table
+from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 
@@ -218,4 +218,4 @@ def _show_example(example: "Example") -> None:
         [f"{one.rank + 1}. {one.text}" for one in side] for side in (example.only_a, example.only_b)
     )
     pairs = zip_longest(only_a, only_b, fillvalue="")
-    show_table((Column("only in A", prose=True), Column("only in B", prose=True)), list(pairs))
+    show_table((Column("only in A", prose=PROSE), Column("only in B", prose=PROSE)), list(pairs))

@@ -51,7 +51,10 @@ class ReviewCount(click.ParamType):
 )
 @click.option("--json", "as_json", is_flag=True, help="Summary changes and figures as JSON lines.")
 @click.option(
-    "--serve", "is_served", is_flag=True, help="Print the live page's URL and keep it until Ctrl-C."
+    "--serve",
+    "is_served",
+    is_flag=True,
+    help="Print the live page's URL and keep it until Ctrl-C. COVERSUMM_WEB_PORT may set its port.",
 )
 @click.pass_context
 def command(

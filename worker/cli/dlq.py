@@ -90,12 +90,12 @@ def selection_of(
 COLUMNS = (
     Column("where"),
     Column("reason"),
-    Column("key"),
-    Column("detail", drop=1, prose=True),
-    Column("time", drop=4),
-    Column("source", drop=3),
-    Column("bytes", drop=5, right=True),
-    Column("sent again", drop=2),
+    Column("time (UTC)", drop=1),
+    Column("source", drop=2),
+    Column("key", drop=3),
+    Column("detail", drop=4, prose=24),
+    Column("sent again", drop=5),
+    Column("bytes", drop=6, right=True),
 )
 SHOWN = 50
 """Rows of a table without --limit."""
@@ -154,7 +154,7 @@ def list_letters(
         for row in reversed(latest):
             output.print_json(row)
     else:
-        _show_list(latest[::-1], counts)
+        _show_list(latest[::-1], counts, settings.input_topic)
 
 
 def _age(row: dict[str, Any]) -> tuple[str, int, int]:
@@ -178,9 +178,9 @@ def _letters(letters: "TopicReader", selection: "LetterSelection") -> "Iterator[
             walked += len(bounds)
 
 
-def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
+def _show_list(rows: list[dict[str, Any]], counts: Counter[str], topic: str) -> None:
     console = output.console()
-    show_table(COLUMNS, map(_cells, rows))
+    show_table(COLUMNS, (_cells(row, f"{topic}/") for row in rows))
     hidden = counts.total() - len(rows)
     if hidden:
         console.print(f"... and {hidden:,} earlier; --limit shows more")
@@ -194,11 +194,14 @@ def _by_reason(counts: Counter[str]) -> str:
     return ", ".join(f"{n:,} {reason or 'without a reason'}" for reason, n in counts.most_common())
 
 
-def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+def _cells(row: dict[str, Any], prefix: str) -> tuple[object, ...]:
+    """`prefix` is that of most sources; without it the column is narrow."""
     where = f"{row['partition']}:{row['offset']}"
     size = None if row["bytes"] is None else f"{row['bytes']:,}"
     sent = "yes" if row["sent"] else "no"
-    return where, row["reason"], row["key"], row["detail"], row["time"], row["source"], size, sent
+    time = None if row["time"] is None else row["time"][:19].replace("T", " ")
+    source = None if row["source"] is None else row["source"].removeprefix(prefix)
+    return where, row["reason"], time, source, row["key"], row["detail"], sent, size
 
 
 @click.command(

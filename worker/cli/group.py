@@ -19,14 +19,17 @@ import click
 from worker import __version__
 from worker.cli import (
     INTERRUPTED,
+    bridge,
     compare,
     completion,
     config,
     demo,
     dlq,
     entities,
+    help,
     history,
     inspect,
+    mapping,
     output,
     promote,
     replay,
@@ -41,16 +44,16 @@ from worker.cli import (
     watch,
 )
 from worker.cli.command import CommandGroup
-from worker.errors import CoversummError, Crash, SetupError
+from worker.errors import CoversummError, Crash, FileErrors, SetupError
 from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, topics, run, send),
+    "To run it": (config, mapping, topics, run, bridge, send),
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
-    "Around it": (completion,),
+    "Around it": (help, completion),
 }
 """The commands in the order of use."""
 
@@ -105,6 +108,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         return _fail(_usage(error), SetupError.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), SetupError.exit_code)
+    except FileErrors as error:
+        for line in error.lines:
+            output.complain(line)
+        return error.exit_code
     except CoversummError as error:
         return _fail(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

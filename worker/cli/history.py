@@ -9,7 +9,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import TIME, check_utf8, limit_option
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.cli.writing import sink
 from worker.settings import Settings
 
@@ -22,7 +22,7 @@ CHANGES_SHOWN = 20
 CHANGES_ON_PAGE = 500
 """Changes on a page without --limit."""
 UNKNOWN_TEXT = "(its text is not known here)"
-_COLUMNS = (Column(""), Column("sentence"), Column("text", prose=True))
+_COLUMNS = (Column(""), Column("sentence"), Column("text", prose=PROSE))
 
 
 class ShownSteps(NamedTuple):

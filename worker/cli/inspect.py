@@ -10,7 +10,7 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
-from worker.cli.tables import Column, show_facts, show_table
+from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,25 +25,40 @@ REVIEW_COLUMNS = (
     Column("sentences", drop=1, right=True),
 )
 SENTENCE_COLUMNS = {
-    "rank": Column("rank", drop=2, right=True),
-    "sentence_id": Column("sentence"),
-    "text": Column("text", prose=True),
-    "rating": Column("rating", drop=4, right=True),
+    "rank": Column("rank", right=True),
+    "sentence_id": Column("sentence", drop=5),
+    "text": Column("text", prose=PROSE),
+    "rating": Column("rating", drop=1, right=True),
 }
 """By field."""
 SUMMARY_COLUMNS = {
     **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=1, right=True),
-    "support": Column("support", drop=3, right=True),
+    "distance": Column("distance", drop=3, right=True),
+    "support": Column("support", drop=2, right=True),
 }
 """By field."""
 SHORT_COLUMNS = {
     **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=3, right=True),
+    "distance": Column("distance", drop=4, right=True),
     "stands_for": Column("stands for", right=True),
-    "stands_for_reviews": Column("of reviews", drop=1, right=True),
+    "stands_for_reviews": Column("of reviews", drop=2, right=True),
 }
 """By field."""
+
+OVERVIEW_COLUMNS = {
+    **SENTENCE_COLUMNS,
+    "distance": Column("distance", drop=4, right=True),
+    "facet": Column("facet"),
+    "facet_sentence_count": Column("of sentences", drop=2, right=True),
+}
+"""By field."""
+COLUMNS = {
+    "set": SUMMARY_COLUMNS,
+    "short": SHORT_COLUMNS,
+    "facets": SUMMARY_COLUMNS,
+    "overview": OVERVIEW_COLUMNS,
+}
+"""By view."""
 
 
 @click.command(
@@ -57,6 +72,7 @@ SHORT_COLUMNS = {
             "coversumm-worker inspect B00X --view short --words 75",
             "75 words for readers, without repetitions",
         ),
+        ("coversumm-worker inspect B00X --view facets", "each of its facets, such as parking"),
         ("coversumm-worker inspect B00X --history 5", "its last five changes"),
         (
             "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
@@ -96,7 +112,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Show an entity's summary, counts and last offsets; from a data directory its reservoir too.
-    Or show its short view, its reviews, or its history.
+    Or show its short view, its facets or their overview, its reviews, or its history.
 
     A data directory may lack the entity's partition, or have an old copy of a partition that has
     moved. The output gives the offset of the copy and, if a broker answers, whether the group has
@@ -104,15 +120,15 @@ def command(
     """
     _check_usage(entity, url, data_dir, reviews, history)
     extent = extent_of(view, sentences, words, threshold)
-    if extent is not None and (reviews or history is not None):
-        raise click.UsageError("--view short is of a summary: leave --reviews and --history out.")
+    if view != "set" and (reviews or history is not None):
+        raise click.UsageError(f"--view {view}: leave --reviews and --history out.")
     settings = Settings.from_environment()
     if history is not None:
         is_found = _show_history(entity, history, settings, as_json)
     elif reviews:
         is_found = _show_reviews(entity, data_dir or settings.data_dir, settings, as_json)
     else:
-        is_found = _show_summaries(entity, url, data_dir, extent, settings, as_json)
+        is_found = _show_views(entity, url, data_dir, (view, extent), settings, as_json)
     if not is_found:
         output.complain(
             f"there is nothing published of {entity!r}"
@@ -171,46 +187,61 @@ def _review_cells(review: "StoredReview") -> tuple[object, ...]:
     return review.review_id, review.version, status, review.rating, len(review.sentences)
 
 
-def _show_summaries(
+def _show_views(
     entity: str,
     url: str | None,
     data_dir: Path | None,
-    extent: "Extent | None",
+    wanted: "tuple[str, Extent | None]",
     settings: Settings,
     as_json: bool,
 ) -> bool:
     """Show the entity as each partition that has it knows it: one, unless its keys are mixed up."""
     if data_dir is not None:
-        found = _stored_summaries(entity, data_dir, extent, settings)
+        found = _stored_views(entity, data_dir, wanted, settings)
     else:
-        from worker.tools.entities import served_summary
+        from worker.tools.entities import served_view
 
-        summary = served_summary(url or settings.local_url, entity, extent)
-        found = [summary] if summary else []
-    columns = SUMMARY_COLUMNS if extent is None else SHORT_COLUMNS
+        served = served_view(url or settings.local_url, entity, *wanted)
+        found = [served] if served else []
     for view in found:
         if as_json:
             output.print_json(view)
         else:
-            _show(view, columns)
+            _show(view, COLUMNS[wanted[0]])
     return bool(found)
 
 
-def _stored_summaries(
-    entity: str, data_dir: Path, extent: "Extent | None", settings: Settings
+def _stored_views(
+    entity: str, data_dir: Path, wanted: "tuple[str, Extent | None]", settings: Settings
 ) -> list[dict[str, Any]]:
-    from worker.tools.inspect import look_up, stored_summary
+    from worker.tools.inspect import look_up, stored_view
 
-    read = partial(stored_summary, extent=extent)
+    read = partial(stored_view, view=wanted[0], extent=wanted[1])
     return [
-        {**summary, "as_of": copy.words, "current": copy.is_current}
-        for copy, summary in look_up(entity, data_dir, settings, read)
+        {**view, "as_of": copy.words, "current": copy.is_current}
+        for copy, view in look_up(entity, data_dir, settings, read)
     ]
 
 
 def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
-    show_facts(
-        (name.replace("_", " "), value) for name, value in view.items() if name != "sentences"
-    )
-    rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in view["sentences"])
+    facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
+    if "ratings" in facts:
+        facts["ratings"] = _ratings(facts["ratings"])
+    show_facts((name.replace("_", " "), value) for name, value in facts.items())
+    if "sentences" in view:
+        _show_sentences(view["sentences"], columns)
+    for facet in view.get("facets", ()):
+        counts = (f"{facet[f'{one}_count']:,} {one}s" for one in ("sentence", "review"))
+        show_facts([(facet["name"], ", ".join([*counts, f"ratings {_ratings(facet['ratings'])}"]))])
+        if facet["sentences"]:
+            _show_sentences(facet["sentences"], columns)
+
+
+def _ratings(ratings: dict[str, Any]) -> str:
+    mean = ratings["mean"]
+    return f"{ratings['count']:,}" + ("" if mean is None else f", mean {mean:.2f}")
+
+
+def _show_sentences(sentences: list[dict[str, Any]], columns: dict[str, Column]) -> None:
+    rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in sentences)
     show_table(tuple(columns.values()), [[row[field] for field in columns] for row in rows])

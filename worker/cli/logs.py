@@ -19,7 +19,7 @@ LIBRARIES = ("faust", "mode", "aiokafka", "kafka", "librdkafka", "aiohttp", "asy
 
 def set_up_logging(settings: Settings) -> None:
     """Log to standard error as the settings say."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StderrHandler()
     formatter = JsonFormatter() if settings.log_format == "json" else TextFormatter()
     handler.setFormatter(Redacted(formatter, settings.secrets()))
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
@@ -33,6 +33,15 @@ def set_up_logging(settings: Settings) -> None:
             logging.getLogger(name).setLevel(
                 max(logging.WARNING, logging.getLevelName(settings.log_level))
             )
+
+
+class StderrHandler(logging.StreamHandler[Any]):
+    """Writes to the present `sys.stderr`: while a progress bar is shown, that writes above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -149,25 +149,27 @@ def view_options(command: F) -> F:
         click.option(
             "--threshold",
             type=click.FloatRange(0, 1, max_open=True),
-            help="Short view: cosine above which a sentence repeats an earlier one (0.8).",
+            help="Short view, overview: cosine above which a sentence repeats another (0.8).",
         ),
         click.option(
             "--words",
             type=click.IntRange(1, MAX_WORDS),
-            help="Short view: maximum number of words; sentences that do not fit are skipped.",
+            help="Short view, overview: maximum number of words; sentences that do not fit are "
+            "skipped.",
         ),
         click.option(
             "--sentences",
             type=click.IntRange(1, MAX_SENTENCES),
-            help="Short view: maximum number of sentences (10; with --words no limit).",
+            help="Short view, overview: maximum number of sentences (10; with --words no limit).",
         ),
         click.option(
             "--view",
-            type=click.Choice(["set", "short"]),
+            type=click.Choice(["set", "short", "facets", "overview"]),
             default="set",
             show_default=True,
             help="`set`: the published summary. `short`: nearest sentences first, without near "
-            "repetitions, and how many sentences each one stands for.",
+            "repetitions, and how many sentences each one stands for. `facets`: each facet with "
+            "its sentences. `overview`: sentences of the facets in turn, no near repetitions.",
         ),
     ):
         command = option(command)
@@ -177,10 +179,12 @@ def view_options(command: F) -> F:
 def extent_of(
     view: str, sentences: int | None, words: int | None, threshold: float | None
 ) -> "Extent | None":
-    """The size of the short view; None for the set. Raises click.UsageError."""
-    if view == "set":
+    """The size of the short view or overview; None for the others. Raises click.UsageError."""
+    if view in ("set", "facets"):
         if (sentences, words, threshold) != (None, None, None):
-            raise click.UsageError("--sentences, --words and --threshold are for --view short.")
+            raise click.UsageError(
+                "--sentences, --words and --threshold are for --view short or overview."
+            )
         return None
     from worker.processing.short_view import THRESHOLD, Extent
 
@@ -268,5 +272,9 @@ def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str
     }
     for field, found in left_out.items():
         reviews = output.many(found.count, "reviews")
-        first = f"first in {where(found.first_line)}: {str(found.first_value)[:60]!r}"
+        place = f"first in {where(found.first_line)}"
+        if field == "text":
+            output.note(f"warning: text is empty in {reviews}, which have no sentence; {place}")
+            continue
+        first = f"{place}: {str(found.first_value)[:60]!r}"
         output.note(f"warning: {field} was left out of {reviews}: {problems[field]}; {first}")

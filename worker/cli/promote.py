@@ -7,7 +7,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.compare import BOUND, Bound, Shown
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.settings import Settings
 
 
@@ -86,7 +86,7 @@ def command(
     if as_json:
         output.print_json({"ok": passed, **(switch if passed else {})})
     else:
-        show_table((Column("check"), Column("holds"), Column("found", prose=True)), rows)
+        show_table((Column("check"), Column("holds"), Column("found", prose=PROSE)), rows)
         if passed:
             for step, action in switch.items():
                 output.console().print(f"{step.replace('_', ' ')}: {action}", soft_wrap=True)

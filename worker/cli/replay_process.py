@@ -19,6 +19,7 @@ from worker.errors import Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
+    from worker.replay.estimate import Estimate
     from worker.replay.filled_archive import Holes
     from worker.replay.request import ReplayIdentity
     from worker.replay.run import Replay, ReplayProgress
@@ -222,9 +223,43 @@ def estimate(replay: "Replay", as_json: bool) -> int:
 
     engine = _engine(replay.settings)
     found = replay.estimate(engine, open_vector_store(replay.settings, engine))
-    facts = found._asdict() | {"seconds": round(found.seconds, 1)} | holes_facts(replay.holes)
+    rounded = {name: round(getattr(found, name), 1) for name in ("seconds", "seconds_at_most")}
+    holes = holes_facts(replay.holes)
+    facts = found._asdict() | rounded | holes if as_json else estimate_lines(found) | holes
     write_facts("estimate", replay.names.request.name, facts, as_json)
     return 0
+
+
+def estimate_lines(found: "Estimate") -> dict[str, str]:
+    """An estimate for people, with units."""
+    return {
+        "offsets": f"{found.records:,} to read, {mebibytes(found.size)}",
+        "time": f"{duration(found.seconds)} to {duration(found.seconds_at_most)}, the longer one "
+        "if brokers or other workers use the same processors",
+        "disk": f"{mebibytes(found.disk_bytes)}, and as much in the changelog",
+        "sample": f"{output.many(found.sampled, 'records')} of "
+        f"{output.many(found.sampled_entities, 'entities')}; {found.sampled_embedded:,} texts "
+        f"embedded, {found.sampled_known:,} vectors known",
+    }
+
+
+def mebibytes(count: int) -> str:
+    """A number of bytes in MiB."""
+    return f"{count / 2**20:,.1f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the units that people use.
+
+    >>> duration(8.2), duration(133.3), duration(7500)
+    ('8 s', '2 min 13 s', '2 h 5 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def run_replay(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:

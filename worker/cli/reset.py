@@ -8,7 +8,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import DECLINED, agreed, check_can_ask, yes_option
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.settings import Settings
 
 
@@ -57,7 +57,7 @@ def command(
         for name, target, lines in map(_row, plan):
             output.note(f"{name}: {target}: {'; '.join(lines)}")
     else:
-        columns = Column("step"), Column("of"), Column("what goes", prose=True)
+        columns = Column("step"), Column("of"), Column("what goes", prose=PROSE)
         show_table(columns, map(_row, plan))
     output.note(_consequence(offsets=offsets, changelog=changelog))
     if offsets and changelog:

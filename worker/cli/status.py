@@ -44,11 +44,10 @@ READY = {True: "yes", False: "no", None: "?"}
 def command(as_json: bool) -> int:
     """Show the workers of the group: partitions, lag, readiness with the reason, web addresses.
 
-    Members, partitions and lag come from the broker, readiness from each worker's web address. A
-    worker that cannot be reached from this machine is shown with a question mark; that is no
-    failure.
+    Members, partitions and offsets come from the broker, readiness from each worker's web address.
+    A worker that cannot be reached from this machine is shown with a question mark.
 
-    Exit code 1 if no worker runs, a partition has no owner, or a worker is not ready.
+    Exit code 1 if no worker runs, none answers, a partition has no owner, or a worker is not ready.
     """
     settings = Settings.from_environment()
     from dataclasses import asdict

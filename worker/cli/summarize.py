@@ -1,15 +1,13 @@
 """`summarize`: files through the processor, without Kafka; rows stay in memory."""
 
-import io
-import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,19 +23,25 @@ from worker.cli.options import (
     view_options,
     warn_left_out,
 )
-from worker.cli.writing import Sink, is_same_file, sink
+from worker.cli.summarize_forms import (
+    AllChanges,
+    FinalChanges,
+    FinalStates,
+    body_lines,
+    cards,
+    state_readers,
+)
+from worker.cli.writing import Sink, is_same_file, partial_file, sink
 from worker.errors import SetupError
+from worker.facets.definitions import PRESETS
 from worker.settings import Settings
 from worker.text import embedders
 
 if TYPE_CHECKING:
-    from worker.processing.short_view import Extent
-    from worker.sources import Entry, ReviewFiles
-    from worker.tools.summarize import FileSummarizer, Outcome
+    from worker.sources import CutShort, Entry, ReviewFiles
+    from worker.tools.summarize import FileSummarizer
 
 COALESCED_LINES = 1000
-Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
-"""Formats bodies for output."""
 
 
 @click.command(
@@ -52,6 +56,10 @@ Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
         (
             "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
             "75 words an entity, without repetitions",
+        ),
+        (
+            "coversumm-worker summarize reviews.jsonl --facets preset:stays --view facets --pretty",
+            "what guests say about location, parking and more",
         ),
         (
             "coversumm-worker summarize reviews.jsonl > changes.jsonl",
@@ -78,8 +86,13 @@ Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
     type=click.Choice(["every", "coalesced"]),
     help=f"Every change, or the net change of {COALESCED_LINES:,} lines.",
 )
+@click.option(
+    "--facets",
+    help="Facets, each with sentences of its own: a TOML file, or preset: and one of "
+    f"{', '.join(PRESETS)}.",
+)
 @click.option("--final", is_flag=True, help="The last change of each entity, by entity id.")
-@click.option("--pretty", is_flag=True, help="For people: each entity's summary at the end.")
+@click.option("--pretty", is_flag=True, help="For people: each entity's state at the end.")
 @view_options
 @click.option(
     "-o",
@@ -88,7 +101,7 @@ Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
     type=click.Path(dir_okay=False),
     metavar="FILE",
     help="Write to this file instead of standard output, with gzip if it ends in .gz. "
-    "The file appears at the end.",
+    "The file appears at the end; after Ctrl-C the output so far is in FILE.part.",
 )
 @fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
@@ -97,6 +110,7 @@ def command(
     k: int | None,
     distinct: bool | None,
     emit: str | None,
+    facets: str | None,
     final: bool,
     pretty: bool,
     view: str,
@@ -117,144 +131,47 @@ def command(
     A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers, and
     its dates may have the common forms. A date with two meanings is left out, with a warning.
 
-    With --view short the short view of each entity is written at the end, by entity id.
+    With --view short, facets or overview that view of each entity is written at the end, by entity
+    id. With --facets and no --view the changes of facets are written too, after those of summaries.
 
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
-    All others are processed. Ctrl-C keeps what was written.
+    All others are processed. Ctrl-C, or a file that ends too early, keeps the output so far.
     """
     extent = extent_of(view, sentences, words, threshold)
     settings = Settings.from_environment(
         k=None if k is None else str(k),
         distinct=None if distinct is None else str(distinct),
         emit=emit,
+        facets=facets,
         embedder=embedder,
     )
+    if settings.mapping is not None:
+        output.note(
+            "COVERSUMM_MAPPING is for topics: files have events or bare reviews; `mapping check "
+            "--sample FILE --json` writes the events of other records"
+        )
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
 
     check_index(settings.index)
     paths = found_files(files)
-    if target is not None and any(is_same_file(path, target) for path in paths):
-        raise SetupError(f"{target} is an input file: name another one with -o")
+    written = () if target is None else (target, partial_file(target))
+    for name in written:
+        if any(is_same_file(path, name) for path in paths):
+            raise SetupError(f"{name} is an input file: name another one with -o")
     is_styled = target is None and output.is_terminal(sys.stdout)
     lines = partial(cards, styled=is_styled) if pretty else body_lines
-    form = (
-        ShortViews(lines, extent)
-        if extent is not None
-        else FinalChanges(lines)
-        if pretty or final
-        else AllChanges()
-    )
+    form = AllChanges()
+    if view in ("facets", "overview") and not settings.facets:
+        raise click.UsageError(
+            f"--view {view} needs facets: --facets preset:stays or a file, or COVERSUMM_FACETS."
+        )
+    if pretty or view != "set":
+        form = FinalStates(lines, *state_readers(view, extent, bool(settings.facets)))
+    elif final:
+        form = FinalChanges()
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
-        run = SummarizeRun(reviews, settings, form, destination, is_replaced=target is not None)
-        return run.summarize()
-
-
-def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
-    """Bodies as lines."""
-    return (body + b"\n" for body in bodies)
-
-
-def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
-    """Bodies of summary changes or short views as cards for people, as wide as the terminal.
-
-    `styled`: with bold text and colours.
-    """
-    from rich.console import Console
-
-    for body in bodies:
-        text = io.StringIO()
-        console = Console(
-            file=text,
-            width=output.console().width,
-            force_terminal=styled,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
-        _print_card(console, json.loads(body))
-        yield text.getvalue().encode()
-
-
-def _print_card(console: Any, body: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    counts = ", ".join(
-        output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence")
-    )
-    console.print(
-        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
-        Text(counts, style="dim"),
-    )
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for justify in ("right", "left", "right"):
-        table.add_column(justify=justify, overflow="fold")
-    for sentence in body["sentences"]:
-        support = sentence.get("support", 1)
-        alike = f"{support:,} alike" if support > 1 else ""
-        if "stands_for" in sentence:
-            alike = f"for {sentence['stands_for']:,}"
-        table.add_row(
-            Text(f"{sentence['rank'] + 1}", style="dim"),
-            Text(output.printable(sentence["text"])),
-            Text(alike, style="dim"),
-        )
-    console.print(table)
-    console.print()
-
-
-class AllChanges:
-    """Writes each change at once, as a line."""
-
-    def at_once(self, outcome: "Outcome") -> bytes:
-        """What is written after some records."""
-        bodies = (change.value for change in outcome.changes if change.value is not None)
-        return b"".join(body_lines(bodies))
-
-    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
-        """What is written after all records."""
-        return ()
-
-
-class FinalChanges(AllChanges):
-    """Writes the last change of each entity at the end."""
-
-    def __init__(self, lines: Lines) -> None:
-        from worker.tools.summarize import LastChanges
-
-        self._last = LastChanges()
-        self._lines = lines
-
-    def at_once(self, outcome: "Outcome") -> bytes:
-        """See `AllChanges`."""
-        self._last.update(outcome.changes)
-        return b""
-
-    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
-        """See `AllChanges`."""
-        return self._lines(self._last.bodies())
-
-
-class ShortViews(AllChanges):
-    """Writes the short view of each entity with sentences at the end, by entity id."""
-
-    def __init__(self, lines: Lines, extent: "Extent") -> None:
-        self._lines = lines
-        self._extent = extent
-        self._entities: set[str] = set()
-
-    def at_once(self, outcome: "Outcome") -> bytes:
-        """See `AllChanges`."""
-        self._entities |= outcome.entities
-        return b""
-
-    def at_end(self, summarizer: "FileSummarizer") -> Iterable[bytes]:
-        """See `AllChanges`."""
-        import msgspec
-
-        views = (summarizer.short_view(one, self._extent) for one in sorted(self._entities))
-        return self._lines(msgspec.json.encode(view) for view in views if view and view.sentences)
+        return SummarizeRun(reviews, settings, form, destination).summarize()
 
 
 class SummarizeRun:
@@ -266,29 +183,29 @@ class SummarizeRun:
         settings: Settings,
         form: AllChanges,
         sink: Sink,
-        *,
-        is_replaced: bool,
     ) -> None:
-        """`is_replaced`: the sink keeps nothing of an interrupted run."""
         self._reviews = reviews
         self._settings = settings
         self._form = form
         self._sink = sink
-        self._is_replaced = is_replaced
         self._findings = Findings(reviews.where)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
         self._lines = self._changes = 0
         self._started = time.monotonic()
         self._summarizer: FileSummarizer | None = None
+        self._cut_short: CutShort | None = None
 
     def summarize(self) -> int:
-        """Read, write and report; returns the exit code."""
+        """Read, write and report; returns the exit code. Raises SetupError."""
+        from worker.sources import CutShort
+
         try:
             self._process()
-        except KeyboardInterrupt:
-            if not self._is_replaced:
-                self._finish("interrupted: ")
+        except (KeyboardInterrupt, CutShort) as cause:
+            self._finish("interrupted: " if isinstance(cause, KeyboardInterrupt) else "cut short: ")
+            if (path := self._sink.keep()) is not None:
+                output.note(f"the output so far is in {path}")
             raise
         self._finish()
         return output.CHECK_FAILED if self._findings.total else 0
@@ -318,8 +235,20 @@ class SummarizeRun:
                     )
             self._summarizer = FileSummarizer(settings, reviews.topic, engine, vectors)
             is_coalesced = settings.emit == "coalesced"
-            for batch in fixed_batches(reviews) if is_coalesced else timely(reviews):
+            entries = self._entries()
+            for batch in fixed_batches(entries) if is_coalesced else timely(entries):
                 self._take(batch, self._summarizer, progress)
+        if self._cut_short is not None:
+            raise self._cut_short
+
+    def _entries(self) -> "Iterator[Entry | None]":
+        """The entries up to the place where a file cannot be read, so that batches stay whole."""
+        from worker.sources import CutShort
+
+        try:
+            yield from self._reviews
+        except CutShort as error:
+            self._cut_short = error
 
     def _take(
         self, batch: "list[Entry]", summarizer: "FileSummarizer", progress: output.FileProgress

@@ -4,12 +4,18 @@ Ids and names are never cut, so that they can be copied. On a narrow terminal th
 columns are left out, and the last line names them.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from worker.cli.output import cell, console
 
-PROSE_WIDTH, LEAST_PROSE_WIDTH = 40, 12
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
+
+PROSE, LEAST_PROSE_WIDTH = 40, 12
 """Width of prose before other columns are left out, and before ids are wrapped."""
 GAP = 3
 """Width between two columns."""
@@ -22,13 +28,14 @@ class Column:
     Attributes:
         name: its heading.
         drop: 0 if it is always shown; the column with the highest number is left out first.
-        prose: whether its text may be wrapped.
+        prose: the width from which its text is wrapped rather than other columns left out; 0: it is
+            never wrapped.
         right: whether it is aligned to the right.
     """
 
     name: str
     drop: int = 0
-    prose: bool = False
+    prose: int = 0
     right: bool = False
 
 
@@ -61,7 +68,8 @@ def show_table(
             min_width=widths[i] if fits and not column.prose else None,
         )
     for number, row in enumerate(cells):
-        table.add_row(*("\n".join(row[i]) for i in shown), style=styles[number] if styles else None)
+        values = (Wrapped(row[i]) if columns[i].prose else "\n".join(row[i]) for i in shown)
+        table.add_row(*values, style=styles[number] if styles else None)
     target.print(table)
     if left_out := [column.name for i, column in enumerate(columns) if i not in shown]:
         line = f"no room here for: {', '.join(left_out)}; --json has everything"
@@ -105,4 +113,39 @@ def _width(column: Column, cells: Iterable[Sequence[str]]) -> int:
     from rich.cells import cell_len
 
     widest = max((cell_len(line) for lines in cells for line in lines), default=0)
-    return max(cell_len(column.name), min(widest, PROSE_WIDTH) if column.prose else widest)
+    return max(cell_len(column.name), min(widest, column.prose) if column.prose else widest)
+
+
+class Wrapped:
+    """Prose in a cell. A name that is too long for its line continues after one of its separators:
+    a topic, an address and a path have no blanks.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+
+    def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+
+        return Measurement.get(console, options, "\n".join(self._lines))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
+        for line in self._lines:
+            text = " ".join(_parted(word, options.max_width) for word in line.split(" "))
+            yield Text(text, overflow="fold")
+
+
+def _parted(word: str, width: int) -> str:
+    """The word with blanks after separators, so that each part fits if its name does.
+
+    >>> _parted("marketplace.review-summaries.v1", 20)
+    'marketplace.review- summaries.v1'
+    """
+    parts = [""]
+    for piece in re.findall(r"[^/.:,@_=-]*[/.:,@_=-]*", word):
+        if len(parts[-1]) + len(piece) > width and parts[-1]:
+            parts.append("")
+        parts[-1] += piece
+    return " ".join(parts)

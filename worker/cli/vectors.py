@@ -11,7 +11,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command, CommandGroup
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.settings.kinds import show_size
@@ -104,8 +104,8 @@ COLUMNS = (
     Column("model"),
     Column("dimension", drop=3, right=True),
     Column("vectors", right=True),
-    Column("machine", drop=1, prose=True),
-    Column("software", drop=2, prose=True),
+    Column("machine", drop=1, prose=PROSE),
+    Column("software", drop=2, prose=PROSE),
 )
 
 

@@ -10,7 +10,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import data_dir_option
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ COLUMNS = (
     Column("partition", drop=1, right=True),
     Column("reviews", drop=2, right=True),
     Column("sentences", drop=3, right=True),
-    Column("result", prose=True),
+    Column("result", prose=PROSE),
 )
 SHOWN_SOUND = 30
 """Rows of sound entities in the table. It shows all that differ."""
@@ -40,11 +40,11 @@ SHOWN_SOUND = 30
 @data_dir_option("The data directory of a worker, running or stopped, instead of the setting.")
 @output.json_option
 def command(data_dir: Path | None, as_json: bool) -> int:
-    """Recompute every entity by brute force from the stored rows of a worker, running or stopped,
-    and compare. Exit code 1 for any difference.
+    """Recompute every entity, and its facets, by brute force from the stored rows of a worker,
+    running or stopped, and compare. Exit code 1 for any difference.
 
-    With COVERSUMM_EMIT_MIN_CHANGES, set as for the worker, a published summary may differ by fewer
-    sentences.
+    With COVERSUMM_EMIT_MIN_CHANGES, set as for the worker, a published summary or facet may differ
+    by fewer sentences.
 
     Partitions of a running worker are read as of a commit. A partial copy, whose restore from the
     changelog has not ended, is not verified. The output names the partitions and their offsets. If

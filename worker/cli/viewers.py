@@ -11,6 +11,7 @@ from worker.events import Record
 from worker.published.published import publication
 from worker.published.watching import TopicWatch
 from worker.view import (
+    OTHERS,
     Board,
     EntityNames,
     Focus,
@@ -138,9 +139,8 @@ class WatchScreen(Viewer):
         ]
         focus = self._focus.choose(board, now)
         others = [one for key, one in reversed(board.entities.items()) if key != focus]
-        frame = Frame(head, self._watch.topic)
-        if self._entity is not None:
-            frame = Frame(head, self._watch.topic, others=0)
+        shown = 0 if self._entity is not None else min(OTHERS, len(others))
+        frame = Frame(head, self._watch.topic, others=shown)
         return screen(self._console, board, others, focus, EntityNames(), frame, now)
 
     def _state(self, now: float) -> str:

@@ -21,6 +21,12 @@ class Sink:
         empty `data`.
         """
 
+    def keep(self) -> str | None:
+        """Keep what was written before the run ended early. Returns the file that has it; None if
+        its readers have it already. Raises SetupError.
+        """
+        return None
+
     def __enter__(self) -> "Sink":
         return self
 
@@ -93,24 +99,36 @@ class NewFile(Sink):
         with output.explaining_errors(self._path):
             self._stream.write(data)
 
+    def keep(self) -> str | None:
+        """See `Sink`: the file itself stays as it is, since it would be incomplete."""
+        path = partial_file(self._path)
+        with output.explaining_errors(path):
+            self._finish(Path(os.path.realpath(path)))
+        return path
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 with output.explaining_errors(self._path):
-                    self._finish()
+                    self._finish(self._target)
         finally:
             with suppress(OSError):
                 self._raw.close()
             self._part.unlink(missing_ok=True)
 
-    def _finish(self) -> None:
+    def _finish(self, target: Path) -> None:
         if self._stream is not self._raw:
             self._stream.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
         if self._target.exists():
             self._part.chmod(stat.S_IMODE(self._target.stat().st_mode))
-        self._part.replace(self._target)
+        self._part.replace(target)
+
+
+def partial_file(path: str) -> str:
+    """The file that has the output so far if a run ends early."""
+    return f"{path}.part"
 
 
 def is_same_file(one: str, other: str) -> bool:

@@ -117,6 +117,10 @@ class EntityCore:
     def memory_bytes(self) -> int:
         """Approximate memory of this object and its index, in bytes."""
         state = self._state
+        arrays = 2 if state.reservoir.radius_key is None else 6  # sum, gap; anchor, ball
         return (
-            state.reservoir.memory_bytes + state.index.memory_bytes + 6 * state.total.nbytes + 2000
+            state.reservoir.memory_bytes
+            + state.index.memory_bytes
+            + arrays * state.total.nbytes
+            + 2000
         )

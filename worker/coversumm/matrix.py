@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-FIRST = 8  # rows of room made for the first row
+FIRST = 4  # rows of room made for the first row, and least added later
 FEW = 1024  # rows up to which room grows by a quarter, so that cached entities hold little room
 
 Number = TypeVar("Number", bound=np.generic)
@@ -72,7 +72,7 @@ class GrowingArray(Generic[Number]):
 
     def _make_room(self, least: int) -> None:
         held = len(self._room)
-        size = max(FIRST, held + (held // 4 if held < FEW else held), least)
+        size = max(held + max(FIRST, held // 4 if held < FEW else held), least)
         room: NDArray[Number] = np.empty((size, *self._room.shape[1:]), self._room.dtype)
         room[: len(self.rows)] = self.rows
         self._room = room
@@ -89,6 +89,6 @@ class GrowingArray(Generic[Number]):
 
     def clear(self) -> None:
         """Remove all rows; keep a small block of memory, release a large one."""
-        if len(self._room) > 8 * FIRST:
+        if len(self._room) > 16 * FIRST:
             self._room = np.empty((0, *self._room.shape[1:]), self._room.dtype)
         self.rows = self._room[:0]

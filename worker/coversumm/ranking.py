@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import kernel
-from worker.coversumm.fixed_point import SCALE
+from worker.coversumm.fixed_point import EXACT, SCALE
 from worker.coversumm.kernel import MICRO, Measured
 
 
@@ -100,13 +100,19 @@ def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, .
     found = []
     for one, numbers in zip(centroids, kernel.distances(centroids, scale), strict=True):
         if None in numbers:
-            total_squared = sum(int(s) ** 2 for s in one.total.tolist())
+            total_squared = _squared(one.total)
             for at, number in enumerate(numbers):
                 if number is None:
                     numerator = one.n * int(one.keys[at]) + total_squared
                     numbers[at] = _micros(numerator, (one.n * scale) ** 2) / MICRO
         found.append(tuple(cast(list[float], numbers)))
     return found
+
+
+def _squared(total: NDArray[np.float64]) -> int:
+    """|S|^2 exactly. Below 2^53 every partial sum of a product is exact, in any order."""
+    product = float(total @ total)
+    return int(product) if product < EXACT else sum(int(s) ** 2 for s in total.tolist())
 
 
 def _micros(numerator: int, denominator: int) -> int:

@@ -13,6 +13,7 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
 
@@ -22,6 +23,13 @@ from numpy.typing import NDArray
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
 from worker.coversumm.matrix import GrowingArray
+
+
+@cache
+def _zeros(dimension: int) -> NDArray[np.float64]:
+    zeros = np.zeros(dimension)
+    zeros.flags.writeable = False
+    return zeros
 
 
 def digest(vector: NDArray[np.int16]) -> bytes:
@@ -43,7 +51,7 @@ class Reservoir:
         self.row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self.exhausted = False
         self.anchor_n = 0
-        self.anchor_total = np.zeros(dimension)
+        self.anchor_total = _zeros(dimension)  # replaced, never changed
         self.radius_key: float | None = None
         self._digests: list[bytes] = []  # a row -> its vector's digest
         self._vectors = GrowingArray(np.int16, dimension)

@@ -117,9 +117,9 @@ def stands_for(
     groups = [0] * len(chosen)
     last: list[bytes | None] = [None] * len(chosen)
     for block in scan() if len(chosen) else ():
-        cosines = _cosines(block.vectors, chosen)
-        nearest = cosines.argmax(axis=1)
-        rows = np.flatnonzero(cosines[np.arange(len(cosines)), nearest] > threshold)
+        found = cosines(block.vectors, chosen)
+        nearest = found.argmax(axis=1)
+        rows = np.flatnonzero(found[np.arange(len(found)), nearest] > threshold)
         sentences += np.bincount(nearest[rows], minlength=len(chosen))
         for row, at in zip(rows.tolist(), nearest[rows].tolist(), strict=True):
             group = group_of(block.id(row))
@@ -148,7 +148,7 @@ class _Nearest:
         """Take in the block's rows up to the limit that no chosen one stands for."""
         rows = np.flatnonzero(keys <= self._limit)
         if len(rows) and len(chosen):
-            rows = rows[_cosines(block.vectors[rows], chosen).max(axis=1) <= threshold]
+            rows = rows[cosines(block.vectors[rows], chosen).max(axis=1) <= threshold]
         lowest = self._lowest
         for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
             data, one = block.vectors[row].tobytes(), (key, block.id(row))
@@ -184,7 +184,7 @@ def _walk(vectors: NDArray[np.int16], threshold: float, count: int) -> list[int]
         chosen.append(row)
         is_left[row] = False
         rows = np.flatnonzero(is_left)
-        is_left[rows] = _cosines(vectors[rows], vectors[row : row + 1])[:, 0] <= threshold
+        is_left[rows] = cosines(vectors[rows], vectors[row : row + 1])[:, 0] <= threshold
     return chosen
 
 
@@ -195,8 +195,8 @@ def _keys(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDA
     return keys
 
 
-def _cosines(vectors: NDArray[np.int16], others: NDArray[np.int16]) -> NDArray[np.float64]:
+def cosines(vectors: NDArray[np.int16], others: NDArray[np.int16]) -> NDArray[np.float64]:
     """The cosine of each of the vectors (m, D) to each of the others (r, D): (m, r)."""
     x, y = vectors.astype(np.float64), others.astype(np.float64)
-    cosines: NDArray[np.float64] = (x @ y.T) / np.sqrt(np.vecdot(x, x)[:, None] * np.vecdot(y, y))
-    return cosines
+    found: NDArray[np.float64] = (x @ y.T) / np.sqrt(np.vecdot(x, x)[:, None] * np.vecdot(y, y))
+    return found

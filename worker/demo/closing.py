@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
@@ -64,38 +65,51 @@ def _user_directory() -> Path:
 _MAX_WIDTH: Final = 100
 
 
-def closing_lines(console: Console, story: Story) -> Iterator[Text]:
-    """The lines; all but commands fit the console."""
+def closing_lines(console: Console, story: Story, height: int | None = None) -> Iterator[Text]:
+    """The lines; all but commands fit the console.
+
+    With a `height` they fit that many lines if possible: then of each summary only its first
+    sentences are shown.
+    """
     width = min(console.width, _MAX_WIDTH)
-    for entity in story.in_order():
-        yield from summary_lines(console, entity, story.names, width)
-        yield Text()
-    for paragraph in _outcome(story):
-        yield from hanging(console, Text(), Text(paragraph), width)
-    yield Text()
-    for step in next_steps(own_command(), typed_path(Path(str(reviews_file())))):
-        yield from map(Text, folded(step, console.width))
+    steps = next_steps(own_command(), typed_path(Path(str(reviews_file()))))
+    after = [
+        *(line for one in _outcome(story) for line in hanging(console, Text(), Text(one), width)),
+        Text(),
+        *(Text(line) for step in steps for line in folded(step, console.width)),
+    ]
+    room = math.inf if height is None else height - len(after)
+    yield from _summaries(console, story, width, room)
+    yield from after
+
+
+def _summaries(console: Console, story: Story, width: int, room: float) -> list[Text]:
+    """All summaries with as many sentences of each as fit `room` lines, but at least one."""
+    lines: list[Text] = []
+    for count in range(story.k, 0, -1):
+        is_cut = count < story.k
+        some = Text(f"The first {count} of {story.k} sentences of each summary:", style="dim")
+        lines = [some] if is_cut else []
+        for entity in story.in_order():
+            lines += summary_lines(console, entity, story.names, width, count)
+            lines += [] if is_cut else [Text()]
+        lines += [Text()] if is_cut else []
+        if len(lines) <= room:
+            break
+    return lines
 
 
 def _outcome(story: Story) -> Iterator[str]:
-    seconds = f"{story.seconds(0.0):.0f} s"
     yield (
-        f"{counts_of(story)} in {seconds}: each summary is the {story.k} sentences closest to "
-        "the average of all of its stay's."
+        f"{counts_of(story)} in {story.seconds(0.0):.0f} s. Verified: the stored summaries of all "
+        f"{story.verified} stays equal brute force over all their sentences; "
+        f"{story.dead_letters:,} dead letters."
     )
     if story.left_out:
         left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"
         everything = f"--reviews {story.reviews + story.left_out} takes all"
-        yield f"This machine is busy or slow, so {left_out} left out to be brief: {everything}."
-    yield (
-        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all "
-        f"their sentences; {story.dead_letters:,} dead letters."
-    )
-    yield (
-        "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; "
-        "everything is removed again."
-    )
-    yield f"{ATTRIBUTION}."
+        yield f"{left_out} left out, since this machine is busy or slow: {everything}."
+    yield f"It ran on an embedded broker; everything is removed again. {ATTRIBUTION}."
 
 
 def counts_of(story: Story) -> str:
@@ -109,12 +123,9 @@ def next_steps(program: str, reviews: str) -> list[str]:
     return [
         "Next, without Kafka: the same for a file, yours or this one",
         f"  {program} summarize {reviews} --pretty -k 5",
-        "On your Kafka (at localhost:9092, or where KAFKA_BOOTSTRAP_SERVERS says)",
-        f"  {program} topics --partitions 4",
-        f"  {program} run",
-        "and in a second terminal, while it runs: send reviews, and watch",
-        f"  {program} send {reviews}",
-        f"  {program} watch",
+        "On your Kafka (localhost:9092, or KAFKA_BOOTSTRAP_SERVERS), in two terminals",
+        f"  {program} topics --partitions 4 && {program} run",
+        f"  {program} send {reviews} && {program} watch",
     ]
 
 

@@ -138,7 +138,8 @@ class DemoScreen(Display):
 
     def close(self) -> None:
         """See `Display`."""
-        for line in closing_lines(self._console, self._story):
+        height = self._console.height - 1  # the shell's prompt follows
+        for line in closing_lines(self._console, self._story, height):
             self._console.print(line, soft_wrap=True)
 
     def _draw(self, now: float) -> list[Text]:

@@ -27,12 +27,12 @@ from rich.console import Console
 from worker.demo.broker import EmbeddedBroker
 from worker.demo.display import Display, make_display
 from worker.demo.process import WorkerProcess
-from worker.demo.reviews import Produced, bundled_reviews, stay_names, take_down
+from worker.demo.reviews import NO_NAMES, Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.errors import Crash
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import topic_specs
-from worker.settings import Settings
+from worker.settings import Settings, origins
 from worker.tools.verify import verify_data_dir
 from worker.view import ending_signals
 
@@ -134,8 +134,10 @@ def run_demo(
         CoversummError: the demo failed. Its processes and files are removed.
         KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP; likewise.
     """
-    chosen = bundled_reviews()[:reviews]
-    story = Story(k=k, reviews=len(chosen), names=stay_names())
+    names = stay_names()
+    # the page shows ids, so there a stay's name is its id
+    chosen = bundled_reviews(names.entities if is_served else NO_NAMES)[:reviews]
+    story = Story(k=k, reviews=len(chosen), names=names)
     display = make_display(Console(highlight=False, emoji=False, markup=False), story, as_json)
     with ending_signals(), _noting_interrupts(), ExitStack() as stage:
         directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
@@ -150,7 +152,8 @@ def run_demo(
             "COVERSUMM_BATCH_SIZE": str(BATCH_SIZE),
             "COVERSUMM_BATCH_LINGER_MS": "20",
         }
-        worker = stage.enter_context(WorkerProcess(directory, variables))
+        port = _wanted_port() if is_served else None
+        worker = stage.enter_context(WorkerProcess(directory, variables, port))
         if is_served:
             story.page = f"{worker.url}/"
             sys.stderr.write(f"the page: {story.page} (up until Ctrl-C)\n")
@@ -294,6 +297,12 @@ class Play:
         elif now - max(self._moved_at, story.started_at or 0.0) > STILL_SECONDS:
             raise Crash(f"nothing happened for {STILL_SECONDS} s: {self._worker.last_words()}")
         self._display.update()
+
+
+def _wanted_port() -> int | None:
+    """The port that the environment names. Raises SetupError."""
+    settings = Settings.from_environment()
+    return None if origins()["web_port"] == "default" else settings.web_port
 
 
 @contextmanager

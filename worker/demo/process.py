@@ -24,8 +24,11 @@ _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 class WorkerProcess:
     """A `run` with state and log in the demo's directory; a context manager that ends it."""
 
-    def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
-        port = _free_port()
+    def __init__(
+        self, directory: Path, variables: Mapping[str, str], port: int | None = None
+    ) -> None:
+        """`port`: of the web address; by default a free one."""
+        port = _free_port() if port is None else port
         self.data_dir = directory / "state"
         self.url = f"http://127.0.0.1:{port}"
         self._log = directory / "worker.log"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
@@ -11,6 +12,7 @@ from worker.view import EntityNames
 
 ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
 ID_PREFIX: Final = "abnb:"
+NO_NAMES: Final[Mapping[str, str]] = {}
 _DATA: Final = files("worker.demo").joinpath("data")
 
 
@@ -33,10 +35,12 @@ def stay_names() -> EntityNames:
     )
 
 
-def bundled_reviews() -> list[Produced]:
-    """The reviews as `review.upserted` events, by day, then by id."""
+def bundled_reviews(names: Mapping[str, str] = NO_NAMES) -> list[Produced]:
+    """The reviews as `review.upserted` events, by day, then by id; `names`: entity ids by id."""
     lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
     reviews = sorted(map(json.loads, lines), key=lambda r: (r["created_at"], r["review_id"]))
+    for one in reviews:
+        one["entity_id"] = names.get(one["entity_id"], one["entity_id"])
     events = (read_line(json.dumps(one, ensure_ascii=False).encode()) for one in reviews)
     return [Produced(key, value) for key, value in events if key is not None]
 

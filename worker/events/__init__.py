@@ -5,7 +5,7 @@ summary -> codec -> message                  `messages`
 """
 
 from worker.events.bare import read_line
-from worker.events.decode import decode
+from worker.events.decode import RecordMapping, decode
 from worker.events.facets import FacetRatings, FacetsChanged, FacetSummary, LastFacets
 from worker.events.fields import MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
@@ -54,6 +54,7 @@ __all__ = [
     "RankedChange",
     "Reason",
     "Record",
+    "RecordMapping",
     "Rejected",
     "ReviewDeleted",
     "ReviewUpserted",

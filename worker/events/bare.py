@@ -96,7 +96,8 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     instead.
 
     Ids that are numbers become text, ratings that are text become numbers; `occurred_at`, or else
-    `created_at`, becomes RFC 3339. A rating or date without a sure meaning is dropped.
+    `created_at`, becomes RFC 3339. A rating or date without a sure meaning is dropped. An empty
+    text stays, and is reported: the review has no sentence.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
@@ -123,6 +124,9 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     if date is None and "occurred_at" not in fields:
         date = review.get("created_at")
     _keep("occurred_at", date, to_timestamp(date), event, left_out)
+    text = found.get("text")
+    if isinstance(text, str) and not text.strip() and "sentences" not in found:
+        left_out["text"] = text
     return Reading(_line(event), left_out)
 
 

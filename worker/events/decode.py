@@ -9,19 +9,41 @@ a record read again after a crash has the same result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from worker.events.codec import DEFAULT, Codec
 from worker.events.fields import MAX_ID_CHARS, is_day
-from worker.events.inputs import EntityDeleted, Event, Record
-from worker.events.reasons import BadEvent, Reason, Rejected, shown
+from worker.events.inputs import Body, EntityDeleted, Event, Record
+from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
 from worker.events.rules import Limits, UpsertDraft, VectorPool, check, upserted
 from worker.limits import Limit
 
 
+class RecordMapping(Protocol):
+    """The meaning of the records of a topic that does not follow the contract."""
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether records must come with their headers."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies its content."""
+
+    def read(self, record: Record) -> Body | Ignored:
+        """What the record means. Raises BadEvent."""
+
+    def explain(self, record: Record, rejected: Rejected) -> Rejected:
+        """The rejection with the name of the rule in its detail."""
+
+
 def decode(
-    records: Sequence[Record], limits: Limits, codec: Codec = DEFAULT
-) -> list[Event | Rejected]:
-    """One result for each record, in order.
+    records: Sequence[Record],
+    limits: Limits,
+    codec: Codec = DEFAULT,
+    mapping: RecordMapping | None = None,
+) -> list[Event | Rejected | Ignored]:
+    """One result for each record, in order. A `mapping` replaces the codec and the check of keys.
 
     >>> from worker.events import Limits, Record
     >>> limits = Limits(
@@ -41,28 +63,36 @@ def decode(
     ('key_mismatch', "key 'B00Y', entity_id 'B00X'")
     """
     pool = VectorPool(limits.dimension)
-    checked = [_check(record, limits, codec, pool) for record in records]
+    checked = [_check(record, limits, codec, mapping, pool) for record in records]
     fixed_point = pool.quantize()
-    return [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in checked]
+    found = [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in checked]
+    if mapping is None:
+        return found
+    return [
+        mapping.explain(record, one) if isinstance(one, Rejected) else one
+        for record, one in zip(records, found, strict=True)
+    ]
 
 
 def _check(
-    record: Record, limits: Limits, codec: Codec, pool: VectorPool
-) -> UpsertDraft | Event | Rejected:
+    record: Record, limits: Limits, codec: Codec, mapping: RecordMapping | None, pool: VectorPool
+) -> UpsertDraft | Event | Rejected | Ignored:
     value = record.value
     try:
-        if value is None:
+        if value is None and mapping is None:
             return EntityDeleted(_entity_of(record.key))
-        if len(value) > limits.max_event_bytes:
+        if value is not None and len(value) > limits.max_event_bytes:
             raise BadEvent(
                 Reason.TOO_LARGE,
                 f"{len(value)} bytes, at most {limits.max_event_bytes} are taken",
                 Limit.EVENT_BYTES,
             )
-        body = codec.decode(value)
+        body = codec.decode(value or b"") if mapping is None else mapping.read(record)
+        if isinstance(body, Ignored):
+            return body
         if body.occurred_at is not None and not is_day(body.occurred_at):
             raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is no day")
-        if record.key != body.entity_id.encode():
+        if mapping is None and record.key != body.entity_id.encode():
             raise _wrong_key(record.key, body.entity_id)
         return check(body, limits, pool)
     except BadEvent as bad:

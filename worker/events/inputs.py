@@ -6,6 +6,7 @@ once. Unknown fields are ignored. A deletion's body is the event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from worker.events.fields import (
 
 class Record(NamedTuple):
     """A consumed Kafka record. For files: base name as topic, partition 0, line number from 0 as
-    offset.
+    offset. It has its headers only if a mapping needs them.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Head(Struct):

@@ -8,7 +8,7 @@ can use `unknown_type` and `wrong_field`.
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -51,6 +51,7 @@ MAX_DEPTH: Final = 256
 """Deepest nesting of arrays and objects. The interpreter's limit varies by caller and version."""
 
 _decode_body: Final = msgspec.json.Decoder(Body).decode
+_decode_any: Final = msgspec.json.Decoder().decode
 _decode_head: Final = msgspec.json.Decoder(Head).decode
 _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_body: Final = msgspec.json.Encoder().encode
@@ -62,15 +63,21 @@ def decode(value: bytes) -> Body:
     Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number
     or base64 is invalid).
     """
-    if not value.isascii():
-        _check_utf8(value)
-    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
+    _check_bytes(value)
     try:
         body: Body = _decode_body(value)
     except msgspec.DecodeError as error:
         raise _diagnose(value, error) from None
     return body
+
+
+def parse(value: bytes) -> Any:
+    """Any JSON value in UTF-8, nested at most MAX_DEPTH deep. Raises BadEvent `bad_json`."""
+    _check_bytes(value)
+    try:
+        return _decode_any(value)
+    except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
+        raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
 
 def encode(body: SummaryChanged) -> bytes:
@@ -144,6 +151,13 @@ def _sentences(quotes: Sequence[bytes], numbers: Iterable[bytes], support: Seque
 def _numbers(numbers: list[float]) -> list[bytes]:
     """Each number as the encoder writes it."""
     return _encode_body(numbers)[1:-1].split(b",") if numbers else []
+
+
+def _check_bytes(value: bytes) -> None:
+    if not value.isascii():
+        _check_utf8(value)
+    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _check_utf8(value: bytes) -> None:

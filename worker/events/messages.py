@@ -121,7 +121,7 @@ def dead_letter_message(
     topic: str, record: Record, rejected: Rejected, worker_version: str, max_bytes: int
 ) -> Message:
     """The original key and value, untouched, to the same partition, with headers for reason and
-    origin.
+    origin; then the record's own, if it has them.
 
     `max_bytes` is the topic's largest message. A value that does not fit is cut to its first 64
     KiB, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut the same way only if
@@ -135,6 +135,9 @@ def dead_letter_message(
         ("dlq.source.partition", b"%d" % record.partition),
         ("dlq.source.offset", b"%d" % record.offset),
         ("dlq.worker.version", worker_version.encode()),
+    ]
+    headers += [
+        (name, raw) for name, raw in record.headers if raw is not None and name[:4] != "dlq."
     ]
     if (
         value is not None

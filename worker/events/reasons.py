@@ -33,6 +33,7 @@ class Ignored(StrEnum):
     UNKNOWN_SENTENCE = "unknown_sentence"
     ALREADY_APPLIED = "already_applied"
     NOT_SELECTED = "not_selected"  # by a replay of part of the history
+    BY_MAPPING = "by_mapping"  # a rule of the mapping says so
 
 
 class Rejected(NamedTuple):

@@ -44,7 +44,7 @@ class NewestReviews:
         return other
 
     def add(self, review_id: bytes, instant: bytes | None) -> None:
-        """A review is live now."""
+        """A review is live now; not while `is_short`."""
         item = recency(instant), review_id
         if not self.is_complete and self._items and item > self._items[-1]:
             return

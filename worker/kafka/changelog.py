@@ -358,9 +358,10 @@ def log_bounds(
 
 @dataclass(frozen=True)
 class Logs:
-    """A worker's input and changelog, its output topic (None: no output), and the topics' ids."""
+    """A worker's input and changelog, its output topics (None: no output), and the topics' ids."""
 
     input: InputLog
     changelog: ChangelogLog
     ids: TopicIds
     output: str | None = None
+    facets: str | None = None

@@ -334,13 +334,15 @@ def _refuse_lost(topics: Topics, group: str) -> None:
             "everything that is committed; start over with `coversumm-worker reset`, or "
             f"{NEW_EPOCH}"
         )
-    if "output" in missing:
-        raise SetupError(
-            f"the output topic {missing['output']} does not exist, though the group {group} has "
-            "read part of its input: what was published there is gone. Publish all of it again "
-            "with `coversumm-worker reset`, or name another COVERSUMM_OUTPUT_TOPIC, made with "
-            "`coversumm-worker topics`, to publish only what changes from here on"
-        )
+    for role, setting in (("output", "OUTPUT_TOPIC"), ("facets", "FACETS_TOPIC")):
+        if role in missing:
+            raise SetupError(
+                f"the {role} topic {missing[role]} does not exist, though the group {group} has "
+                "read part of its input: what was published there is gone. Publish all of it again "
+                f"with `coversumm-worker reset`, or name another COVERSUMM_{setting}, made with "
+                "`coversumm-worker topics`, to publish only what changes from here on"
+                + (f". If COVERSUMM_FACETS is new: {NEW_EPOCH}" if role == "facets" else "")
+            )
 
 
 def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -> list[SetupError]:

@@ -15,7 +15,7 @@ from worker.kafka.errors import FENCED, PURGED
 
 T = TypeVar("T")
 
-Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 """A record: topic, partition, key, value, headers."""
 GRACE_SECONDS = 0.5
 """Extra wait after a call's own timeout."""

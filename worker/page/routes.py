@@ -4,6 +4,7 @@
 /page/status               as /status
 /page/entities             as /entities, of all workers; `missing` lists workers that do not answer
 /page/entities/ID/summary  as /entities/ID/summary, from the worker that has the entity
+/page/entities/ID/facets   as /entities/ID/facets, likewise
 /page/entities/ID/history  its last changes: before
 /page/entities/ID/changes  a stream of its changes as they are published
 /page/changes              a stream of the changes at this worker, in short
@@ -30,6 +31,7 @@ from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
 from worker.web import (
     ANSWER_SECONDS,
+    FACETS,
     PREFIX,
     SUFFIX,
     LiveWorker,
@@ -111,6 +113,7 @@ def install_page(
     add(f"{PAGE}/entities", routes.entities)
     add(f"{PAGE}/changes", routes.changes)
     add(f"{ENTITY}{{id:.*}}{SUFFIX}", routes.summary)
+    add(f"{ENTITY}{{id:.*}}{FACETS}", routes.facets)
     add(f"{ENTITY}{{id:.*}}{_HISTORY}", routes.history)
     add(f"{ENTITY}{{id:.*}}{_STREAM}", routes.changes_of)
 
@@ -176,11 +179,18 @@ class Routes:
 
     async def summary(self, request: web.Request) -> web.Response:
         """The entity's summary from the worker that has it."""
+        return await self._view(request, SUFFIX)
+
+    async def facets(self, request: web.Request) -> web.Response:
+        """The entity's facets from the worker that has it."""
+        return await self._view(request, FACETS)
+
+    async def _view(self, request: web.Request, suffix: str) -> web.Response:
         try:
-            entity_id = id_between(request, ENTITY, SUFFIX)
+            entity_id = id_between(request, ENTITY, suffix)
         except UnicodeError:
             return error(400, "the entity id is not UTF-8")
-        own = await self._pages.summary_of(entity_id, request)
+        own = await self._pages.summary_of(entity_id, request, suffix)
         if own.status != 307:
             return own
         try:

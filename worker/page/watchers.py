@@ -85,6 +85,8 @@ class Watchers:
         watcher = Watcher(key)
         self._all.add(watcher)
         self._subscribe()
+        if key is None and (latest := self._feed.latest()):
+            watcher.offer(_overview(0, latest))
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
         try:
@@ -124,7 +126,7 @@ class Watchers:
 
 
 def _overview(count: int, messages: Iterable[Message]) -> bytes:
-    """The number of changes, and the last ones in short."""
+    """The number of new changes, and the last ones in short; 0 for those before a stream."""
     body = {"count": count, "changes": [_in_short(message) for message in messages]}
     return _frame("changes", msgspec.json.encode(body))
 

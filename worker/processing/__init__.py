@@ -5,6 +5,7 @@ results.
 `changes`, `embed` fills in vectors, `publish` ranks and fills the `outbox` with messages,
 `partitions` makes rows, and `pace` limits size and time. `partitions`, and `entities` over
 `entity_cache`, last longer than a micro-batch.
-`summaries` and `short_view` serve committed summaries to other threads. `stats` feeds the metrics,
-`config` holds what comes from settings, `in_memory` runs everything without Kafka and RocksDB.
+`summaries`, `short_view` and `facet_view` serve committed state to other threads. `stats` feeds the
+metrics, `config` holds what comes from settings, `in_memory` runs everything without Kafka and
+RocksDB.
 """

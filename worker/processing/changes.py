@@ -173,17 +173,17 @@ class EntityChanges:
         for name, one in before.items():
             if one is not None and not one.deleted:
                 newest.remove(name, one.instant)
-        for name, one in reviews.items():
-            if not one.deleted:
-                newest.add(name, one.instant)
         if not newest.is_short:
+            for name, one in reviews.items():
+                if not one.deleted:
+                    newest.add(name, one.instant)
             return newest
         written = self.reviews | dict(reviews)
         live = [(name, one.instant) for name, one in written.items() if not one.deleted]
         if not self.is_new:
             live += [
                 (name, row.instant)
-                for name, row in self.entity.rows.review_rows()
+                for name, row in self.entity.rows.review_facts()
                 if not row.deleted and name not in written
             ]
         return NewestReviews(newest.wanted, live)

@@ -6,7 +6,14 @@ from typing import Literal
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SetupError
-from worker.events import MAX_SENTENCE_ID_CHARS, Event, Limits, Record, Rejected
+from worker.events import (
+    MAX_SENTENCE_ID_CHARS,
+    Event,
+    Limits,
+    Record,
+    RecordMapping,
+    Rejected,
+)
 from worker.events.dates import milliseconds
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import FacetSet, facet_set, label_bits
@@ -37,9 +44,13 @@ class RecordSelection:
         """Whether events are selected by their own time."""
         return self.since_ms is not None or self.until_ms is not None
 
-    def has_entity(self, record: Record) -> bool:
-        """Whether the record's key is one of the entities."""
-        return self.entities is None or record.key in self.entities
+    def has_entity(self, record: Record, event: Event | Rejected | None = None) -> bool:
+        """Whether the event, or without one the record's key, is of one of the entities."""
+        if self.entities is None:
+            return True
+        if event is None or isinstance(event, Rejected):
+            return record.key in self.entities
+        return event.entity_id.encode() in self.entities
 
     def has_time(self, record: Record, event: Event | Rejected) -> bool:
         """Whether the event occurred in the span."""
@@ -106,6 +117,12 @@ class ProcessorConfig:
     max_message_bytes: int  # the largest message the dead-letter topic accepts
     index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
     selection: RecordSelection = ALL  # other records are skipped
+    mapping: RecordMapping | None = None
+    """Reads the records of a topic with fields of its own.
+
+    Not part of the fingerprint: like a producer's release it decides which events arrive, and a
+    repaired rule must not need another epoch. A replay keeps to one, see `worker.replay.run`.
+    """
     facets: FacetSet | None = None
     facets_topic: str = ""
 
@@ -136,6 +153,7 @@ def processor_config(
     engine: EmbeddingEngine | None,
     emit: Emit | None = None,
     selection: RecordSelection = ALL,
+    mapping: RecordMapping | None = None,
 ) -> ProcessorConfig:
     """The processor's part of the settings; `emit` overrides theirs.
 
@@ -157,6 +175,7 @@ def processor_config(
         emit=emit or ("coalesced" if settings.emit == "coalesced" else "every"),
         min_changes=settings.emit_min_changes,
         selection=selection,
+        mapping=mapping,
         limits=limits,
         batch=batch_limits(settings),
         cache_bytes=settings.cache_bytes,

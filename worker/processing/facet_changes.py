@@ -15,7 +15,6 @@ from worker.events import (
     Record,
     ReviewDeleted,
     SentencesDeleted,
-    facet_part,
     facets_message,
     facets_value,
     tombstone_message,
@@ -23,7 +22,7 @@ from worker.events import (
 from worker.processing.changes import EntityChanges, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey, SummaryMember
-from worker.processing.facets import EntityFacets, FacetCore
+from worker.processing.facets import EntityFacets, FacetCore, FacetPart
 from worker.processing.outbox import Outbox, quoted, review_id_of
 from worker.state.verify import is_due
 
@@ -66,9 +65,8 @@ class FacetPublisher:
         self._config = config
         self._outbox = outbox
         self._texts = texts
-        self._last: tuple[PlannedStep, FacetsChanged, list[bytes]] | None = None
+        self._last: tuple[PlannedStep, FacetsChanged, list[FacetPart]] | None = None
         self._deleted: set[bytes] = set()
-        facets.classify([move for step in changes.steps for move in step.moves])
 
     def after(self, step: PlannedStep) -> None:
         """Carry out the next step. Raises CorruptRow, TooMuch."""
@@ -94,12 +92,13 @@ class FacetPublisher:
                     self._publish(step, body, parts)
             else:
                 if config.emit == "final" and changes.end is None and not is_empty:
+                    alone = _without_previous(body, self._facets)
                     changes.kept_facets = LastFacets(
                         record.topic,
                         record.offset,
                         record.timestamp_ms,
                         body.occurred_at,
-                        facets_value(_without_previous(body, self._facets), parts),
+                        facets_value(alone, [part.encode() for part in parts]),
                     )
                 self._facets.on_published(record.offset)
         if changes.newest is not None:
@@ -123,7 +122,7 @@ class FacetPublisher:
             for number, one in self._facets.cores.items()
         )
 
-    def _change(self, step: PlannedStep) -> tuple[FacetsChanged, list[bytes]]:
+    def _change(self, step: PlannedStep) -> tuple[FacetsChanged, list[FacetPart]]:
         """The facets after a step, for a message."""
         facets, record = self._facets, self._records[step.index]
         names = facets.facets.definitions.facets
@@ -135,9 +134,9 @@ class FacetPublisher:
         )
         return body, facets.parts(self._texts)
 
-    def _publish(self, step: PlannedStep, body: FacetsChanged, parts: list[bytes]) -> None:
+    def _publish(self, step: PlannedStep, body: FacetsChanged, parts: list[FacetPart]) -> None:
         record = self._records[step.index]
-        self._put(step.index, facets_value(body, parts), body.occurred_at, record)
+        self._outbox.put_facets(step.index, body, parts, record)
         self._facets.on_published(record.offset)
 
     def _publish_deletion(self, index: int, event: EntityDeleted) -> None:
@@ -154,9 +153,9 @@ class FacetPublisher:
                 (FacetCore(definitions.facets[number]) for number in definitions.visible),
                 key=lambda one: one.facet.name,
             )
-            parts = [facet_part(one.summary(), (), (), ()) for one in empty]
+            parts = [FacetPart(one.summary(), [], None) for one in empty]
             body = self._body(changed, (0, 0), event, record)
-            self._put(index, facets_value(body, parts), event.occurred_at, record)
+            self._outbox.put_facets(index, body, parts, record)
         tombstone = tombstone_message(
             config.facets_topic,
             record.partition,
@@ -167,13 +166,6 @@ class FacetPublisher:
             of_facets=True,
         )
         self._outbox.put(index, tombstone, of_facets=True)
-
-    def _put(self, index: int, value: bytes, occurred_at: str | None, record: Record) -> None:
-        name, config = self._changes.entity.entity_id, self._config
-        message = facets_message(
-            config.facets_topic, name, config.epoch, occurred_at, value, record
-        )
-        self._outbox.put(index, message, of_facets=True)
 
     def _body(
         self, changed: list[str], counts: tuple[int, int], event: Event, record: Record

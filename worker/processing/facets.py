@@ -8,6 +8,7 @@ texts are stored once, for the summary and all facets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,12 +20,13 @@ from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import NewestReviews
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
-from worker.state.rows import ReviewRow
+from worker.state.rows import ReviewFacts
 
 if TYPE_CHECKING:
     from worker.processing.entity_cache import SummaryMember
 
 FACET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
+KEPT_ROWS: Final = 65_536  # stored sentences of facets kept while an entity is read, 50 megabytes
 UNIT: Final = 2**1074
 """Ratings are added up exactly, in units of the smallest float64."""
 
@@ -52,10 +54,46 @@ def newest_bits(facets: FacetSet, newest: NewestReviews) -> dict[bytes, int]:
     return bits
 
 
+class FacetPart:
+    """A facet as a part of messages, encoded when the first of them is made.
+
+    `ranking` is None without sentences; `quotes` are those of its sentences.
+    """
+
+    __slots__ = ("_encoded", "_quotes", "_summary", "ranking", "size")
+
+    def __init__(self, summary: FacetSummary, quotes: list[bytes], ranking: Ranking | None) -> None:
+        self._summary = summary
+        self._quotes = quotes
+        self.ranking = ranking
+        self.size = FACET_BYTES + sum(map(len, quotes))  # at most, encoded
+        self._encoded: bytes | None = None
+
+    def encode(self) -> bytes:
+        """The part."""
+        if self._encoded is None:
+            ranking = self.ranking
+            numbers: tuple[Sequence[float], Sequence[int]] = ((), ())
+            if ranking is not None:
+                numbers = ranking.distances(), ranking.support
+            self._encoded = facet_part(self._summary, self._quotes, *numbers)
+        return self._encoded
+
+
 class FacetCore:
     """One facet of an entity. `now` is its set, as `{sentence id: text digest}` in rank order."""
 
-    __slots__ = ("core", "facet", "index", "now", "part", "rated", "rating_sum", "reviews")
+    __slots__ = (
+        "core",
+        "facet",
+        "index",
+        "now",
+        "part",
+        "ranking",
+        "rated",
+        "rating_sum",
+        "reviews",
+    )
 
     def __init__(self, facet: Facet) -> None:
         self.facet = facet
@@ -65,7 +103,8 @@ class FacetCore:
         self.rated = 0  # those with a rating
         self.rating_sum = 0  # in units of UNIT
         self.now: dict[bytes, bytes] = {}
-        self.part: bytes | None = None  # of a message, until the facet changes
+        self.ranking: Ranking | None = None  # of the last step, if that changed the set
+        self.part: FacetPart | None = None  # until the facet changes
 
     @property
     def sentences(self) -> int:
@@ -92,7 +131,7 @@ class FacetCore:
     def memory_bytes(self) -> int:
         """Approximate bytes in memory."""
         core = 0 if self.core is None else self.core.memory_bytes
-        return FACET_BYTES + core + len(self.part or b"")
+        return FACET_BYTES + core + 400 * len(self.now)
 
 
 class EntityFacets:
@@ -115,6 +154,8 @@ class EntityFacets:
         self.newest = NewestReviews(max([count for _, count in facets.newest], default=0))
         self._stored_newest: dict[bytes, int] = {}  # as the rows are
         self._touched: set[int] = set()
+        self._core_bytes: dict[int, int] = {}
+        self.memory_bytes = FACET_BYTES * len(self.cores)
         self.published: dict[int, dict[bytes, bytes]] = {number: {} for number in self.cores}
         self.sequence: int | None = None
 
@@ -128,86 +169,90 @@ class EntityFacets:
             self.published = dict(zip(self.cores, published.digests, strict=True))
         reviews = dict(self._live_reviews())
         if self.facets.newest:
-            instants = ((name, row.instant) for name, row in reviews.items())
+            instants = ((name, one.instant) for name, one in reviews.items())
             self.newest = NewestReviews(self.newest.wanted, instants)
             self._stored_newest = newest_bits(self.facets, self.newest)
+        for number, scan in self._count(reviews).items():
+            one = self.cores[number]
+            one.index = FlatIndex(self.facets.dimension, scan)
+            one.core = EntityCore.load(
+                one.facet.k, self.facets.dimension, one.index, distinct=self._distinct
+            )
+            scan.kept = None
+            one.now = _digests(texts(one.core.ranking().ids))
+            self._touched.add(number)
+
+    def _count(self, reviews: Mapping[bytes, ReviewFacts]) -> dict[int, _Scan]:
+        """Count the reviews of each facet with sentences, and keep its sentences for the search,
+        unless they are too many for memory.
+        """
+        scans: dict[int, _Scan] = {}
         last: dict[int, bytes] = {}
-        for block, bits in self._scan(reviews):
-            for row, of_row in enumerate(bits):
-                if not of_row:
-                    continue
-                review_id, _ = block.place(row)
-                for number in _numbers(of_row):
+        kept = 0
+        for block, members in self._blocks(reviews):
+            for number, rows in members.items():
+                if number not in scans:
+                    scans[number] = self._members(number)
+                    scans[number].kept = []
+                for row in rows:
+                    review_id, _ = block.place(row)
                     if last.get(number) != review_id:  # a review's vectors are adjacent
                         last[number] = review_id
                         self.cores[number].count_review(reviews[review_id].rating, 1)
-        for number in last:
-            one = self.cores[number]
-            index = FlatIndex(self.facets.dimension, self._members(number))
-            one.core = EntityCore.load(
-                one.facet.k, self.facets.dimension, index, distinct=self._distinct
-            )
-            one.index = index
-            one.now = _digests(texts(one.core.ranking().ids))
+                kept += len(rows)
+                parts = scans[number].kept
+                if parts is not None:
+                    parts.append(_Part(block, rows))
+                    if kept > KEPT_ROWS:
+                        scans[number].kept = None
+        return scans
 
-    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewRow]]:
-        return ((name, row) for name, row in self._rows.review_rows() if not row.deleted)
+    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewFacts]]:
+        return ((name, one) for name, one in self._rows.review_facts() if not one.deleted)
 
-    def _scan(
-        self, reviews: Mapping[bytes, ReviewRow] | None = None
-    ) -> Iterator[tuple[VectorBlock, list[int]]]:
-        """All stored sentences with the visible facets of each."""
-        facts = None
+    def _blocks(
+        self, reviews: Mapping[bytes, ReviewFacts] | None = None
+    ) -> Iterator[tuple[VectorBlock, dict[int, list[int]]]]:
+        """All stored sentences, with the rows of each visible facet."""
         if self.facets.needs_reviews:
             facts = self._facts(dict(self._live_reviews()) if reviews is None else reviews)
         for block in self._rows.blocks():
-            nearest = self.facets.nearest_facets(block.vectors).tolist()
-            bits = [0 if one == NO_FACET else 1 << one for one in nearest]
-            if facts is not None:
-                for row in range(len(bits)):
+            nearest = self.facets.nearest_facets(block.vectors)
+            found = np.unique(nearest).tolist()
+            members = {
+                number: np.flatnonzero(nearest == number).tolist()
+                for number in found
+                if number in self.cores
+            }
+            if self.facets.needs_reviews:
+                for row in range(len(block)):
                     review_id, ordinal = block.place(row)
                     of_review, labels = facts[review_id]
-                    bits[row] |= of_review | labels.get(ordinal, 0)
-            yield block, [one & self._visible for one in bits]
+                    for number in _numbers((of_review | labels.get(ordinal, 0)) & self._visible):
+                        members.setdefault(number, []).append(row)
+            yield block, members
 
     def _facts(
-        self, reviews: Mapping[bytes, ReviewRow]
+        self, reviews: Mapping[bytes, ReviewFacts]
     ) -> dict[bytes, tuple[int, Mapping[int, int]]]:
         """By stored review its facets by rating and date, and by ordinal those by labels."""
         newest, rating_bits = self._stored_newest, self.facets.rating_bits
         return {
-            name: (rating_bits(row.rating) | newest.get(name, 0), row.labels)
-            for name, row in reviews.items()
+            name: (rating_bits(one.rating) | newest.get(name, 0), one.labels)
+            for name, one in reviews.items()
         }
 
-    def _members(self, number: int) -> Callable[[], Iterable[_Part]]:
+    def _members(self, number: int) -> _Scan:
         """Reads the stored sentences of a facet."""
-        bit = 1 << number
 
-        def scan() -> Iterator[_Part]:
-            for block, bits in self._scan():
-                rows = [row for row, of_row in enumerate(bits) if of_row & bit]
-                if rows:
-                    yield _Part(block, rows)
+        def read() -> Iterator[_Part]:
+            for block, members in self._blocks():
+                if number in members:
+                    yield _Part(block, members[number])
 
-        return scan
+        return _Scan(read)
 
     # -- changes
-
-    def classify(self, moves: Iterable[ReviewMove]) -> None:
-        """Find the nearest phrases of all sentences at once."""
-        new = [
-            sentence
-            for move in moves
-            if not move.is_newest_only
-            for sentence in move.review.sentences
-            if sentence.facet is None
-        ]
-        if new:
-            vectors = np.stack([_vector(sentence) for sentence in new])
-            nearest = self.facets.nearest_facets(vectors).tolist()
-            for sentence, facet in zip(new, nearest, strict=True):
-                sentence.facet = facet
 
     def apply(
         self,
@@ -228,11 +273,11 @@ class EntityFacets:
             for name in [name for name, one in gone.items() if come.get(name) is one]:
                 del gone[name], come[name]
             one = self.cores[number]
-            one.part = None
+            one.part = one.ranking = None
             self._touched.add(number)
             if not gone and not come:
                 continue
-            ranking = self._step(number, gone.values(), come.values())
+            one.ranking = ranking = self._step(number, gone.values(), come.values())
             if ranking is not None:
                 now = _digests(texts(ranking.ids))
                 changed |= now != one.now
@@ -277,19 +322,22 @@ class EntityFacets:
                 one.index.on_commit()
             if not one.sentences:
                 one.core = one.index = None
+            size = one.memory_bytes
+            self.memory_bytes += size - self._core_bytes.get(number, FACET_BYTES)
+            self._core_bytes[number] = size
         self._touched.clear()
         if self.facets.newest:
             self._stored_newest = newest_bits(self.facets, self.newest)
 
     # -- for messages
 
-    def parts(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> list[bytes]:
+    def parts(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> list[FacetPart]:
         """All visible facets as parts of a message, in its order."""
         for one in self.cores.values():
             if one.part is None:
                 one.part = _part(one, texts)
         ordered = sorted(self.cores.values(), key=lambda one: (-one.sentences, one.facet.name))
-        return [one.part or b"" for one in ordered]
+        return [one.part for one in ordered if one.part is not None]
 
     def changed(self) -> list[int]:
         """The facets whose sets are not those last published."""
@@ -306,11 +354,18 @@ class EntityFacets:
         """The sentences of all sets."""
         return {name for one in self.cores.values() for name in one.now}
 
-    @property
-    def memory_bytes(self) -> int:
-        """Approximate bytes in memory."""
-        cores = sum([one.memory_bytes for one in self.cores.values()])
-        return cores + self.newest.memory_bytes
+
+class _Scan:
+    """Reads the stored sentences of a facet, `kept` or from the rows."""
+
+    __slots__ = ("_read", "kept")
+
+    def __init__(self, read: Callable[[], Iterable[_Part]]) -> None:
+        self._read = read
+        self.kept: list[_Part] | None = None
+
+    def __call__(self) -> Iterable[_Part]:
+        return self._read() if self.kept is None else self.kept
 
 
 class _Part:
@@ -340,12 +395,26 @@ def _digests(members: Iterable[SummaryMember]) -> dict[bytes, bytes]:
     return {member.id: member.digest for member in members}
 
 
-def _part(one: FacetCore, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> bytes:
-    if one.core is None or not one.core.n:
-        return facet_part(one.summary(), (), (), ())
-    ranking = one.core.ranking()
-    quotes = [member.quote for member in texts(ranking.ids)]
-    return facet_part(one.summary(), quotes, ranking.distances(), ranking.support)
+def _part(one: FacetCore, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> FacetPart:
+    if not one.sentences or one.core is None:
+        return FacetPart(one.summary(), [], None)
+    ranking = one.ranking or one.core.ranking()
+    return FacetPart(one.summary(), [member.quote for member in texts(ranking.ids)], ranking)
+
+
+def classify(facets: FacetSet, moves: Iterable[ReviewMove]) -> None:
+    """Find the nearest phrases of all sentences of these moves at once."""
+    new = [
+        sentence
+        for move in moves
+        if not move.is_newest_only
+        for sentence in move.review.sentences
+        if sentence.facet is None
+    ]
+    if new:
+        vectors = np.stack([_vector(sentence) for sentence in new])
+        for sentence, facet in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
+            sentence.facet = facet
 
 
 def _vector(sentence: Sentence) -> NDArray[np.int16]:
@@ -353,8 +422,13 @@ def _vector(sentence: Sentence) -> NDArray[np.int16]:
     return sentence.vector
 
 
+_nothing = cache(no_points)
+
+
 def points(sentences: Sequence[Sentence], dimension: int) -> Points:
     """The sentences, all with vectors, as a batch of the core."""
     if not sentences:
-        return no_points(dimension)
+        return _nothing(dimension)
+    if len(sentences) == 1:
+        return Points((sentences[0].id,), _vector(sentences[0])[None, :])
     return Points([one.id for one in sentences], np.stack([_vector(one) for one in sentences]))

@@ -10,6 +10,7 @@ from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.processing.entity_cache import EntityKey
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.short_view import Extent, ShortView
 from worker.state import MemoryRows, SummaryView
@@ -74,6 +75,16 @@ class ProcessorInMemory:
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view now, or None if it is unknown."""
         return self._processor.summaries.short_view(
+            self._rows, EntityKey(PARTITION, entity_id), extent
+        )
+
+    def facets(self, entity_id: str) -> FacetsView | None:
+        """The entity's facets now, or None if it is unknown. Raises NoFacets."""
+        return self._processor.summaries.facets(self._rows, EntityKey(PARTITION, entity_id))
+
+    def overview(self, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview now, or None if it is unknown. Raises NoFacets."""
+        return self._processor.summaries.overview(
             self._rows, EntityKey(PARTITION, entity_id), extent
         )
 

@@ -9,6 +9,7 @@ from worker.events import (
     EVENT_TYPES,
     Cause,
     Event,
+    FacetsChanged,
     Message,
     RankedChange,
     Record,
@@ -16,6 +17,8 @@ from worker.events import (
     SentencesDeleted,
     SummaryChanged,
     SummaryDraft,
+    facets_message,
+    facets_value,
     quote,
     summary_messages,
 )
@@ -23,6 +26,7 @@ from worker.events.summary import LastChange
 from worker.processing.changes import EntityChanges, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
+from worker.processing.facets import FacetPart
 from worker.processing.pace import Load
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key, review_of
@@ -53,18 +57,24 @@ class UnmeasuredChange(NamedTuple):
 class Outbox:
     """Collects and counts a micro-batch's messages, each under the index of its record."""
 
-    def __init__(self, load: Load, topic: str) -> None:
+    def __init__(self, load: Load, topic: str, facets_topic: str) -> None:
         self._load = load
         self._topic = topic  # of summaries
-        self._messages: list[tuple[int, int, Message]] = []  # by record, facets after summaries
+        self._facets_topic = facets_topic
+        # by record: those of summaries, changes of facets, their tombstones
+        self._messages: list[tuple[int, int, Message]] = []
         self._changes: list[UnmeasuredChange] = []
+        self._facets: list[tuple[int, FacetsChanged, list[FacetPart], Record]] = []
         self._change_bytes = 0  # at most
         self._kept: list[tuple[EntityChanges, SetChange, Record]] = []
 
     def put(self, index: int, message: Message, *, of_facets: bool = False) -> None:
-        """Add a message. Raises TooMuch if it exceeds a limit."""
+        """Add a message; `of_facets`: the end of an entity's facets, after their last change.
+
+        Raises TooMuch if it exceeds a limit.
+        """
         self._load.add(message.key, message.value)
-        self._messages.append((index, of_facets, message))
+        self._messages.append((index, 2 * of_facets, message))
 
     def put_change(self, change: UnmeasuredChange, size: int) -> None:
         """Add a change; its message, of at most `size` bytes, is made later with others.
@@ -77,6 +87,16 @@ class Outbox:
         if self._change_bytes > CHANGES_BYTES:
             self._make()
 
+    def put_facets(
+        self, index: int, body: FacetsChanged, parts: list[FacetPart], record: Record
+    ) -> None:
+        """Add a change of facets, as `put_change` does one of a summary."""
+        self._load.count()
+        self._facets.append((index, body, parts, record))
+        self._change_bytes += sum([part.size for part in parts])
+        if self._change_bytes > CHANGES_BYTES:
+            self._make()
+
     def keep(self, changes: EntityChanges, last: SetChange, record: Record) -> None:
         """Keep an entity's last change for the end of the replay."""
         self._kept.append((changes, last, record))
@@ -85,6 +105,18 @@ class Outbox:
         """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""
         changes = self._changes
         self._changes, self._change_bytes = [], 0
+        facets, self._facets = self._facets, []
+        rankings = {
+            id(part): part.ranking for _, _, parts, _ in facets for part in parts if part.ranking
+        }
+        measure(list(rankings.values()))
+        for index, body, parts, record in facets:
+            value = facets_value(body, [part.encode() for part in parts])
+            message = facets_message(
+                self._facets_topic, body.entity_id, body.epoch, body.occurred_at, value, record
+            )
+            self._load.weigh(len(message.key or b"") + len(value))
+            self._messages.append((index, 1, message))
         measured = measure([change.ranking for change in changes])
         drafts = [
             SummaryDraft(
@@ -104,7 +136,7 @@ class Outbox:
 
         Raises TooMuch if they exceed a limit.
         """
-        if self._changes:
+        if self._changes or self._facets:
             self._make()
         measure([last.ranking for _, last, _ in self._kept])
         for changes, last, record in self._kept:

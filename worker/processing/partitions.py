@@ -1,7 +1,7 @@
 """The held partitions: the state of their rows, read once and then updated by micro-batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from worker.events import Record
 from worker.facets.membership import FacetSet
@@ -9,6 +9,7 @@ from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.pace import Load
 from worker.state import Applied, Changes, Fingerprint, Rows, check_fingerprint, read_applied
+from worker.state.keys import FACETS_OUTPUT, OUTPUT
 from worker.state.overlay import Overlay
 from worker.state.partition import (
     GARBAGE_ROWS,
@@ -34,10 +35,10 @@ class Partition:
     rows: Overlay  # committed rows under those that are not committed yet
     next_offset: int | None  # everything below is in the rows; None for empty ones
     topic_id: str  # of the input topic that the rows are made from, or empty
-    output: Output | None  # where its summaries are published, if known
+    outputs: dict[bytes, Output | None]  # where summaries and facets are published, if known
     has_fingerprint: bool
     facets: FacetSet | None = None  # as the rows have them, or as configured
-    has_output: bool = True  # whether the rows contain this output
+    new_outputs: set[bytes] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
     """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
@@ -64,12 +65,13 @@ class Partitions:
 
     def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
-        applied, output = read_applied(rows), read_output(rows)
+        applied = read_applied(rows)
+        outputs = {key: read_output(rows, key) for key in (OUTPUT, FACETS_OUTPUT)}
         facets = read_facets(rows) or self._facets
         if applied is None:
-            return Partition(rows, None, "", output, has_fingerprint, facets)
+            return Partition(rows, None, "", outputs, has_fingerprint, facets)
         return Partition(
-            rows, applied.next_offset, applied.topic_id, output, has_fingerprint, facets
+            rows, applied.next_offset, applied.topic_id, outputs, has_fingerprint, facets
         )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
@@ -88,7 +90,8 @@ class Partitions:
             partition = self[number]
             partition.rows.add(changes)
             partition.next_offset = next_offsets[number]
-            partition.has_fingerprint = partition.has_output = True
+            partition.has_fingerprint = True
+            partition.new_outputs.clear()
             partition.finished = None
 
     def on_stored(self, rows: Mapping[int, Changes]) -> None:
@@ -124,10 +127,9 @@ class RowWriter:
                 put_fingerprint(pending, self._config.fingerprint)
                 if facets := self._partitions[number].facets:
                     put_facets(pending, facets)
-            if not self._partitions[number].has_output and (
-                output := self._partitions[number].output
-            ):
-                put_output(pending, output)
+            for row in sorted(self._partitions[number].new_outputs):
+                if output := self._partitions[number].outputs[row]:
+                    put_output(pending, output, row)
         for one in changes:
             own: dict[bytes, bytes | None] = {}
             _put_entity(own, one)

@@ -36,6 +36,7 @@ from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
 from worker.processing.facet_changes import last_facets_message
+from worker.processing.facets import ReviewMove, classify
 from worker.processing.outbox import Outbox, kept_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions, RowWriter
@@ -45,7 +46,7 @@ from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
-from worker.state.keys import describe, last_change_key
+from worker.state.keys import FACETS_OUTPUT, OUTPUT, describe, last_change_key
 from worker.state.partition import (
     last_changes,
     put_last_change,
@@ -129,18 +130,23 @@ class Processor:
         """Record the input topic's id, unless empty, with the partition's next write."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
-    def output(self, partition: int) -> Output | None:
-        """Where the summaries were published so far, if the rows contain that."""
-        return self._partitions[partition].output
+    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
+        """Where summaries, or facets, were published so far, if the rows contain that."""
+        return self._partitions[partition].outputs[FACETS_OUTPUT if of_facets else OUTPUT]
 
-    def publishes_to(self, partition: int, topic_id: str) -> None:
-        """Record the output topic's id, unless empty, with the partition's next write."""
+    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
+        """Record the id of the topic of summaries, or facets, unless empty, with the partition's
+        next write.
+        """
         held, config = self._partitions[partition], self.config
-        stored = held.output
-        if not topic_id and stored is not None and stored.topic == config.output_topic:
+        row = FACETS_OUTPUT if of_facets else OUTPUT
+        topic = config.facets_topic if of_facets else config.output_topic
+        stored = held.outputs[row]
+        if not topic_id and stored is not None and stored.topic == topic:
             topic_id = stored.topic_id
-        held.output = Output(config.epoch, config.output_topic, topic_id)
-        held.has_output = held.output == stored
+        held.outputs[row] = Output(config.epoch, topic, topic_id)
+        if held.outputs[row] != stored:
+            held.new_outputs.add(row)
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
         """The entity as of the last commit, or None; only for the processor's own thread."""
@@ -305,27 +311,48 @@ class Processor:
     def _select(
         self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
     ) -> dict[int, Event | Rejected]:
-        """The new records' events by index; unselected ones get their outcome."""
-        limits, selection = self.config.limits, self.config.selection
-        if selection.is_all:
-            return dict(zip(new, decode([records[i] for i in new], limits), strict=True))
-        of_entity = [i for i in new if selection.has_entity(records[i])]
-        decoded = zip(of_entity, decode([records[i] for i in of_entity], limits), strict=True)
-        events = {i: event for i, event in decoded if selection.has_time(records[i], event)}
+        """The new records' events by index; other records get their outcome."""
+        selection, mapping = self.config.selection, self.config.mapping
+        # with a mapping the entity is known once the record is mapped
+        of_entity = [i for i in new if mapping is not None or selection.has_entity(records[i])]
+        decoded = decode([records[i] for i in of_entity], self.config.limits, mapping=mapping)
+        events: dict[int, Event | Rejected] = {}
         for i in new:
-            if i not in events:
-                outcomes[i] = Ignored.NOT_SELECTED
+            outcomes[i] = Ignored.NOT_SELECTED
+        for i, event in zip(of_entity, decoded, strict=True):
+            if isinstance(event, Ignored):
+                outcomes[i] = event
+            elif selection.is_all or self._is_selected(records[i], event):
+                events[i] = event
         return events
+
+    def _is_selected(self, record: Record, event: Event | Rejected) -> bool:
+        selection = self.config.selection
+        is_of_entity = self.config.mapping is None or selection.has_entity(record, event)
+        return is_of_entity and selection.has_time(record, event)
 
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
-        outbox = Outbox(load, self.config.output_topic)
+        self._classify(planned.plan)
+        outbox = Outbox(load, self.config.output_topic, self.config.facets_topic)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)
             self._pace.on_progress()
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
         return outbox.messages()
+
+    def _classify(self, plan: BatchPlan) -> None:
+        """Find the facets of all sentences by phrases, in one product for each partition."""
+        if self.config.facets is None:
+            return
+        moves: dict[int, list[ReviewMove]] = {}
+        for changes in plan.changes:
+            for step in changes.steps:
+                moves.setdefault(changes.key.partition, []).extend(step.moves)
+        for partition, of_partition in moves.items():
+            if facets := self._partitions[partition].facets:
+                classify(facets, of_partition)
 
     def _count(
         self,

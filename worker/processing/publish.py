@@ -5,11 +5,8 @@ and text digests (`worker.state.verify`).
 """
 
 from collections.abc import Collection, Sequence
-from functools import cache
 
-import numpy as np
-
-from worker.coversumm import Points, Ranking, Step, no_points
+from worker.coversumm import Ranking, Step
 from worker.events import (
     EVENT_TYPES,
     Cause,
@@ -29,6 +26,7 @@ from worker.processing.changes import EntityChanges, Outcome, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
 from worker.processing.facet_changes import facet_changes
+from worker.processing.facets import points
 from worker.processing.outbox import (
     Outbox,
     SetChange,
@@ -175,24 +173,7 @@ def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
 
 def _core_step(entity: CachedEntity, step: PlannedStep) -> Step:
     dimension = entity.rows.dimension
-    return Step(_points(step.removed, dimension), _points(step.added, dimension))
-
-
-_nothing = cache(no_points)
-
-
-def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
-    if not sentences:
-        return _nothing(dimension)
-    if len(sentences) == 1:
-        (only,) = sentences
-        assert only.vector is not None
-        return Points((only.id,), only.vector[None, :])
-    vectors = np.empty((len(sentences), dimension), np.int16)
-    for row, sentence in enumerate(sentences):
-        assert sentence.vector is not None
-        vectors[row] = sentence.vector
-    return Points([sentence.id for sentence in sentences], vectors)
+    return Step(points(step.removed, dimension), points(step.added, dimension))
 
 
 def _publish_last(

@@ -10,12 +10,18 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from worker.coversumm import EntityCore, Ranking
 from worker.coversumm.index.flat import FlatIndex
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey, SummaryMember
+from worker.processing.facet_view import (
+    FacetsView,
+    Overview,
+    read_facets_view,
+    read_overview,
+)
 from worker.processing.short_view import Extent, ShortView, read_short_view
 from worker.state import Rows, SummaryView, read_applied
 from worker.state.entity import EntityRows, read_header
@@ -85,6 +91,17 @@ def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> Summary
         None if published is None else published.sequence,
         view_sentences(ranking, map(entity.text_and_rating, ranking.ids)),
     )
+
+
+RowsView = TypeVar("RowsView", ShortView, FacetsView, Overview)
+
+
+def _placed(rows: Rows, key: EntityKey, view: RowsView | None) -> RowsView | None:
+    """The view with the partition and offset of the rows that it was read from."""
+    applied = read_applied(rows)
+    if view is None or applied is None:
+        return None
+    return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
 
 LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
@@ -225,11 +242,19 @@ class Summaries:
 
     def short_view(self, rows: Rows, key: EntityKey, extent: Extent) -> ShortView | None:
         """The entity's short view from the partition's rows, or None. Reads all of its vectors."""
-        applied = read_applied(rows)
-        view = read_short_view(rows, key.entity_id, self._config.limits.dimension, extent)
-        if view is None or applied is None:
-            return None
-        return replace(view, partition=key.partition, next_offset=applied.next_offset)
+        dimension = self._config.limits.dimension
+        return _placed(rows, key, read_short_view(rows, key.entity_id, dimension, extent))
+
+    def facets(self, rows: Rows, key: EntityKey) -> FacetsView | None:
+        """The entity's facets from the partition's rows, or None. Raises NoFacets."""
+        dimension, distinct = self._config.limits.dimension, self._config.distinct
+        view = read_facets_view(rows, key.entity_id, dimension=dimension, distinct=distinct)
+        return _placed(rows, key, view)
+
+    def overview(self, rows: Rows, key: EntityKey, extent: Extent) -> Overview | None:
+        """The entity's overview from the partition's rows, or None. Raises NoFacets."""
+        dimension = self._config.limits.dimension
+        return _placed(rows, key, read_overview(rows, key.entity_id, dimension, extent))
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
         """Where to keep a large entity's view of rows up to this offset; None after a later commit.

@@ -28,7 +28,8 @@ START_SECONDS = 5.0
 """Seconds that an empty replay takes to join its group and to leave it."""
 COMMIT_SHARE = 0.32
 """Share of commits and reading in a replay's time without embedding."""
-
+SHARED = 2.0
+"""How many times longer a replay takes whose processors brokers and other workers use too."""
 
 Read = Callable[[int, int, int], Iterator[Record]]
 """The records of a partition, from an offset to before another."""
@@ -38,8 +39,10 @@ class Estimate(NamedTuple):
     """The likely cost of a replay by one process.
 
     `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes`
-    the rows, which the changelog has too. `sampled` records were processed, of `sampled_entities`,
-    with `sampled_embedded` texts embedded and `sampled_known` found in the vector store.
+    the rows, which the changelog has too. `seconds` are those with the processors of the sample,
+    `seconds_at_most` those while brokers and other workers use half of them. `sampled` records were
+    processed, of `sampled_entities`, with `sampled_embedded` texts embedded and `sampled_known`
+    found in the vector store.
     """
 
     records: int
@@ -50,6 +53,7 @@ class Estimate(NamedTuple):
     sampled_entities: int
     sampled_embedded: int
     sampled_known: int
+    seconds_at_most: float
 
 
 def estimate(
@@ -123,16 +127,18 @@ class _Sample:
         """The cost of `offsets` records like those of the sample, at the throttle's rates."""
         scale = offsets / self._records if self._records else 0.0
         size = round(self._size * scale)
+        throttled = throttle.pause(offsets, size)
         work = self._embed_seconds + (self._seconds - self._embed_seconds) / (1 - COMMIT_SHARE)
         return Estimate(
             records=offsets,
             size=size,
-            seconds=START_SECONDS + max(work * scale, throttle.pause(offsets, size)),
+            seconds=START_SECONDS + max(work * scale, throttled),
             disk_bytes=round(sum(one.size_bytes for one in self._rows.values()) * scale),
             sampled=self._records,
             sampled_entities=len(self._entities),
             sampled_embedded=self._embedded,
             sampled_known=self._known,
+            seconds_at_most=START_SECONDS + max(SHARED * work * scale, throttled),
         )
 
 

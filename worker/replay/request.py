@@ -159,6 +159,8 @@ class ReplayIdentity:
             facets_topic=self.facets_topic,
             dlq_topic=f"{self.app_id}-dlq",
             data_dir=self.live.data_dir / f"replay-{self.request.name}",
+            # plain files have events or bare reviews
+            mapping=self.live.mapping if self.request.topic else None,
         )
 
     @property

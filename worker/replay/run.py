@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from worker.clock import Clock
+from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
@@ -18,14 +19,16 @@ from worker.kafka.errors import patiently
 from worker.kafka.offsets import CommittedOffset, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
+from worker.kafka.topic_mapping import mapping_of
 from worker.kafka.topics import Topics
+from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled_archive import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
-from worker.replay.plan import ReplayPlan, decode_plan, refuse_other
+from worker.replay.plan import MAPPING, NONE, ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
 from worker.replay.request import ReplayIdentity, Request
 from worker.stream.run_bounds import RateThrottle, RunBounds
@@ -130,7 +133,20 @@ class Replay:
         return ids
 
     def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
-        return processor_config(self.settings, partitions, engine).fingerprint.fields()
+        """Its fingerprint and its mapping: one replay gives one result."""
+        mapping = self._mapping(partitions)
+        fields = processor_config(self.settings, partitions, engine).fingerprint.fields()
+        return {**fields, MAPPING: NONE if mapping is None else mapping.digest}
+
+    def _mapping(self, partitions: int) -> TopicMapping | None:
+        """The topic's mapping. Raises SetupError if it needs headers, which files lack."""
+        mapping = mapping_of(self.settings, partitions)
+        if mapping is not None and mapping.needs_headers and self.names.request.history is not None:
+            raise SetupError(
+                f"COVERSUMM_MAPPING={self.settings.mapping} reads headers of {mapping.topic} (ce, "
+                "header:NAME), and an archive has none: replay from the topic"
+            )
+        return mapping
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
         """See `estimate`; begins nothing. Raises SetupError."""
@@ -141,7 +157,12 @@ class Replay:
         ranges = ranges_of(request, self._clients, self.settings, partitions)
         self.holes = holes_of(request.history, ranges)
         config = processor_config(
-            self.settings, partitions, engine, request.emit, request.selection
+            self.settings,
+            partitions,
+            engine,
+            request.emit,
+            request.selection,
+            self._mapping(partitions),
         )
         with self._reading(request) as read:
             return estimate(read, ranges, config, engine, vectors, self._throttle)
@@ -163,7 +184,8 @@ class Replay:
                     records = request.history.read(partition, start)
                     yield from takewhile(lambda record: record.offset < end, records)
                 elif reader is not None:
-                    yield from (stored.record for stored in reader.read(partition, start, end))
+                    for record, headers in reader.read(partition, start, end):
+                        yield record._replace(headers=tuple(headers.items()))
 
             yield read
 

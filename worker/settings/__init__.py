@@ -77,7 +77,7 @@ class Settings(Fields):
 
     def __post_init__(self) -> None:
         """Compute the defaults that depend on other settings, then check."""
-        for name in ("data_dir", "model_cache_dir", "vector_store_dir"):
+        for name in ("data_dir", "model_cache_dir", "vector_store_dir", "mapping"):
             if (folder := getattr(self, name)) is not None:
                 object.__setattr__(self, name, folder.expanduser().absolute())
         for name, value in self._computed().items():

@@ -57,6 +57,12 @@ class Fields:
     input_topic: str = setting(
         "marketplace.reviews.v1", kinds.name(249), "Review events; must exist"
     )
+    mapping: Path | None = setting(  # noqa: RUF009 - it is a field
+        None,
+        kinds.file(),
+        "TOML file of rules that read an input topic with fields of its own, see "
+        "[connect](../connect.md); without one the topic has the contract's events",
+    )
     output_topic: str = setting(
         "marketplace.review-summaries.v1",
         kinds.name(249),

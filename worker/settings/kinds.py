@@ -169,6 +169,11 @@ def folder() -> Kind:
     return Kind("a folder", parse)
 
 
+def file() -> Kind:
+    """A file; absolute, with `~` expanded."""
+    return folder()._replace(accepts="a file")
+
+
 def milliseconds() -> Kind:
     """A deadline, from a tenth of a second to a day."""
     return integer(100, 86_400_000)

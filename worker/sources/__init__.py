@@ -10,11 +10,20 @@ archive   the archive of a topic, whose records keep their coordinates: `archive
 from worker.sources.archive import Archive, is_archive
 from worker.sources.columns import Entry, Faulty, beginning_at, parse_fields
 from worker.sources.opened import STDIN, find_files
-from worker.sources.source import LeftOut, ReviewFile, ReviewFiles, judged, spooled, timely
+from worker.sources.source import (
+    CutShort,
+    LeftOut,
+    ReviewFile,
+    ReviewFiles,
+    judged,
+    spooled,
+    timely,
+)
 
 __all__ = [
     "STDIN",
     "Archive",
+    "CutShort",
     "Entry",
     "Faulty",
     "LeftOut",

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from worker.errors import SetupError
 from worker.events.bare import FIELDS
+from worker.extras import install_command
 
 UNREADABLE: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 """Errors of a packed file that is cut or damaged, or of its disk."""
@@ -30,16 +31,35 @@ def unpacked(raw: io.BufferedReader, name: str) -> io.BufferedReader:
     magic = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
     stream: Any
     if magic.startswith(b"\x1f\x8b"):
-        stream = gzip.GzipFile(fileobj=raw)
+        stream = _Unpacked(gzip.GzipFile(fileobj=raw))
     elif magic.startswith(b"BZh"):
-        stream = bz2.BZ2File(raw)
+        stream = _Unpacked(bz2.BZ2File(raw))
     elif magic.startswith(b"\xfd7zXZ\x00"):
-        stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with what is underneath
+        stream = _Unpacked(lzma.LZMAFile(raw))  # noqa: SIM115 - closed with what is underneath
     elif magic.startswith(b"\x28\xb5\x2f\xfd"):
         stream = _zstd(raw, name)
     else:
         return raw
     return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER_BYTES)
+
+
+class _Unpacked(io.RawIOBase):
+    """The unpacked bytes of a file. Of a truncated one all that can be unpacked come first, then
+    the error; `read` of the modules for packed files would drop them.
+    """
+
+    def __init__(self, packed: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
+        self._packed = packed
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`. Raises UNREADABLE."""
+        data = self._packed.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _zstd(raw: io.BufferedReader, name: str) -> Any:
@@ -48,7 +68,7 @@ def _zstd(raw: io.BufferedReader, name: str) -> Any:
         import pyarrow
     except ImportError as error:
         raise SetupError(
-            f"{name} is compressed with zstd: pip install 'coversumm-worker[parquet]', "
+            f"{name} is compressed with zstd: {install_command('parquet')}, "
             f"or zstdcat {name} | ..., with - for the file"
         ) from error
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.errors import SetupError
+from worker.extras import install_command
 
 VECTORS: Final = "embedding"
 """Name of a column or member with vectors."""
@@ -88,7 +89,7 @@ class ParquetTable:
             import pyarrow.parquet
         except ImportError as error:
             raise SetupError(
-                f"{name} is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
+                f"{name} is a Parquet file; to read it: {install_command('parquet')}"
             ) from error
         self.arrow = pyarrow
         self._name = name

@@ -34,6 +34,10 @@ from worker.sources.parquet import ParquetTable
 NO_FIELDS: Final[Mapping[str, str]] = {}
 
 
+class CutShort(SetupError):
+    """A file cannot be read to its end. The lines before that were read, and are valid."""
+
+
 @dataclass(slots=True)
 class LeftOut:
     """A field of bare reviews whose values had no clear meaning: the number, and the first one with
@@ -123,8 +127,8 @@ class ReviewFile(Closing):
         return self._file.position
 
     def __iter__(self) -> Iterator[Entry | None]:
-        """Raises SetupError where the file cannot be read to its end, or its columns are not
-        those wanted.
+        """Raises CutShort where the file cannot be read to its end, SetupError where its columns
+        are not those wanted.
         """
         try:
             if self._parquet is not None:
@@ -132,7 +136,7 @@ class ReviewFile(Closing):
             else:
                 yield from self._table() if self._file.format.kind == "table" else self._json()
         except (*UNREADABLE, UnicodeDecodeError) as cause:
-            raise SetupError(
+            raise CutShort(
                 f"{self._name} cannot be read after line {self.lines} ({cause})"
             ) from cause
 

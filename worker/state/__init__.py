@@ -2,9 +2,9 @@
 
 `keys` defines the keys, `rows` the values, `store` the storage protocol and rows in memory.
 `entity` reads and writes one entity's rows, `partition` those of the partition itself (applied
-offset, output topic, fingerprint, garbage); `view`, `listing` and `verify` read entities for
-people. Nothing here writes to a database: changes are returned as `{key: value or None}`, because
-they must reach the changelog and the local rows in one commit.
+offset, output topic, fingerprint, garbage); `view`, `listing`, `facet_members` and `verify` read
+entities for people. Nothing here writes to a database: changes are returned as
+`{key: value or None}`, because they must reach the changelog and the local rows in one commit.
 """
 
 from worker.state.errors import (

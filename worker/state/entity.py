@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
-from worker.state.rows import FacetSets, Header, PublishedSet, ReviewRow
+from worker.state.rows import FacetSets, Header, PublishedSet, ReviewFacts, ReviewRow
 from worker.state.store import Pending, Rows
 
 BLOCK_SENTENCES = 2048
@@ -89,11 +89,11 @@ class EntityRows:
         value = self.rows.get(self.keys.facet_sets)
         return None if value is None else formats.decode_facet_sets(self.keys.facet_sets, value)
 
-    def review_rows(self) -> Iterator[tuple[bytes, ReviewRow]]:
-        """The rows of all reviews, deleted ones too, by id."""
+    def review_facts(self) -> Iterator[tuple[bytes, ReviewFacts]]:
+        """The facts of all reviews, deleted ones too, by id."""
         start = len(self.keys.reviews)
         for key, value in self.rows.scan(self.keys.reviews):
-            yield key[start:], formats.decode_review(key, value)
+            yield key[start:], formats.decode_review_facts(key, value)
 
     def review(self, review_id: bytes) -> Review | None:
         """The review with its texts, without vectors; None if it was never seen."""

@@ -3,6 +3,7 @@
     F                                                     the partition's fingerprint
     A                                                     the partition's applied offset
     O                                                     its output topic and epoch
+    Q                                                     its topic of facets and epoch
     D                                                     its facets, with vectors of phrases
     G | len | entity | incarnation                        rows of it are still to be removed
     L | len | entity                                      last change, for the end of a replay
@@ -28,6 +29,7 @@ _U64 = struct.Struct(">Q")
 FINGERPRINT = b"F"
 APPLIED = b"A"
 OUTPUT = b"O"
+FACETS_OUTPUT = b"Q"
 FACETS = b"D"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
@@ -140,6 +142,8 @@ def describe(key: bytes) -> str:
         return "applied offset"
     if key == OUTPUT:
         return "output topic"
+    if key == FACETS_OUTPUT:
+        return "facets topic"
     if key == FACETS:
         return "facets"
     if key[:1] == GARBAGE and len(key) >= 13:

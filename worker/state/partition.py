@@ -81,15 +81,17 @@ def put_applied(pending: Pending, applied: Applied) -> None:
     pending[APPLIED] = formats.encode_applied(APPLIED, applied)
 
 
-def read_output(rows: Rows) -> Output | None:
-    """Where the partition's summaries are published, or None (rows of older workers too)."""
-    value = rows.get(OUTPUT)
-    return None if value is None else formats.decode_output(OUTPUT, value)
+def read_output(rows: Rows, key: bytes = OUTPUT) -> Output | None:
+    """Where the partition's summaries are published, or its facets by FACETS_OUTPUT; None if that
+    is unknown (rows of older workers too).
+    """
+    value = rows.get(key)
+    return None if value is None else formats.decode_output(key, value)
 
 
-def put_output(pending: Pending, output: Output) -> None:
-    """Write where the partition's summaries are published."""
-    pending[OUTPUT] = formats.encode_output(OUTPUT, output)
+def put_output(pending: Pending, output: Output, key: bytes = OUTPUT) -> None:
+    """Write where the partition's summaries are published, or its facets by FACETS_OUTPUT."""
+    pending[key] = formats.encode_output(key, output)
 
 
 def read_fingerprint(rows: Rows) -> dict[str, str] | None:

@@ -110,6 +110,15 @@ class ReviewRow(NamedTuple):
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
 
 
+class ReviewFacts(NamedTuple):
+    """The part of a review that facets depend on besides its sentences."""
+
+    deleted: bool
+    rating: float | None
+    instant: bytes | None
+    labels: Mapping[int, int]
+
+
 class Applied(NamedTuple):
     """Everything below `next_offset` of this partition of `topic` is in the rows."""
 
@@ -320,6 +329,20 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
         instant,
         labels,
     )
+
+
+def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
+    """The facts of a review's row, without its texts."""
+    payload = unseal(key, value, REVIEW_FORMAT)
+    instant: bytes | None = None
+    labels: Mapping[int, int] = {}
+    try:
+        _, flags, rating, _, _ = _REVIEW.unpack_from(payload)
+        if value[0] > 1:
+            _, instant, labels = _decode_facts(payload, _REVIEW.size)
+    except (struct.error, ValueError, IndexError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+    return ReviewFacts(bool(flags & _DELETED), rating if flags & _RATED else None, instant, labels)
 
 
 def _decode_facts(payload: bytes, at: int) -> tuple[int, bytes | None, dict[int, int]]:

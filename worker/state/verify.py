@@ -1,10 +1,16 @@
 """Recomputes every entity of a partition from its rows by brute force, and compares."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+
+from worker.facets.membership import FacetSet
 from worker.state import rows as formats
-from worker.state.keys import garbage_key
+from worker.state.facet_members import FacetMembers
+from worker.state.keys import garbage_key, parse_sentence_id
+from worker.state.partition import read_facets
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
 
@@ -49,11 +55,12 @@ def verify_partition(
     distinct: bool,
     min_changes: int = 1,
 ) -> Iterator[EntityCheck]:
-    """One result for each entity, in key order.
+    """One result for each entity, in key order; of facets too, if the partition has any.
 
     A published set may differ from the summary by fewer than `min_changes` sentences. Raises
     CorruptRow.
     """
+    facets = read_facets(rows)
     for snapshot in read_snapshots(rows, dimension):
         problems = [
             f"{count} rows of incarnation {incarnation}, "
@@ -62,9 +69,11 @@ def verify_partition(
             if rows.get(garbage_key(snapshot.entity, incarnation)) is None
         ]
         if snapshot.header is not None:
-            problems += _count_problems(snapshot) + _summary_problems(
-                snapshot, k, distinct, min_changes
-            )
+            problems += _count_problems(snapshot)
+            problems += _set_problems(snapshot, _Set(k, _digests(snapshot)), distinct, min_changes)
+            if facets is not None:
+                for one in _facets(snapshot, facets):
+                    problems += _set_problems(snapshot, one, distinct, min_changes)
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -97,10 +106,40 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
     return problems
 
 
-def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: int) -> list[str]:
-    """The published set must be the brute-force summary, or not due for publication."""
-    expected = set(brute_force(snapshot.ids, snapshot.vectors, k, distinct=distinct).ids)
-    digests = snapshot.published.digests if snapshot.published is not None else {}
+class _Set(NamedTuple):
+    """A set to verify: its size, the one last published as `{sentence id: text digest}`, and for a
+    facet its name and the rows of its sentences.
+    """
+
+    k: int
+    published: Mapping[bytes, bytes]
+    facet: str | None = None
+    rows: Sequence[int] | None = None
+
+
+def _digests(snapshot: Snapshot) -> Mapping[bytes, bytes]:
+    return {} if snapshot.published is None else snapshot.published.digests
+
+
+def _facets(snapshot: Snapshot, facets: FacetSet) -> Iterator[_Set]:
+    """The visible facets of the entity."""
+    members = FacetMembers(facets, snapshot.reviews.items())
+    places = [parse_sentence_id(identifier) or (b"", 0) for identifier in snapshot.ids]
+    bits = members.bits(snapshot.vectors, places)
+    visible, stored = facets.definitions.visible, snapshot.facet_sets
+    published = [{} for _ in visible] if stored is None else stored.digests
+    for number, digests in zip(visible, published, strict=True):
+        facet = facets.definitions.facets[number]
+        rows = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
+        yield _Set(facet.k, digests, facet.name, rows)
+
+
+def _set_problems(snapshot: Snapshot, one: _Set, distinct: bool, min_changes: int) -> list[str]:
+    """The published set must be the brute-force one, or not due for publication."""
+    ids, vectors, digests = snapshot.ids, snapshot.vectors, one.published
+    if one.rows is not None:
+        ids, vectors = [ids[row] for row in one.rows], vectors[one.rows]
+    expected = set(brute_force(ids, vectors, one.k, distinct=distinct).ids)
     now = {
         one: formats.text_digest(snapshot.texts[one])
         if one in snapshot.texts
@@ -122,7 +161,7 @@ def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: i
     )
     if stale:
         problems.append(f"published with another text: {_list(stale)}")
-    return problems
+    return problems if one.facet is None else [f"facet {one.facet!r}: {p}" for p in problems]
 
 
 def _list(identifiers: list[bytes]) -> str:

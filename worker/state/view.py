@@ -18,6 +18,7 @@ from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
 from worker.state.keys import (
     ENTITY,
+    FACET_SETS,
     PUBLISHED,
     REVIEW,
     TEXTS,
@@ -27,7 +28,7 @@ from worker.state.keys import (
     review_of,
     sentence_id,
 )
-from worker.state.rows import Header, PublishedSet, ReviewRow
+from worker.state.rows import FacetSets, Header, PublishedSet, ReviewRow
 from worker.state.store import Rows
 
 TILE = 2048  # rows computed at once
@@ -40,6 +41,7 @@ class Snapshot:
     entity: bytes
     header: Header | None = None
     published: PublishedSet | None = None
+    facet_sets: FacetSets | None = None
     reviews: dict[bytes, ReviewRow] = field(default_factory=dict)
     texts: dict[bytes, str] = field(default_factory=dict)  # by sentence id
     ids: list[bytes] = field(default_factory=list)  # in the order of `vectors`
@@ -72,6 +74,8 @@ def read_snapshots(rows: Rows, dimension: int, prefix: bytes = ENTITY) -> Iterat
             snapshot.others[parts.incarnation] += 1
         elif parts.kind == PUBLISHED:
             snapshot.published = formats.decode_published(key, value)
+        elif parts.kind == FACET_SETS:
+            snapshot.facet_sets = formats.decode_facet_sets(key, value)
         else:
             assert parts.review is not None
             if parts.kind == REVIEW:

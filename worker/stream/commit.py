@@ -189,8 +189,8 @@ class Commit:
         self._size = size
         self._clock = clock
         self._ledger = ledger
-        output = [logs.output] if logs.output else []
-        self._topics = [logs.input.topic, *output, logs.changelog.topic]
+        outputs = [topic for topic in (logs.output, logs.facets) if topic]
+        self._topics = [logs.input.topic, *outputs, logs.changelog.topic]
 
     def __call__(self, flight: InFlight) -> None:
         """Commit it.

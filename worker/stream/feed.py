@@ -1,4 +1,6 @@
-"""Recent changes of summaries, buffered only while someone subscribes."""
+"""Recent changes of summaries: the last few, and those since the last look while someone
+subscribes.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -35,21 +37,28 @@ class ChangeFeed:
         self._is_open = False
         self._count = 0
         self._last: deque[Message] = deque(maxlen=RECENT_CHANGES)
+        self._latest: deque[Message] = deque(maxlen=RECENT_CHANGES)
         self._watched: dict[bytes, deque[Message]] = {}
         self._counts: dict[bytes, int] = {}
 
     def committed(self, messages: Iterable[Message]) -> None:
         """Buffer the changes among these committed messages."""
-        if not self._is_open:
-            return
+        changes = [message for message in messages if message.topic == self._topic]
         with self._lock:
-            for message in messages:
-                if message.topic == self._topic:
-                    self._count += 1
-                    self._last.append(message)
-                    if message.key in self._watched:
-                        self._watched[message.key].append(message)
-                        self._counts[message.key] = self._counts.get(message.key, 0) + 1
+            self._latest.extend(changes)
+            if not self._is_open:
+                return
+            self._count += len(changes)
+            self._last.extend(changes)
+            for message in changes:
+                if message.key in self._watched:
+                    self._watched[message.key].append(message)
+                    self._counts[message.key] = self._counts.get(message.key, 0) + 1
+
+    def latest(self) -> list[Message]:
+        """The last changes, whether they were taken or not."""
+        with self._lock:
+            return list(self._latest)
 
     def subscribe(self, keys: Iterable[bytes] | None) -> None:
         """Buffer changes, those of entities with these keys apart; None ends the subscription."""

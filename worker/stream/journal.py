@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from worker import __version__
@@ -202,7 +203,10 @@ class OnceAMinute:
 class DeadLetterLog:
     """Counts the dead letters of committed micro-batches, in any thread, and logs the counts."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, topic: str | None = None) -> None:
+        """`topic` has them, if it is another one than the environment names."""
+        given = "" if topic is None else f"COVERSUMM_DLQ_TOPIC={quote(topic)} "
+        self._command = f"{given}coversumm-worker dlq list"
         self._lock = threads.lock()
         self._counts: Counter[str] = Counter()
         self._first: dict[str, Coordinates] = {}
@@ -228,7 +232,8 @@ class DeadLetterLog:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
             places = {reason: place._asdict() for reason, place in first.items()}
             log.warning(
-                "dead letters in the last minute: %s; `coversumm-worker dlq list` shows them",
+                "dead letters in the last minute: %s; `%s` shows them",
                 by_reason,
+                self._command,
                 extra={"facts": {"dead_letters": dict(counts), "first": places}},
             )

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import NoReturn, TypeVar
 
 from worker.processing.entity_cache import EntityKey
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import Extent, ShortView
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
@@ -57,6 +58,24 @@ class SummaryReader:
         def view(rows: Rows, key: EntityKey, large: bool) -> ShortView | None:
             self._defer(rows, key, large)
             return self._summaries.short_view(rows, key, extent)
+
+        return await self._answer(EntityKey(partition, entity_id), view)
+
+    async def facets(self, partition: int, entity_id: str) -> FacetsView | None:
+        """The entity's facets, or None if there is no such entity. Raises NotHere, NoFacets."""
+
+        def view(rows: Rows, key: EntityKey, large: bool) -> FacetsView | None:
+            self._defer(rows, key, large)
+            return self._summaries.facets(rows, key)
+
+        return await self._answer(EntityKey(partition, entity_id), view)
+
+    async def overview(self, partition: int, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview, or None if there is no such entity. Raises NotHere, NoFacets."""
+
+        def view(rows: Rows, key: EntityKey, large: bool) -> Overview | None:
+            self._defer(rows, key, large)
+            return self._summaries.overview(rows, key, extent)
 
         return await self._answer(EntityKey(partition, entity_id), view)
 

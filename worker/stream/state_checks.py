@@ -55,31 +55,42 @@ def check_state(processor: Processor, logs: Logs, partition: int, start: Start) 
 
 def check_output(processor: Processor, logs: Logs, partitions: Iterable[int]) -> None:
     """Refuse an output topic that was created again: it lacks the summaries that do not change.
+    Likewise one of facets.
 
     Another name is the operator's decision, with one warning.
     """
-    output = logs.output
-    if output is None:
-        return
+    partitions = list(partitions)
+    if logs.output is not None:
+        _check_output(processor, logs, partitions, logs.output, "summaries")
+    if logs.facets is not None:
+        _check_output(processor, logs, partitions, logs.facets, "facets")
+
+
+def _check_output(
+    processor: Processor, logs: Logs, partitions: Iterable[int], output: str, what: str
+) -> None:
+    of_facets = what == "facets"
+    setting = "COVERSUMM_FACETS_TOPIC" if of_facets else "COVERSUMM_OUTPUT_TOPIC"
     topic_id = logs.ids.known(output)
     before: set[str] = set()
     for partition in partitions:
-        stored = processor.output(partition)
+        stored = processor.output(partition, of_facets=of_facets)
         if stored is not None and stored.topic != output:
             before.add(stored.topic)
         elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:
             raise SetupError(
-                f"the summaries of partition {partition} were published to the output topic "
+                f"the {what} of partition {partition} were published to the output topic "
                 f"{output} with the id {stored.topic_id}, which now has the id {topic_id}: "
-                "it was deleted and created again, and would lack summaries that do not change "
+                f"it was deleted and created again, and would lack {what} that do not change "
                 "again; publish all of them again with `coversumm-worker reset`, or set another "
-                "COVERSUMM_OUTPUT_TOPIC to publish only changes from here on"
+                f"{setting} to publish only changes from here on"
             )
-        processor.publishes_to(partition, topic_id)
+        processor.publishes_to(partition, topic_id, of_facets=of_facets)
     if before:
         log.warning(
-            "summaries were published to %s before; from here on only those that change are "
+            "%s were published to %s before; from here on only those that change are "
             "published to %s; for all of them start over with `coversumm-worker reset`, or %s",
+            what,
             ", ".join(sorted(before)),
             output,
             NEW_EPOCH,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.topics import partition_of
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import Extent, ShortView
 from worker.settings.kinds import web_origin
 from worker.state import SummaryView
@@ -74,14 +75,22 @@ class WorkerStatus:
 
         With nothing in flight the fetch position counts, which passes transaction markers.
         """
-        consumer = self._app.consumer
         lags: dict[int, int | None] = {}
-        for partition, position in list(self._assignment.positions.items()):
-            end = consumer.stable_end(partition)
-            if end is not None and consumer.cursors.get(partition) == position:
-                position = max(position, consumer.fetch_position(partition) or 0)
-            lags[partition] = None if end is None else max(0, end - position)
+        for partition, (_, passed) in self.passed().items():
+            end = self._app.consumer.stable_end(partition)
+            lags[partition] = None if end is None else max(0, end - passed)
         return lags
+
+    def passed(self) -> dict[int, tuple[int, int]]:
+        """By partition the applied offset, and a later one: no record is between them."""
+        consumer = self._app.consumer
+        found: dict[int, tuple[int, int]] = {}
+        for partition, position in list(self._assignment.positions.items()):
+            passed = position
+            if consumer.cursors.get(partition) == position:
+                passed = max(position, consumer.fetch_position(partition) or 0)
+            found[partition] = position, passed
+        return found
 
     def undecided(self) -> dict[int, int]:
         """By partition: records that wait for the end of an upstream producer's transaction."""
@@ -150,6 +159,18 @@ class WorkerStatus:
             partition_of(entity_id, self._partitions), entity_id, extent
         )
 
+    async def facets(self, entity_id: str) -> FacetsView | None:
+        """The entity's facets as of the last commit, or None. Raises NotHere, NoFacets."""
+        return await self._worker.summaries.facets(
+            partition_of(entity_id, self._partitions), entity_id
+        )
+
+    async def overview(self, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview as of the last commit, or None. Raises NotHere, NoFacets."""
+        return await self._worker.summaries.overview(
+            partition_of(entity_id, self._partitions), entity_id, extent
+        )
+
     def describe(self) -> dict[str, Any]:
         """Identity, readiness and partitions of the worker, and the partitions of the others."""
         ready, reason = self.ready()
@@ -166,6 +187,7 @@ class WorkerStatus:
             "waiting_for": self.stall(),
             "partition_count": self._partitions,
             "lag": {str(partition): lag for partition, lag in sorted(self.lag().items())},
+            "passed": {str(partition): both for partition, both in sorted(self.passed().items())},
             "standbys": sorted(p for p, role in roles.items() if role is Role.STANDBY),
             "others": self.others(),
         }

@@ -19,7 +19,9 @@ from worker.stream.takeover import Takeover
 
 @dataclass(frozen=True)
 class StreamWorker:
-    """A worker without Faust. `partitions` is the input's partition count."""
+    """A worker without Faust. `partitions` is the input's partition count; `with_headers`: its
+    mapping reads the headers of records.
+    """
 
     settings: Settings
     partitions: int
@@ -36,3 +38,4 @@ class StreamWorker:
     takeover: Takeover
     delivery: Delivery
     bounds: RunBounds = ENDLESS
+    with_headers: bool = False

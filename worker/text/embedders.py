@@ -127,9 +127,12 @@ def load_engine(
     """
     for one in EMBEDDERS:
         if given := re.fullmatch(one.pattern, spec):
-            return one.load(
-                *given.groups(), threads=threads or available_cores(), cache_dir=cache_dir
-            )
+            cores = threads or available_cores()
+            try:
+                return one.load(*given.groups(), threads=cores, cache_dir=cache_dir)
+            except EngineError as error:
+                # the line is enough in a notebook, which would show the frames of every library
+                raise error.with_traceback(None) from None
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
 
 

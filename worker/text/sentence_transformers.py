@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.extras import install_command
 from worker.text.engine import EngineError, first_line, well_formed
 
 _INSTALL = (
     "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings "
-    "6 GB of CUDA on Linux), "
-    "then: pip install 'coversumm-worker[sentence-transformers]'"
+    f"6 GB of CUDA on Linux), then: {install_command('sentence-transformers')}"
 )
 
 

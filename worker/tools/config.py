@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import Crash, SetupError
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.topic_mapping import mapping_of
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
 from worker.processing.config import processor_config
 from worker.settings import Settings
@@ -101,7 +102,10 @@ T = TypeVar("T")
 
 
 def checks(settings: Settings) -> Iterator[ConfigCheck]:
-    """Check the broker. Raises SetupError if it does not answer, or refuses this client."""
+    """Check the broker. Raises SetupError if it does not answer, or refuses this client, and for a
+    wrong mapping.
+    """
+    mapping_of(settings, 1)
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     yield ConfigCheck("broker", "answers", True, settings.bootstrap_servers)

@@ -50,7 +50,7 @@ class DeadLetter:
     @classmethod
     def of(cls, stored: Stored) -> DeadLetter:
         """From a message of the topic."""
-        _, partition, offset, timestamp_ms, key, value = stored.record
+        _, partition, offset, timestamp_ms, key, value, _ = stored.record
         return cls(Place(partition, offset), timestamp_ms, key, value, stored.headers)
 
     @property
@@ -82,6 +82,11 @@ class DeadLetter:
     def truncated(self) -> bool:
         """Whether the key or value was cut."""
         return "dlq.truncated_bytes" in self.headers or "dlq.truncated_key_bytes" in self.headers
+
+    @property
+    def own_headers(self) -> tuple[tuple[str, bytes], ...]:
+        """Those of the original record, which a worker keeps if its mapping reads headers."""
+        return tuple((name, raw) for name, raw in self.headers.items() if name[:4] != "dlq.")
 
     @property
     def original_bytes(self) -> int | None:
@@ -168,7 +173,7 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
     if source.partition not in source_topic.partitions:
         raise Impossible(f"{wanted} has no partition {source.partition}")
     if not letter.truncated:
-        return Record(*source, letter.timestamp_ms, letter.key, letter.value)
+        return Record(*source, letter.timestamp_ms, letter.key, letter.value, letter.own_headers)
     found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)
     if found is None or found.record.offset != source.offset:
         raise Impossible(f"it is cut, and its original at {source} is gone")
@@ -178,4 +183,4 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
         raise Impossible(
             f"it is cut, and {error} ({source}): the topic was created again"
         ) from error
-    return found.record
+    return found.record._replace(headers=letter.own_headers)

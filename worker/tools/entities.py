@@ -105,18 +105,19 @@ def _page(body: dict[str, Any]) -> Page:
     return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])
 
 
-def served_summary(url: str, entity: str, extent: Extent | None) -> dict[str, Any]:
-    """The summary that the owner of the entity serves, or its short view; empty if it is unknown.
+def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
+    """The view of the entity that its owner serves; empty if it is unknown.
 
     Raises SetupError.
     """
     query: dict[str, object] = {"id": entity} if entity in (".", "..") else {}
     if extent is not None:
-        query["view"] = "short"
+        query["view"] = view
         query |= {name: n for name in ("sentences", "words") if (n := getattr(extent, name))}
         query["threshold"] = f"{extent.threshold:.9f}"
     name = "" if "id" in query else quote(entity, safe="")
-    path = f"{PATH}/{name}/summary{'?' if query else ''}{urlencode(query)}"
+    kind = "facets" if view == "facets" else "summary"
+    path = f"{PATH}/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
     return _json(url, lambda: ask_owner(url, path), missing_status=404)
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from confluent_kafka import KafkaException, TopicCollection
 
 from worker.coversumm import EntityCore, FlatIndex
@@ -22,6 +23,7 @@ from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import changelog_topic, partition_of
+from worker.processing.facet_view import read_facets_view, read_overview
 from worker.processing.short_view import Extent, read_short_view
 from worker.settings import Settings
 from worker.state import read_view
@@ -186,20 +188,31 @@ def _is_reachable(servers: str) -> bool:
     return False
 
 
-def stored_summary(part: StoredPartition, entity: str, extent: Extent | None) -> dict[str, Any]:
-    """The fields of the entity's summary, or of its short view; empty if it is unknown."""
+def stored_view(
+    part: StoredPartition, entity: str, view: str, extent: Extent | None
+) -> dict[str, Any]:
+    """The fields of this view of the entity; empty if it is unknown. Raises NoFacets."""
     place = {"partition": part.number, "next_offset": part.next_offset}
+    if view == "facets":
+        dimension, distinct = part.dimension, part.distinct
+        facets = read_facets_view(part.rows, entity, dimension=dimension, distinct=distinct)
+        return {} if facets is None else msgspec.to_builtins(facets) | place
+    if view == "overview" and extent is not None:
+        overview = read_overview(part.rows, entity, part.dimension, extent)
+        return {} if overview is None else asdict(overview) | place
     if extent is not None:
         short = read_short_view(part.rows, entity, part.dimension, extent)
         return {} if short is None else asdict(short) | place
-    view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
-    if view is None:
+    summary = read_view(
+        part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct
+    )
+    if summary is None:
         return {}
     # the reservoir that a worker makes when it loads the entity
-    rows = EntityRows(part.rows, entity.encode(), view.incarnation, part.dimension)
+    rows = EntityRows(part.rows, entity.encode(), summary.incarnation, part.dimension)
     index = FlatIndex(part.dimension, rows.blocks)
     core = EntityCore.load(part.k, part.dimension, index, distinct=part.distinct)
-    return asdict(view) | place | {"reservoir": core.reservoir_size}
+    return asdict(summary) | place | {"reservoir": core.reservoir_size}
 
 
 @dataclass(frozen=True, slots=True)

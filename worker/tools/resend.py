@@ -323,7 +323,9 @@ class LetterProducer:
         """
         try:
             with self._transactions.transaction(TIMEOUT_SECONDS) as transaction:
-                transaction.produce((self._topic, r.partition, r.key, r.value, ()) for r in records)
+                transaction.produce(
+                    (self._topic, r.partition, r.key, r.value, r.headers) for r in records
+                )
                 transaction.commit([sent], self._letters.group_metadata)
         except (UnwrittenError, Hung):
             raise Crash(

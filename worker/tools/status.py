@@ -6,13 +6,15 @@ worker answers for its readiness. So the group is described even if no worker ca
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from worker.kafka.clients import SILENT, KafkaClients
-from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, read_group
-from worker.kafka.reader import TopicReader
+from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.errors import broker_errors
+from worker.kafka.group import STABLE, GroupMember, WorkerGroup, read_group
+from worker.kafka.offsets import TIMEOUT_SECONDS, all_watermarks, committed_offsets
 from worker.kafka.topics import Topics, changelog_topic
 from worker.peers import PeerAnswer, PeerUnreachable, ask
 from worker.settings import ALL_ADDRESSES, Settings
@@ -55,9 +57,9 @@ class PartitionStatus:
     Attributes:
         worker: name of its owner; None without one.
         committed: offset of the group; None without one.
-        end: the last stable offset.
-        lag: records as its worker counts them, else offsets between `committed` and `end`, with
-            transaction markers.
+        end: the last stable offset, read just after `committed`.
+        lag: offsets between them. Transaction markers at the end do not count where the worker
+            reports that it has passed them.
     """
 
     partition: int
@@ -83,23 +85,43 @@ def group_status(settings: Settings) -> GroupStatus:
     """Ask the broker and all workers. Raises SetupError without a broker or an input topic."""
     clients = KafkaClients(settings, SILENT)
     topic = settings.input_topic
-    Topics(settings, clients).input_partitions  # noqa: B018 - raises SetupError
+    partition_count = Topics(settings, clients).input_partitions
     group = read_group(clients.admin(), settings.app_id)
-    with TopicReader(clients, topic, settings.app_id) as reader:
-        bounds = {partition: reader.bounds(partition) for partition in reader.partitions}
-        found = reader.committed(wait=False) if group.state != UNKNOWN else {}
     pages = _pages(group.members)
-    committed = {partition: one.offset for partition, one in found.items()}
-    offsets = {p: (committed.get(p), known.start, known.stop) for p, known in bounds.items()}
+    offsets = read_offsets(clients, settings.app_id, topic, range(partition_count))
     workers, partitions = combined(group, pages, offsets, topic, changelog_topic(settings))
     problems = list(_problems(settings.app_id, group, workers, partitions))
     return GroupStatus(settings.app_id, group.state, topic, workers, partitions, problems)
 
 
+class Offsets(NamedTuple):
+    """A partition's offsets of one moment: the committed one (None without one), and the log."""
+
+    committed: int | None
+    log: range
+
+
+def read_offsets(
+    clients: Clients, group: str, topic: str, partitions: Iterable[int]
+) -> dict[int, Offsets]:
+    """The offsets by partition. Raises SetupError if the broker does not answer."""
+    partitions = list(partitions)
+    with (
+        broker_errors(f"could not fetch the offsets of {topic}"),
+        # an uncommitted reader does not wait for a transaction in flight
+        closing(clients.standalone_consumer(group, "read_uncommitted")) as any_reader,
+        closing(clients.standalone_consumer(group, "read_committed")) as reader,
+    ):
+        found = committed_offsets(any_reader, topic, partitions)
+        bounds = all_watermarks(reader, topic, partitions, TIMEOUT_SECONDS)
+    committed = {partition: one.offset for partition, one in found.items()}
+    return {partition: Offsets(committed.get(partition), bounds[partition]) for partition in bounds}
+
+
 def combined(
     group: WorkerGroup,
     pages: Iterable[PeerAnswer | str],
-    offsets: dict[int, tuple[int | None, int, int]],
+    offsets: dict[int, Offsets],
     topic: str,
     changelog: str,
 ) -> tuple[list[MemberStatus], list[PartitionStatus]]:
@@ -108,7 +130,7 @@ def combined(
     Args:
         group: as the broker describes it.
         pages: the `/status` of each member, or the reason for none.
-        offsets: by partition the committed offset, and the bounds of the log.
+        offsets: by partition.
         topic: the input.
         changelog: a member's partitions of it that it does not process are its standbys.
     """
@@ -116,16 +138,19 @@ def combined(
     owners = {
         p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())
     }
-    counted = {
-        int(p): lag
+    passed = {
+        int(p): tuple(both)
         for _, page in answers
-        for p, lag in _body(page).get("lag", {}).items()
-        if lag is not None
+        for p, both in _body(page).get("passed", {}).items()
     }
     partitions = []
-    for partition, (committed, start, end) in sorted(offsets.items()):
-        lag = counted.get(partition, max(0, end - max(start, committed or 0)))
-        partitions.append(PartitionStatus(partition, owners.get(partition), committed, end, lag))
+    for partition, (committed, log) in sorted(offsets.items()):
+        position = max(log.start, committed or 0)
+        applied, beyond = passed.get(partition, (position, position))
+        lag = max(0, log.stop - (beyond if applied == position else position))
+        partitions.append(
+            PartitionStatus(partition, owners.get(partition), committed, log.stop, lag)
+        )
     lags = {one.partition: one.lag for one in partitions}
     workers = []
     for member, page in answers:
@@ -206,4 +231,6 @@ def _problems(
     elif alone := [str(one.partition) for one in partitions if one.worker is None]:
         unit = "partition" if len(alone) == 1 else "partitions"
         yield f"no worker owns {unit} {', '.join(alone)}"
+    if all(one.ready is None for one in workers):
+        yield "no worker answers from here, so they may be down: " + workers[0].reason
     yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)

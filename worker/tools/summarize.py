@@ -11,10 +11,12 @@ import msgspec
 from worker.events import Message, Record
 from worker.processing.config import check_index, processor_config
 from worker.processing.embed import VectorStore
+from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.processing.short_view import Extent, ShortView
 from worker.settings import Settings
 from worker.sources.columns import Faulty
+from worker.state import SummaryView
 from worker.text.engine import EmbeddingEngine
 
 
@@ -23,7 +25,8 @@ class Outcome:
     """The result of some records.
 
     Attributes:
-        changes: messages of the output topic, in the order of the records.
+        changes: messages of the output topic and that of facets, in the order of the records, that
+            of the summary first.
         rejected: records that became dead letters.
         ignored: ignored events by reason.
         entities: those that an event had an effect on.
@@ -58,41 +61,66 @@ class FileSummarizer:
             for (_, name), count in batch.stats.outcomes.items():
                 if name.startswith("ignored:"):
                     outcome.ignored[name.removeprefix("ignored:")] += count
+            config = self._processor.config
             for message in batch.messages:
-                if message.topic == self._processor.config.output_topic:
+                if message.topic in (config.output_topic, config.facets_topic):
                     outcome.changes.append(message)
                 else:
                     offset, reason, detail = Refusal.of(message)
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
 
+    def summary(self, entity_id: str) -> SummaryView | None:
+        """The entity after the last record; None if it does not exist."""
+        return self._processor.summary(entity_id)
+
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view after the last record; None if it does not exist."""
         return self._processor.short_view(entity_id, extent)
 
+    def facets(self, entity_id: str) -> FacetsView | None:
+        """The entity's facets after the last record; None if it does not exist. Raises NoFacets."""
+        return self._processor.facets(entity_id)
+
+    def overview(self, entity_id: str, extent: Extent) -> Overview | None:
+        """The entity's overview after the last record; None if it does not exist. Raises
+        NoFacets.
+        """
+        return self._processor.overview(entity_id, extent)
+
 
 class LastChanges:
-    """The last change of each entity, as compaction of the output topic would leave them."""
+    """The last changes of each entity, as compaction of both topics would leave them."""
 
     def __init__(self) -> None:
-        self._bodies: dict[str, bytes] = {}
+        self._bodies: dict[tuple[str, int], bytes] = {}
+        self._topics: list[str] = []  # that of the summaries first, whose changes come first
 
     def update(self, changes: Iterable[Message]) -> None:
         """Take the next changes."""
         for change in changes:
-            entity_id = (change.key or b"").decode()
+            if change.topic not in self._topics:
+                self._topics.append(change.topic)
+            key = (change.key or b"").decode(), self._topics.index(change.topic)
             if change.value is None:
-                self._bodies.pop(entity_id, None)
+                self._bodies.pop(key, None)
             else:
-                self._bodies[entity_id] = change.value
+                self._bodies[key] = change.value
 
     def bodies(self) -> Iterator[bytes]:
-        """Those of all entities with sentences, by entity id."""
-        return (body for _, body in sorted(self._bodies.items()) if _head(body).sentences)
+        """Those of all entities with sentences, by entity id; that of the summary first."""
+        return (body for _, body in sorted(self._bodies.items()) if _head(body).has_sentences)
 
 
 class _Head(msgspec.Struct):
-    sentences: list[msgspec.Raw]
+    """A body of either type: sentences, or facets that have them."""
+
+    sentences: list[msgspec.Raw] = []
+    facets: list[_Head] = []
+
+    @property
+    def has_sentences(self) -> bool:
+        return bool(self.sentences) or any(one.sentences for one in self.facets)
 
 
 _head = msgspec.json.Decoder(_Head).decode

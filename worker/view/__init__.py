@@ -7,10 +7,11 @@ Everything but LiveScreen is pure: the caller passes the time.
 
 from worker.view.board import Board, Entity, EntityNames, Focus, Gone, ShownChange
 from worker.view.card import card, summary_lines
-from worker.view.screen import Frame, LiveScreen, can_redraw, change_lines, screen
+from worker.view.screen import OTHERS, Frame, LiveScreen, can_redraw, change_lines, screen
 from worker.view.texts import ending_signals, one_line
 
 __all__ = [
+    "OTHERS",
     "Board",
     "Entity",
     "EntityNames",

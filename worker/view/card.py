@@ -1,4 +1,6 @@
-"""One entity's summary in full, with the sentences that just came or left and the reasons."""
+"""One entity's summary in full, with the sentences that came or left by its latest change, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,13 @@ def card(
     return lines[: max(height, 0)]
 
 
-def summary_lines(console: Console, entity: Entity, names: EntityNames, width: int) -> list[Text]:
-    """Title and complete sentences, without marks."""
+def summary_lines(
+    console: Console, entity: Entity, names: EntityNames, width: int, sentences: int | None = None
+) -> list[Text]:
+    """Title and complete sentences, without marks; `sentences`: the first ones, by default all."""
     blocks = (
         hanging(console, _gutter(one.rank), Text(one_line(one.text)), width)
-        for one in entity.sentences
+        for one in entity.sentences[:sentences]
     )
     return [_title(entity, names, width), *(line for block in blocks for line in block)]
 
@@ -102,7 +106,7 @@ def _sentence(
     if sentence.review_id in doomed:
         text.stylize("bold red")
         text, mark = _beside(text, "of that review"), "!"
-    elif come is not None and now - come.at < FRESH_SECONDS:
+    elif come is not None and come.change is entity.latest and now - come.at < FRESH_SECONDS:
         text.stylize("bold reverse green" if now - come.at < FLASH_SECONDS else "bold green")
         text, mark = _beside(text, why_come(come.change, sentence)), "+"
     return hanging(console, _gutter(sentence.rank, mark), text, width)
@@ -111,7 +115,7 @@ def _sentence(
 def _gone(console: Console, entity: Entity, width: int, now: float) -> list[Block]:
     blocks = []
     for one in entity.gone[:GONE_SHOWN]:
-        if now - one.at < FRESH_SECONDS:
+        if one.change is entity.latest and now - one.at < FRESH_SECONDS:
             text = Text(one_line(one.sentence.text), style="strike red")
             text = _beside(text, why_gone(one.change, one.sentence.sentence_id))
             blocks.append(hanging(console, Text("   - ", style="bold"), text, width))

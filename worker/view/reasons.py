@@ -1,7 +1,7 @@
 """Why a summary changed, in plain words, as far as a change and the summary before it prove it.
 
 With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause is the last
-one. Then "pushed out" and "moved up" may also be the effect of an earlier one.
+one. Then "pushed out" and "entered" may also be the effect of an earlier one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def headline(change: ShownChange, names: EntityNames) -> str:
             return _after_deletion(change, _review(change, names))
         case "sentences.deleted":
             left = f"single sentences were taken down: {len(change.removed_ids)} left the summary"
-            return left + _moved_up(change)
+            return left + _entered(change)
         case "entity.deleted":
             return "entity deleted: nothing is left to summarize"
         case other:
@@ -35,7 +35,7 @@ def why_come(change: ShownChange, sentence: SummarySentence) -> str:
     """A word or two beside a sentence that came in by the change."""
     if sentence.sentence_id in change.removed_ids:
         return "edited"
-    return "new" if _is_brought(change, sentence) else "moved up"
+    return "new" if _is_brought(change, sentence) else "entered"
 
 
 def why_gone(change: ShownChange, sentence_id: str) -> str:
@@ -53,7 +53,7 @@ def _after_upsert(change: ShownChange, review: str) -> str:
     if any(_is_of_cause(change, one) for one in change.removed_ids):
         others = any(not _is_brought(change, one) for one in change.added)
         return f"{review} was edited: its old words are gone" + (
-            ", another sentence moved up" if others else ""
+            ", another sentence entered" if others else ""
         )
     if change.is_first:
         return f"{review} came in: the first summary"
@@ -72,13 +72,17 @@ def _after_deletion(change: ShownChange, review: str) -> str:
             "another sentence is closer to it now"
         )
     what = "its sentence is gone" if gone == 1 else "its sentences are gone"
-    return f"{review} was taken down: {what}" + _moved_up(change)
+    return f"{review} was taken down: {what}" + _entered(change)
 
 
-def _moved_up(change: ShownChange) -> str:
-    moved = len(change.added)
+def _entered(change: ShownChange) -> str:
+    entered = len(change.added)
     return (
-        "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
+        ""
+        if not entered
+        else ", this one entered"
+        if entered == 1
+        else f", {entered} others entered"
     )
 
 

@@ -16,6 +16,7 @@
   "INPUT_TOPIC" (first .Values.kafka.inputTopics)
   "OUTPUT_TOPIC" .Values.kafka.outputTopic
   "APP_ID" .Values.kafka.applicationId -}}
+{{- if and .Values.mapping (not .Values.bridge.enabled) }}{{ $_ := set $settings "MAPPING" (include "coversumm.mappingFile" .) }}{{ end -}}
 {{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
 {{- if .Values.service.enabled }}
 {{- $name := include "coversumm.fullname" . -}}

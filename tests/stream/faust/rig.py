@@ -21,7 +21,10 @@ A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP(CHANGELOG_TOPIC, 0)
 
 
 def record(tp: TP, offset: int) -> Fetched:
-    return Fetched(tp.topic, tp.partition, offset, 1_000 + offset, b"key", b"%d" % offset)
+    value = b"%d" % offset
+    return Fetched(
+        tp.topic, tp.partition, offset, 1_000 + offset, b"key", value, (("ce_type", value),)
+    )
 
 
 class FakeThread(ConsumerThread):

@@ -25,6 +25,7 @@ from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
+from worker.stream.faust.consumer import _record_with_headers
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +43,25 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
     batch = await rig.poll()
     assert batch is not None
     assert batch.records == (
-        (INPUT, 0, 3, 1003, b"key", b"3"),
-        (INPUT, 0, 4, 1004, b"key", b"4"),
-        (INPUT, 1, 7, 1007, b"key", b"7"),
+        (INPUT, 0, 3, 1003, b"key", b"3", ()),
+        (INPUT, 0, 4, 1004, b"key", b"4", ()),
+        (INPUT, 1, 7, 1007, b"key", b"7", ()),
     )
     assert (batch.starts, batch.ends) == ({0: 3, 1: 7}, {0: 5, 1: 8})
     assert batch.tenure == rig.held.tenure == Tenure(0, Membership(2, "member", INSTANCE))
     message = rig.consumer._as_message(batch)
     assert message.value is batch
     assert message.generation_id == 2
+
+
+@pytest.mark.asyncio
+async def test_records_have_their_headers_if_the_mapping_reads_them(app: Any) -> None:
+    rig = Rig(app, {A: [3], B: []})
+    await rig.join({0: 3})
+    rig.consumer._as_record = _record_with_headers
+    batch = await rig.poll()
+    assert batch is not None
+    assert [record.headers for record in batch.records] == [(("ce_type", b"3"),)]
 
 
 @pytest.mark.asyncio

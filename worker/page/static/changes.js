@@ -1,6 +1,6 @@
 // An entity's last changes, the oldest first, and what follows from them for its sentences.
 
-import { moment } from "./dom.js";
+import { moment, number } from "./dom.js";
 
 const MOST_KEPT = 400;
 const MOST_ROWS = 60; // of the chart
@@ -81,9 +81,26 @@ export function charted(changes, sentences) {
   const gone = [...known.values()].filter((life) => !life.isShown && life.spans.length);
   const rows = [...now, ...gone.reverse()].slice(0, MOST_ROWS);
   if (!changes.length || !rows.length) return null;
-  const at = changes.map((_, step) => (LAST * step) / Math.max(last, 1));
-  const dates = [...new Map([[0, when(changes[0])], [last, when(changes[last])]])];
-  return { steps, sentences: rows, axes: { time: null, steps: { at, ticks: dates.map(([step, date]) => [at[step], date]) } } };
+  return { steps, sentences: rows, axes: { time: byTime(changes), steps: byNumber(changes.length) } };
 }
 
-const when = (change) => moment(change.occurred_at ?? change.published_at, false) || `offset ${change.sequence ?? change.offset}`;
+/** The axis of equidistant changes, labelled by their number. */
+function byNumber(count) {
+  const at = [...Array(count).keys()].map((step) => (LAST * step) / Math.max(count - 1, 1));
+  return { at, ticks: [...new Set([0, count - 1])].map((step) => [at[step], `change ${number(step + 1)}`]) };
+}
+
+/** The axis of time, by the clock of the events if most have a date, else by that of publication; null if no clock tells changes apart. */
+function byTime(changes) {
+  for (const clock of ["occurred_at", "published_at"]) {
+    const times = changes.map((one) => Date.parse(one[clock] ?? ""));
+    const known = times.filter((one) => !Number.isNaN(one));
+    const first = known[0];
+    let latest = first;
+    const ascending = times.map((one) => (latest = Number.isNaN(one) ? latest : Math.max(latest, one)));
+    if (2 * known.length < changes.length || !(latest > first)) continue;
+    const ticks = [[0, first], [LAST, latest]].map(([at, time]) => [at, moment(new Date(time).toISOString(), false)]);
+    return { at: ascending.map((one) => (LAST * (one - first)) / (latest - first)), ticks };
+  }
+  return null;
+}

@@ -1,7 +1,7 @@
 // One entity: its summary or short view, its history, and its changes as they happen.
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
-import { el, foreign, many, moment, number } from "./dom.js";
+import { el, foreign, letScroll, many, moment, number } from "./dom.js";
 import { timeline } from "./timeline.js";
 import { ask, follow, ofEntity, showState } from "./server.js";
 
@@ -9,15 +9,17 @@ const CHANGES_SHOWN = 50;
 const SHORT_EVERY_MS = 5000; // a short view reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
-/** Show the entity in the element; returns a function that ends it. */
-export function entity(id, shown) {
-  const page = new Entity(id, shown);
+/** Show the entity in the element, with a heading of this kind; returns a function that ends it. */
+export function entity(id, shown, heading = "h1") {
+  const page = new Entity(id, shown, heading);
   return () => page.end();
 }
 
 class Entity {
-  constructor(id, shown) {
+  constructor(id, shown, heading) {
     this.id = id;
+    this.isMissing = false; // there is no such entity now
+    this.stream = ["connecting", ""];
     this.view = "set";
     this.summary = null;
     this.short = null;
@@ -41,9 +43,9 @@ class Entity {
       this.buttons[name] = el("button", { type: "button", textContent: text, onclick: () => this.choose(name) });
     }
     shown.replaceChildren(
-      el("h1", {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
+      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
       el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences,
-      el("h2", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
+      el(heading === "h1" ? "h2" : "h3", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     this.choose("set");
     this.close = follow(ofEntity(id, "changes"), {
       state: (name, why) => this.setState(name, why),
@@ -61,8 +63,14 @@ class Entity {
   }
 
   setState(name, why) {
-    showState(this.state, name, why);
+    this.stream = [name, why];
+    this.drawState();
     if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // shows the summary, or why there is none
+  }
+
+  drawState() {
+    const [name, why] = this.stream;
+    if (name !== "connecting") showState(this.state, name === "live" && this.isMissing ? "missing" : name, why);
   }
 
   choose(view) {
@@ -93,10 +101,12 @@ class Entity {
       const summary = await ask(ofEntity(this.id, "summary"));
       if (this.isOver || taken !== this.taken) return; // a change that came since is newer
       this.summary = summary;
+      this.isMissing = false;
       this.setProblem("");
     } catch (error) {
       if (this.isOver || taken !== this.taken) return;
       if (error.status === 404) this.summary = null;
+      this.isMissing = error.status === 404;
       this.setProblem(error.message);
     } finally {
       this.isAsking = false;
@@ -139,6 +149,7 @@ class Entity {
   /** A change, just published; null is the end of the entity. */
   take(body) {
     this.taken += 1;
+    this.isMissing = body === null;
     if (body === null) {
       this.summary = this.short = null;
       this.changes.push(asTombstone());
@@ -163,6 +174,7 @@ class Entity {
   }
 
   draw() {
+    this.drawState();
     const shown = this.view === "short" ? this.short : this.summary;
     this.counts.textContent = shown ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
     const came = cameWith(this.changes);
@@ -172,6 +184,8 @@ class Entity {
     this.picture.replaceChildren(...(chart ? [timeline(chart)] : []));
     this.list.replaceChildren(...this.changes.slice(-CHANGES_SHOWN).reverse().map(line));
     this.fresh = new Set();
+    letScroll(this.sentences);
+    letScroll(this.list);
   }
 
   sentence(one, came) {

@@ -40,6 +40,9 @@ export function changed(change) {
   }
 }
 
+/** The id of the first entity; null without any. */
+export const first = () => found.querySelector("a")?.dataset.id ?? null;
+
 /** Mark the entity that is shown. */
 export function mark(id) {
   for (const link of found.querySelectorAll("a")) {

@@ -1,12 +1,13 @@
 // The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity.
 
-import { number } from "./dom.js";
+import { el, number } from "./dom.js";
 import { entity } from "./entity.js";
-import { mark, search } from "./list.js";
+import { first, mark, search } from "./list.js";
 import { recent } from "./recent.js";
 import { ask } from "./server.js";
 
 const TYPING_MS = 250;
+const WIDE = "(min-width: 46rem)"; // the list is beside the content
 const ENTITY = "#/entity/";
 
 const shown = document.querySelector("#shown");
@@ -19,8 +20,32 @@ function show() {
   const id = chosen();
   document.body.classList.toggle("one", id !== null);
   document.title = id === null ? "Summaries" : `${id}: summary`;
-  end = id === null ? recent(shown) : entity(id, shown);
+  end = id === null ? home() : entity(id, shown);
   mark(id);
+}
+
+/** Show the latest changes and, where there is room, the first entity; returns a function that ends both. */
+function home() {
+  const changes = el("div");
+  const one = el("section", { ariaLabel: "The first entity" });
+  shown.replaceChildren(el("div", { className: "home-view" }, changes, one));
+  const ends = [recent(changes)];
+  let isOver = false;
+  listed.then(() => {
+    const id = first();
+    if (!isOver && id !== null && matchMedia(WIDE).matches) ends.push(entity(id, one, "h2"));
+  });
+  return () => {
+    isOver = true;
+    ends.forEach((close) => close());
+  };
+}
+
+/** Move the focus to what is shown, so that the keyboard and a screen reader continue there. */
+function enter() {
+  const heading = shown.querySelector("h1");
+  heading.tabIndex = -1;
+  heading.focus();
 }
 
 /** The entity that the address names; null where it names none. */
@@ -52,7 +77,15 @@ async function introduce() {
   }
 }
 
-addEventListener("hashchange", show);
+const listed = search("");
+addEventListener("hashchange", () => {
+  show();
+  enter();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address names no entity
+  enter();
+});
 contains.addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(find, TYPING_MS);
@@ -62,6 +95,6 @@ document.querySelector("#search").addEventListener("submit", (event) => {
   find();
 });
 show();
-search("").then(() => mark(chosen()));
+listed.then(() => mark(chosen()));
 introduce();
 setInterval(() => document.hidden || introduce(), 30_000);

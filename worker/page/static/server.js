@@ -38,8 +38,10 @@ async function whyNot(path) {
 
 /** Show the state of a stream in its element. */
 export function showState(element, name, why = "") {
+  const texts = { live: "live", missing: "waiting for it" };
+  const text = texts[name] ?? `no connection, trying again${why && `: ${why}`}`;
   element.className = `state ${name}`;
-  element.textContent = name === "live" ? "live" : `no connection, trying again${why && `: ${why}`}`;
+  if (element.textContent !== text) element.textContent = text; // screen readers announce it
 }
 
 /**

@@ -64,6 +64,7 @@ class GuardedConsumer(BareConsumer):
         self._ends = worker.bounds.ends
         self._die = worker.surroundings.die
         self._tracing = worker.surroundings.tracing
+        self._as_record = _record_with_headers if worker.with_headers else _record
         reader = BoundedReader if self._ends else LiveReader
         self._reader: BoundedReader | LiveReader = reader(self, worker)
 
@@ -227,10 +228,7 @@ class GuardedConsumer(BareConsumer):
                 self._asked[partition] = cursor
                 self._thread.seek(self._input(partition), cursor)
                 continue
-            handed.extend(
-                Record(r.topic, r.partition, r.offset, r.timestamp or 0, r.key, r.value)
-                for r in fresh
-            )
+            handed.extend(map(self._as_record, fresh))
             contexts |= self._tracing.contexts(fresh)
             starts[partition] = cursor
             ends[partition] = self.cursors[partition] = fresh[-1].offset + 1
@@ -305,6 +303,21 @@ class GuardedTransport(driver.Transport):
     def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
         super().__init__(url, app)
         self.worker = worker
+
+
+def _record(fetched: Any) -> Record:
+    return Record(
+        fetched.topic,
+        fetched.partition,
+        fetched.offset,
+        fetched.timestamp or 0,
+        fetched.key,
+        fetched.value,
+    )
+
+
+def _record_with_headers(fetched: Any) -> Record:
+    return _record(fetched)._replace(headers=fetched.headers)
 
 
 def _not_in_log(offsets: Mapping[TP, int]) -> str:

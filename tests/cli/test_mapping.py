@@ -1,0 +1,125 @@
+"""`mapping check`: every error at its line, and what becomes of samples."""
+
+import json
+
+import pytest
+
+from tests.harness.debezium import MAPPING, TOPIC, change, key, row, written
+from worker.cli.group import execute
+from worker.kafka.clients import KafkaClients
+from worker.kafka.topics import partition_of
+from worker.settings import Settings
+
+
+def lines(captured):
+    return [json.loads(line) for line in captured.out.splitlines()]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return str(written(tmp_path))
+
+
+def test_a_file_without_errors(file, capsys):
+    assert execute(["mapping", "check", file]) == 0
+    assert capsys.readouterr().err == f"{file}: 4 rules of 1 topic, no error\n"
+
+
+def test_every_error_has_a_line_of_its_own(tmp_path, capsys):
+    wrong = MAPPING.replace("after.title", "after title").replace('"ignore"', '"ignored"')
+    file = written(tmp_path, wrong)
+    assert execute(["mapping", "check", str(file)]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"coversumm-worker: error: {file}:13: {TOPIC}: rule 1: text: 'after t")
+    assert second.startswith(f"coversumm-worker: error: {file}:28: {TOPIC}: rule 3: emit: 'ignore")
+
+
+def test_the_worker_reports_them_too(tmp_path, capsys, monkeypatch):
+    file = written(tmp_path, "[topic.x]\ny = 1\nz = 2\n")
+    monkeypatch.setenv("COVERSUMM_MAPPING", str(file))
+    monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
+    for command in (["run"], ["config", "--check"]):
+        assert execute(command) == 2
+        written_lines = capsys.readouterr().err.splitlines()
+        assert [line.rsplit(": ", 3)[0] for line in written_lines] == [
+            f"coversumm-worker: error: {file}:1",
+            f"coversumm-worker: error: {file}:2",
+            f"coversumm-worker: error: {file}:3",
+        ]
+
+
+def test_samples_of_a_file(file, tmp_path, capsys):
+    one = row(5, 3)
+    samples = [
+        {"key": key(one).decode(), "value": change("c", one, 1).decode()},
+        {"topic": TOPIC, "partition": 0, "offset": 3, "key": json.loads(key(one)), "payload": None},
+        {"key": None, "value": {"op": "c", "after": {"status": "published", "body": "Good."}}},
+        {"op": "x"},
+    ]
+    path = tmp_path / "samples.jsonl"
+    path.write_text("\n".join(["", *map(json.dumps, samples), "no json"]))
+    arguments = ["mapping", "check", file, "--sample", str(path)]
+    assert execute([*arguments, "--json"]) == 1
+    captured = capsys.readouterr()
+    found = lines(captured)
+    assert [(one["place"], one["rule"], one["becomes"]) for one in found] == [
+        ("line 2", "rule 'published'", "review.upserted"),
+        ("line 3", "tombstone", "ignored"),
+        ("line 4", "rule 'published'", "dead letter"),
+        ("line 5", None, "dead letter"),
+        ("line 6", None, "dead letter"),
+    ]
+    assert found[0]["event"]["entity_id"] == "3"
+    assert found[2]["detail"].startswith("bad_field: rule 'published': entity_id: nothing at")
+    assert f"warning: {TOPIC}: rule 'draft' took none of these records" in captured.err
+    assert captured.err.splitlines()[-1].startswith("5 records, dead letter 3")
+    assert execute([*arguments, "--limit", "1", "--json"]) == 0
+    assert len(lines(capsys.readouterr())) == 1
+
+
+def test_a_field_that_no_event_has_is_named(tmp_path, capsys):
+    file = written(tmp_path, MAPPING.replace("after.stars", "after.starz"))
+    path = tmp_path / "samples.jsonl"
+    path.write_text(change("c", row(5, 3), 1, schemas=False).decode())
+    assert execute(["mapping", "check", str(file), "--sample", str(path)]) == 0
+    warnings = capsys.readouterr().err
+    assert f"{TOPIC}: rule 'published' found no rating in any of these records" in warnings
+
+
+def test_a_sample_of_no_topic_needs_one(tmp_path, capsys):
+    file = written(tmp_path, MAPPING + MAPPING.replace(TOPIC, "other"))
+    path = tmp_path / "samples.jsonl"
+    path.write_text(change("c", row(5, 3), 1).decode())
+    arguments = ["mapping", "check", str(file), "--sample", str(path)]
+    assert execute(arguments) == 2
+    assert "name one with --topic" in capsys.readouterr().err
+    assert execute([*arguments, "--topic", "other"]) == 0
+    assert execute([*arguments, "--topic", "nope"]) == 2
+    assert execute([*arguments, "--from-topic"]) == 2
+
+
+def test_samples_of_a_topic_and_their_partitions(file, embedded_broker, capsys, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    embedded_broker.create_topic(TOPIC, 2)
+    producer = KafkaClients(Settings.from_environment()).producer({})
+    one = row(5, 3)
+    for partition in (0, 1):
+        for number in range(3):
+            producer.produce(TOPIC, change("c", one, number), key(one), partition)
+    producer.flush(30)
+    right = partition_of("3", 2)
+    assert execute(["mapping", "check", file, "--from-topic", "--limit", "4", "--json"]) == 1
+    found = lines(capsys.readouterr())
+    assert [one["place"] for one in found] == ["0:1", "0:2", "1:1", "1:2"]
+    for one in found:
+        is_right = one["place"].startswith(f"{right}:")
+        assert one["becomes"] == ("review.upserted" if is_right else "dead letter")
+        assert is_right or "coversumm-worker bridge" in one["detail"]
+
+
+def test_summarize_says_that_files_are_not_mapped(file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COVERSUMM_MAPPING", file)
+    path = tmp_path / "reviews.jsonl"
+    path.write_text("")
+    assert execute(["summarize", str(path), "-o", str(tmp_path / "out")]) == 0
+    assert "COVERSUMM_MAPPING is for topics" in capsys.readouterr().err

@@ -1,0 +1,152 @@
+"""A mapping of a table captured by Debezium, and the records that Debezium writes for its rows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from worker.mapping import TopicMapping, load_mapping
+
+TOPIC = "shop.public.reviews"
+MAPPING = f"""
+[topic."{TOPIC}"]
+key = "json"
+unwrap = "payload"
+
+[[topic."{TOPIC}".rule]]
+name = "published"
+when = {{ op = ["c", "u", "r"], "after.status" = "published" }}
+emit = "review.upserted"
+entity_id = "after.product_id"
+review_id = "after.id"
+review_version = "source.lsn"
+text = {{ join = ["after.title", "after.body"], with = ". " }}
+rating = "after.stars"
+occurred_at = {{ path = "after.updated_at", epoch = "us" }}
+
+[[topic."{TOPIC}".rule]]
+name = "taken down"
+when = {{ op = "u" }}
+emit = "review.deleted"
+entity_id = "after.product_id"
+review_id = "after.id"
+review_version = "source.lsn"
+
+[[topic."{TOPIC}".rule]]
+name = "draft"
+when = {{ op = ["c", "r"] }}
+emit = "ignore"
+
+[[topic."{TOPIC}".rule]]
+name = "gone"
+when = {{ op = "d" }}
+emit = "review.deleted"
+entity_id = "key.product_id"
+review_id = "before.id"
+review_version = "source.lsn"
+"""
+"""The key has the columns (product_id, id), as with a primary key of both."""
+
+
+def mapping(folder: Path, text: str = MAPPING, topic: str = TOPIC) -> TopicMapping:
+    """A topic's mapping from a file with this text."""
+    return load_mapping(written(folder, text))[topic]
+
+
+def written(folder: Path, text: str = MAPPING) -> Path:
+    """A mapping file with this text."""
+    file = folder / "mapping.toml"
+    file.write_text(text)
+    return file
+
+
+def row(number: int, product: int, **columns: Any) -> dict[str, Any]:
+    """A row of the table."""
+    return {
+        "id": number,
+        "product_id": product,
+        "title": "A title",
+        "body": f"The words of {number}. Good value.",
+        "stars": 4,
+        "status": "published",
+        "updated_at": 1_763_640_000_000_000 + number,
+        **columns,
+    }
+
+
+def key(after: dict[str, Any], *, schemas: bool = True) -> bytes:
+    """The record's key: the row's primary key."""
+    return _enveloped({name: after[name] for name in ("product_id", "id")}, schemas)
+
+
+def change(op: str, after: dict[str, Any], lsn: int, *, schemas: bool = True) -> bytes:
+    """The record's value. A deletion has the primary key in `before` and null elsewhere, as with
+    PostgreSQL's default REPLICA IDENTITY.
+    """
+    before = dict.fromkeys(after) | {"id": after["id"], "product_id": after["product_id"]}
+    body = {
+        "before": before if op == "d" else None,
+        "after": None if op == "d" else after,
+        "source": {"version": "3.2.0", "connector": "postgresql", "table": "reviews", "lsn": lsn},
+        "op": op,
+        "ts_ms": 1_763_640_000_000,
+    }
+    return _enveloped(body, schemas)
+
+
+def _enveloped(payload: dict[str, Any], schemas: bool) -> bytes:
+    schema = {"type": "struct", "name": f"{TOPIC}.Envelope", "optional": False}
+    return json.dumps({"schema": schema, "payload": payload} if schemas else payload).encode()
+
+
+WITH_VECTORS = MAPPING.replace(
+    'text = { join = ["after.title", "after.body"], with = ". " }', 'sentences = "after.sentences"'
+)
+"""The same for rows whose sentences have vectors, for workers without an engine."""
+
+
+class Step(NamedTuple):
+    """A change of a row: the record's key and value, and the event of the contract, if any."""
+
+    product: str
+    key: bytes
+    value: bytes | None
+    event: bytes | None
+
+
+def steps(count: int, products: int, dimension: int, seed: int) -> Iterator[Step]:
+    """A table's life: a snapshot, creates, edits, some unpublished, deletions with tombstones."""
+    chance = random.Random(seed)
+    rows: dict[int, dict[str, Any]] = {}
+    for lsn in range(1, count + 1):
+        number = chance.choice(list(rows)) if rows and chance.random() < 0.5 else lsn
+        if number in rows and chance.random() < 0.25:
+            gone = rows.pop(number)
+            yield _step(gone, "d", lsn)
+            yield Step(str(gone["product_id"]), key(gone), None, None)
+            continue
+        product = rows[number]["product_id"] if number in rows else chance.randrange(products)
+        vector = struct.pack(f"<{dimension}f", *(chance.gauss(0, 1) for _ in range(dimension)))
+        words = {"text": f"Row {number} at {lsn}.", "embedding": base64.b64encode(vector).decode()}
+        status = "published" if chance.random() < 0.8 else "hidden"
+        op = "u" if number in rows else "r" if lsn < count // 4 else "c"
+        rows[number] = row(number, product, sentences=[words], status=status)
+        yield _step(rows[number], op, lsn)
+
+
+def _step(after: dict[str, Any], op: str, lsn: int) -> Step:
+    names = {"entity_id": str(after["product_id"]), "review_id": str(after["id"])}
+    event: dict[str, Any] | None = {**names, "review_version": lsn, "type": "review.deleted"}
+    if op != "d" and after["status"] == "published":
+        time = f"2025-11-20T12:00:00.{after['id']:06}Z"
+        own = {"type": "review.upserted", "rating": after["stars"], "occurred_at": time}
+        event = {**names, "review_version": lsn, "sentences": after["sentences"], **own}
+    elif op in "cr":
+        event = None
+    raw = None if event is None else json.dumps(event).encode()
+    return Step(names["entity_id"], key(after), change(op, after, lsn), raw)

@@ -1,0 +1,59 @@
+"""The input topic's mapping, and records in the wrong partition."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.harness.debezium import TOPIC, change, key, row, written
+from tests.harness.limits import event_limits
+from worker.errors import FileErrors, SetupError
+from worker.events import Record, Rejected, ReviewUpserted, decode
+from worker.kafka.topic_mapping import mapping_of
+from worker.kafka.topics import partition_of
+from worker.settings import Settings
+
+PARTITIONS = 6
+
+
+def settings(tmp_path: Path, topic: str = TOPIC) -> Settings:
+    return Settings(
+        input_topic=topic, mapping=written(tmp_path), data_dir=tmp_path, embedder="onnx"
+    )
+
+
+def test_only_the_partition_of_the_entity_is_accepted(tmp_path: Path) -> None:
+    mapping = mapping_of(settings(tmp_path), PARTITIONS)
+    assert mapping is not None
+    one = row(5, 3)
+    right = partition_of("3", PARTITIONS)
+    for partition in range(PARTITIONS):
+        record = Record(TOPIC, partition, 0, 0, key(one), change("c", one, 1))
+        (found,) = decode([record], event_limits(), mapping=mapping)
+        if partition == right:
+            assert isinstance(found, ReviewUpserted)
+            continue
+        assert isinstance(found, Rejected)
+        assert found.reason == "key_mismatch"
+        assert f"'3' belongs to partition {right} and the record is in {partition}" in found.detail
+        assert f"bridge --mapping {tmp_path}/mapping.toml --from {TOPIC}`" in found.detail
+        assert found.detail.startswith("rule 'published': ")
+
+
+def test_a_record_whose_key_is_the_entity_may_be_in_any_partition(tmp_path: Path) -> None:
+    mapping = mapping_of(settings(tmp_path), PARTITIONS)
+    for partition in range(PARTITIONS):
+        record = Record(TOPIC, partition, 0, 0, b"3", change("c", row(5, 3), 1))
+        (found,) = decode([record], event_limits(), mapping=mapping)
+        assert isinstance(found, ReviewUpserted)
+
+
+def test_a_topic_that_the_file_does_not_map_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r'no \[topic."other"\].*only shop.public.reviews: add it'):
+        mapping_of(settings(tmp_path, "other"), 1)
+
+
+def test_without_a_file_there_is_no_mapping(tmp_path: Path) -> None:
+    assert mapping_of(replace(settings(tmp_path), mapping=None), 1) is None
+    with pytest.raises(FileErrors):
+        mapping_of(replace(settings(tmp_path), mapping=tmp_path / "none"), 1)

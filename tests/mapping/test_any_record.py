@@ -1,0 +1,159 @@
+"""Whatever the record and the rules, mapping gives one result and never raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.harness.debezium import MAPPING, TOPIC, mapping
+from tests.harness.limits import event_limits
+from worker.errors import FileErrors
+from worker.events import Ignored, Record, Rejected, ReviewUpserted, decode
+from worker.mapping import load_mapping
+
+LIMITS = event_limits()
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
+    | st.sampled_from(["published", "2026-11-20T12:00:00Z", "03/04/2019", "42", "4.5"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+COLUMNS = ("id", "product_id", "title", "body", "stars", "status", "updated_at")
+ROWS = st.none() | st.dictionaries(st.sampled_from(COLUMNS), VALUES)
+CHANGES = st.fixed_dictionaries(
+    {"op": st.sampled_from([*"curdt", None])},
+    optional={"before": ROWS, "after": ROWS, "source": st.dictionaries(st.just("lsn"), VALUES)},
+)
+PAYLOADS = CHANGES | CHANGES.map(lambda one: {"payload": one}) | VALUES
+RAW = st.none() | st.binary(max_size=12) | PAYLOADS.map(lambda one: json.dumps(one).encode())
+CLOUD = """
+[topic.t]
+key = "framed"
+tombstone = { entity_id = "header:entity" }
+[[topic.t.rule]]
+when_present = ["ce.subject"]
+emit = "review.upserted"
+entity_id = ["ce.subject", "key.1"]
+review_id = { join = ["after.id", "header:entity", { const = 5 }] }
+review_version = ["ce.version", "source.lsn"]
+text = ["after.title", { join = ["after.body", "status"], with = "" }]
+sentences = "after.stars"
+occurred_at = ["ce.time", { path = "after.updated_at", epoch = "ns" }]
+[[topic.t.rule]]
+emit = "sentences.deleted"
+entity_id = "key"
+sentence_ids = "after.title"
+"""
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(["ce_specversion", "ce_subject", "ce_time", "entity", "content-type"]),
+        st.none() | st.binary(max_size=6) | st.just(b"application/cloudevents+json"),
+    ),
+    max_size=4,
+).map(tuple)
+
+
+@given(RAW | RAW.map(lambda raw: raw and b"\0\0\0\0\1" + raw), RAW, HEADERS)
+@settings(deadline=None, max_examples=400)
+def test_a_record_has_one_result(
+    tmp_path_factory: Any, key: bytes | None, value: bytes | None, headers: Any
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    for text, topic in ((MAPPING, TOPIC), (CLOUD, "t")):
+        rules = mapping(folder, text, topic)
+        record = Record(topic, 0, 0, 0, key, value, headers)
+        (found,) = decode([record], LIMITS, mapping=rules)
+        assert decode([record], LIMITS, mapping=rules) == [found]
+        if isinstance(found, Rejected):
+            assert found.detail.isprintable()
+            rule = rules.rule_of(record)
+            assert rule is None or found.detail.startswith(f"{rule.name}: ")
+        elif isinstance(found, Ignored):
+            assert found is Ignored.BY_MAPPING
+        else:
+            assert found.entity_id
+
+
+@given(
+    product=st.integers(0, 2**63) | st.text(min_size=1, max_size=9),
+    number=st.integers(-(2**63), 2**63) | st.text(min_size=1, max_size=9),
+    title=st.none() | st.text(),
+    body=st.none() | st.text(),
+    stars=st.none() | st.integers(0, 5) | st.floats(0, 5),
+    lsn=st.integers(0, 2**63 - 1),
+    microseconds=st.integers(-(10**15), 10**17),
+)
+@settings(deadline=None, max_examples=300)
+def test_a_row_is_the_event_that_it_says(
+    tmp_path_factory: Any, product: Any, number: Any, title: Any, body: Any, stars: Any, lsn: int,
+    microseconds: int,
+) -> None:  # fmt: skip
+    row = {
+        "id": number, "product_id": product, "title": title, "body": body, "stars": stars,
+        "status": "published", "updated_at": microseconds,
+    }  # fmt: skip
+    value = json.dumps({"op": "u", "after": row, "source": {"lsn": lsn}}).encode()
+    rules = mapping(tmp_path_factory.getbasetemp())
+    (event,) = decode([Record(TOPIC, 0, 0, 0, None, value)], LIMITS, mapping=rules)
+    if isinstance(event, Rejected):  # a lone surrogate, or a text over the limits
+        assert "\\ud" in value.decode() or len(value) > 1000
+        return
+    assert isinstance(event, ReviewUpserted)
+    assert (event.entity_id, event.review_id) == (str(product), str(number))
+    assert event.review_version == lsn
+    assert event.rating == stars
+    words = [part for part in (title, body) if part and part.strip()]
+    assert event.text == (". ".join(words) if words else None)
+    assert event.occurred_at is not None
+
+
+TOML_VALUES = st.recursive(
+    st.booleans() | st.integers(-5, 5) | st.text("abk.\"'", max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["path", "join", "const", "epoch", "with", "a"]), inner)
+    ),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["emit", "when", "when_present", "entity_id", "review_id", "text", "name"]),
+        TOML_VALUES | st.sampled_from(["review.upserted", "ignore", "key", "ce.x", "header:y"]),
+    ),
+    st.dictionaries(st.sampled_from(["key", "value", "unwrap", "tombstone"]), TOML_VALUES),
+)
+@settings(deadline=None, max_examples=400)
+def test_a_file_is_read_or_every_error_has_a_line(
+    tmp_path_factory: Any, rule: dict[str, Any], head: dict[str, Any]
+) -> None:
+    file: Path = tmp_path_factory.getbasetemp() / "any.toml"
+    lines = [f"{name} = {_toml(value)}" for name, value in head.items()]
+    own = [f"{name} = {_toml(value)}" for name, value in rule.items()]
+    file.write_text("\n".join(["[topic.t]", *lines, "[[topic.t.rule]]", *own]))
+    problems: Sequence[str] = ()
+    try:
+        rules = load_mapping(file)["t"]
+        decode([Record("t", 0, 0, 0, b"k", b'{"a": 1}')], LIMITS, mapping=rules)
+    except FileErrors as error:
+        problems = error.lines
+    assert all(line.startswith(f"{file}:") for line in problems)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in value.items())} }}"
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

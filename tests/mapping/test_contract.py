@@ -1,0 +1,70 @@
+"""The messages that a bridge makes of records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.harness.debezium import TOPIC, change, key, mapping, row, steps
+from tests.harness.limits import event_limits
+from worker.events import Record, decode
+from worker.kafka.topics import partition_of
+from worker.mapping.contract import ContractWriter
+
+MAX_BYTES = 10_000
+
+
+def writer(folder: Path, text: str | None = None, max_bytes: int = MAX_BYTES) -> ContractWriter:
+    rules = mapping(folder) if text is None else mapping(folder, text)
+    return ContractWriter(rules, "events", lambda name: partition_of(name, 4), "dlq", max_bytes)
+
+
+def test_an_event_is_in_the_partition_of_its_entity_under_its_key(tmp_path: Path) -> None:
+    one = row(5, 3)
+    record = Record(TOPIC, 9, 0, 0, key(one), change("c", one, 1))
+    ((message,), outcomes) = writer(tmp_path).write([record])
+    assert message[:3] == ("events", partition_of("3", 4), b"3")
+    assert json.loads(message.value or b"") == {
+        "type": "review.upserted", "entity_id": "3", "review_id": "5", "review_version": 1,
+        "text": "A title. The words of 5. Good value.", "rating": 4.0,
+        "occurred_at": "2025-11-20T12:00:00.000005Z",
+    }  # fmt: skip
+    assert outcomes == {("review.upserted", "applied"): 1}
+
+
+def test_a_worker_reads_what_the_bridge_writes_as_the_mapping_reads_the_record(
+    tmp_path: Path,
+) -> None:
+    """Also reviews without words, and without any optional field."""
+    rules = mapping(tmp_path)
+    wordless = row(5, 3, title=None, body=None, stars=None)
+    values = [(step.key, step.value) for step in steps(200, 3, 4, seed=5)]
+    values.append((key(wordless), change("c", wordless, 300)))
+    records = [Record(TOPIC, 0, i, 0, *pair) for i, pair in enumerate(values)]
+    limits = event_limits()
+    for record, mapped in zip(records, decode(records, limits, mapping=rules), strict=True):
+        messages, outcomes = writer(tmp_path).write([record])
+        ((_, outcome),) = outcomes
+        if outcome == "applied":
+            (message,) = messages
+            sent = Record("events", message.partition, 0, 0, message.key, message.value)
+            assert decode([sent], limits) == [mapped]
+        else:
+            assert outcome == "ignored:by_mapping"
+            assert messages == []
+
+
+def test_what_does_not_fit_is_a_dead_letter_in_its_order(tmp_path: Path) -> None:
+    one, large = row(5, 3), row(6, 3, body="x" * MAX_BYTES)
+    values = [(b"k", b"{"), (key(one), change("c", one, 1)), (key(large), change("c", large, 2))]
+    records = [Record(TOPIC, 2, i, 0, *pair) for i, pair in enumerate(values)]
+    messages, outcomes = writer(tmp_path).write(records)
+    assert [message.topic for message in messages] == ["dlq", "events", "dlq"]
+    assert messages[0][:4] == ("dlq", 2, b"k", b"{")
+    details = [dict(message.headers).get("dlq.detail", b"") for message in messages]
+    assert details[2].startswith(b"rule 'published': the event has 1")
+    assert outcomes == {
+        ("unreadable", "dead_letter:bad_json"): 1,
+        ("review.upserted", "applied"): 1,
+        ("unreadable", "dead_letter:too_large"): 1,
+    }

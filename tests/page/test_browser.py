@@ -1,0 +1,263 @@
+"""The page in a real Chromium: by keyboard, paused, on a touch screen, and checked by axe-core."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from importlib.resources import files
+
+import msgspec
+import pytest
+from aiohttp.test_utils import TestServer
+
+from tests.harness.bodies import BODY
+from tests.harness.browser import Browser, Tab
+from tests.harness.page_site import Site, change
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.events.json_codec import encode
+from worker.page.history import ChangeHistory
+from worker.published.history import PublishedChange
+from worker.state.listing import ListedEntity, Page
+
+pytestmark = [pytest.mark.chromium, pytest.mark.timeout(PATIENCE_SECONDS)]
+
+AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
+TAB, ENTER = ("Tab", 9), ("Enter", 13)
+LONG = "A sentence that goes on for longer than its box is high. " * 60
+
+
+def published(number: int, date: str) -> PublishedChange:
+    """The change of this number of an entity, on that date."""
+    one = f"r{number}#0"
+    return PublishedChange(
+        partition=0,
+        offset=number,
+        published_at="2026-11-24T16:10:29.123Z",
+        tombstone=False,
+        epoch=1,
+        sequence=number,
+        previous_sequence=None,
+        incomplete=False,
+        occurred_at=date,
+        cause=msgspec.to_builtins(BODY.cause),
+        added=[one],
+        removed=[],
+        added_texts={one: LONG},
+        removed_texts={},
+        sentences=number,
+        sentence_count=number,
+        review_count=number,
+    )
+
+
+class StaysSite(Site):
+    """A worker with two entities, and a history of three changes."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state.entities = self.entities
+        self.state.describe = lambda: {
+            "ready": True,
+            "lag": {"0": 0},
+            "instance_id": "worker-0",
+            "epoch": 1,
+            "partition_count": 1,
+        }
+        self.history.read = self.read  # type: ignore[method-assign]
+
+    async def entities(self, *_: object) -> Page:
+        return Page([ListedEntity(one, 3, 2, None, 0) for one in ("x", "y")], None, 2)
+
+    async def read(self, _entity_id: str, _before: int | None) -> ChangeHistory:
+        dates = ("2016-08-07T00:00:00Z", "2016-08-09T00:00:00Z", "2018-06-17T14:30:00Z")
+        changes = [published(number + 1, date) for number, date in enumerate(dates)]
+        return ChangeHistory(changes, None, 3)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
+
+
+@pytest.fixture
+def site() -> Iterator[StaysSite]:
+    """It is served from a thread of its own, at `url`."""
+    made = StaysSite()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(work):  # type: ignore[no-untyped-def]
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_SECONDS)
+
+    async def serve() -> TestServer:
+        server = TestServer(made.application())
+        await server.start_server()
+        return server
+
+    server = run(serve())
+    made.url = str(server.make_url("/"))
+    yield made
+    run(server.close())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def live(tab: Tab) -> None:
+    tab.wait("document.querySelector('.state')?.textContent === 'live'")
+
+
+def announce(site: StaysSite, *texts: str) -> None:
+    """Changes of entities of these names."""
+    for number, text in enumerate(texts):
+        body = msgspec.structs.replace(BODY, entity_id=text, sequence=1000 + number)
+        site.feed.committed([change(text, encode(body))])
+
+
+def listed(tab: Tab) -> list[str]:
+    found = tab.evaluate("[...document.querySelectorAll('.changes a')].map((a) => a.innerText)")
+    assert isinstance(found, list)
+    return found
+
+
+def test_what_changed_before_is_shown_beside_the_first_entity(
+    site: StaysSite, browser: Browser
+) -> None:
+    announce(site, "a", "b")
+    tab = browser.open(site.url)
+    live(tab)
+    tab.wait("document.querySelectorAll('.changes a').length === 2")
+    assert listed(tab) == ["b", "a"]
+    tab.wait("document.querySelector('h2').textContent === 'x'")
+    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
+    announce(site, "a", "b", "c")
+    tab.wait("document.querySelectorAll('.changes a').length === 3")  # none of them twice
+    tab.close()
+
+
+def test_the_moving_list_can_be_paused(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(site.url)
+    live(tab)
+    announce(site, "a")
+    tab.wait("document.querySelectorAll('.changes a').length === 1")
+    tab.click(".facts button")
+    announce(site, "b", "c")
+    tab.wait("document.querySelector('.facts').innerText.includes('3 changes')")
+    assert listed(tab) == ["a"]
+    tab.click(".facts button")
+    assert listed(tab) == ["c", "b", "a"]
+    tab.close()
+
+
+def test_by_keyboard_alone(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(site.url)
+    tab.wait("document.querySelectorAll('#found a').length === 2")
+    tab.press(*TAB)
+    assert tab.evaluate("document.activeElement.className") == "skip"
+    box = tab.evaluate("document.activeElement.getBoundingClientRect().left")
+    assert box >= 0, "it is seen while it has the focus"
+    tab.press(*ENTER)
+    assert tab.evaluate("document.activeElement.tagName") == "H1"
+    assert tab.evaluate("location.hash") == ""
+    tab.evaluate("document.querySelector('#contains').focus()")
+    for _ in range(2):
+        tab.press(*TAB)
+    assert tab.evaluate("document.activeElement.dataset.id") == "y"
+    site.state.summaries["y"] = site.state.summaries["x"]
+    tab.press(*ENTER)
+    tab.wait("document.querySelector('h1').textContent === 'y'")
+    assert tab.evaluate("document.activeElement.tagName") == "H1"
+    tab.close()
+
+
+def test_an_unknown_entity_is_not_live(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(f"{site.url}#/entity/nobody")
+    tab.wait("document.querySelector('.state').textContent === 'waiting for it'")
+    assert "live" not in tab.evaluate("document.querySelector('.state').className").split()
+    tab.close()
+
+
+def test_dates_without_a_time_and_the_axis_of_time(site: StaysSite, browser: Browser) -> None:
+    """The second of three changes is two days after the first, the third two years."""
+    tab = browser.open(f"{site.url}#/entity/x")
+    tab.wait("document.querySelectorAll('.chart .step').length === 3")
+    first, second, third = (one.split(" · ")[0] for one in reversed(times(tab)))
+    assert (first, second) == ("Aug 7, 2016", "Aug 9, 2016")
+    assert "PM" in third or "AM" in third
+    at = tab.evaluate(
+        "[...document.querySelectorAll('.chart .step')].map((one) => "
+        "Number(one.style.getPropertyValue('--a')))"
+    )
+    assert at[0] == 0 < at[1] < 1
+    assert at[2] == 96
+    labels = tab.evaluate(
+        "[...document.querySelectorAll('.chart .tick.time')].map((one) => one.textContent)"
+    )
+    assert labels == ["Aug 7, 2016", "Jun 17, 2018"]
+    tab.close()
+
+
+def times(tab: Tab) -> list[str]:
+    found = tab.evaluate("[...document.querySelectorAll('.changes time')].map((t) => t.innerText)")
+    assert isinstance(found, list)
+    return found
+
+
+def test_targets_are_large_enough_for_fingers(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(site.url, 390, 844)
+    tab.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.wait("document.querySelectorAll('#found a').length === 2")
+    announce(site, "a")
+    tab.wait("document.querySelectorAll('.changes a').length === 1")
+    heights = tab.evaluate(
+        "[...document.querySelectorAll('a:not(.skip), button, input')]"
+        ".filter((one) => one.offsetParent).map((one) => one.getBoundingClientRect().height)"
+    )
+    assert len(heights) > 4
+    assert min(heights) >= 44
+    tab.close()
+
+
+@pytest.mark.parametrize("path", ["", "#/entity/x", "#/entity/nobody"])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1280, False), (1280, True), (390, True)], ids=["wide", "dark", "phone"]
+)
+def test_axe_finds_nothing(
+    site: StaysSite, browser: Browser, path: str, width: int, dark: bool
+) -> None:
+    announce(site, "a", LONG[:200])
+    tab = browser.open(f"{site.url}{path}", width, 860, dark=dark)
+    tab.wait("/live|waiting/.test(document.querySelector('.state')?.textContent)")
+    tab.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
+    tab.evaluate(f"{AXE};0")
+    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    told = [
+        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
+        for one in found["violations"]
+    ]
+    assert told == [], json.dumps(told, indent=1)
+    edge = tab.evaluate(
+        "(() => { const of = getComputedStyle(document.querySelector('#contains')); "
+        "return [of.borderColor, of.backgroundColor, "
+        "getComputedStyle(document.body).backgroundColor]; })()"
+    )
+    assert min(contrast(edge[0], other) for other in edge[1:]) >= 3
+    tab.close()
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours like `rgb(1, 2, 3)`, as WCAG defines it."""
+
+    def luminance(colour: str) -> float:
+        shares = [int(part) / 255 for part in colour[4:-1].split(",")]
+        linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)

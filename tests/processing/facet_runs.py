@@ -1,0 +1,101 @@
+"""Facets of each kind, and random histories of reviews that join and leave them."""
+
+import base64
+from itertools import islice
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.harness.drive import DIMENSION, FakeEngine, config
+from tests.processing.operations import (
+    ENTITIES,
+    REVIEWS,
+    TEXTS,
+    VECTORS,
+    event,
+    operations,
+    records_of,
+)
+from worker.facets.definitions import Definitions, Facet, RatingRange
+from worker.facets.membership import facet_set, label_bits
+
+
+def packed(vector):
+    return base64.b64encode(np.array(vector, "<f4").tobytes()).decode()
+
+
+FACETS = facet_set(
+    Definitions(
+        [
+            Facet("x", vectors=(packed([1, 0, 0]), packed([3, 0, 0.3])), k=2),
+            Facet("text", phrases=("good", "bad"), threshold=0.9),
+            Facet("taken", vectors=(packed([1, 1, 1]),), hidden=True, threshold=0.95),
+            Facet("y", vectors=(packed([0, 1, 0]),), threshold=0.2, k=1),
+            Facet("critics", rating=RatingRange(max=1), k=2),
+            Facet("fans", rating=RatingRange(min=4, max=5)),
+            Facet("price", labels=("price", "cost")),
+            Facet("any", labels=("price", "odd"), k=1),
+            Facet("last", newest=1, k=2),
+            Facet("news", newest=2),
+            Facet("secret", newest=2, hidden=True),
+        ]
+    ),
+    DIMENSION,
+    FakeEngine().embed,
+)
+
+dates = st.sampled_from(
+    [
+        None,
+        "2026-11-20T12:00:00Z",
+        "2026-11-20T13:00:00+01:00",
+        "2026-11-20T12:00:00.5Z",
+        "2026-11-20T11:59:59.999Z",
+        "2027-01-01T00:00:00Z",
+    ]
+)
+labels = st.one_of(st.none(), st.lists(st.sampled_from(["price", "cost", "odd", "x"]), max_size=2))
+many_reviews = st.sampled_from([*REVIEWS, *"stuvwxyzabcdefgh"])
+items = st.fixed_dictionaries(
+    {"text": st.sampled_from(TEXTS)},
+    optional={"embedding": st.sampled_from(VECTORS), "labels": labels},
+)
+upserts = st.builds(
+    lambda entity, review, sentences, when, rating: event(
+        entity,
+        {
+            "type": "review.upserted",
+            "review_id": review,
+            "sentences": sentences,
+            "occurred_at": when,
+            "rating": rating,
+        },
+    ),
+    st.sampled_from(ENTITIES),
+    many_reviews,
+    st.lists(items, max_size=4),
+    dates,
+    st.sampled_from([None, 1, 4.5, 0.1, 5e-324, 1e308]),
+)
+deletions = st.builds(
+    lambda entity, review: event(entity, {"type": "review.deleted", "review_id": review}),
+    st.sampled_from(ENTITIES),
+    many_reviews,
+)
+events = st.one_of(upserts, upserts, upserts, upserts, deletions, operations)
+
+
+@st.composite
+def runs(draw):
+    size = draw(st.sampled_from([3, 10, 30]))
+    history = draw(st.lists(events, min_size=size, max_size=size))
+    records = iter(list(records_of(history)))
+    batches = []
+    while batch := list(islice(records, draw(st.sampled_from([1, 2, 5, 20])))):
+        batches.append((draw(st.booleans()), batch))
+    return batches
+
+
+def with_facets(**changes):
+    limits = {"labels": label_bits(FACETS), **changes.pop("limits", {})}
+    return config(facets=FACETS, facets_topic="facets", limits=limits, **changes)

@@ -1,0 +1,154 @@
+"""An entity's facets and overview by its rows: after any history those of brute force, of few
+sentences and of many.
+"""
+
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.coversumm.naive_short_view import cosine, naive
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, upsert
+from tests.harness.facet_model import FacetModel
+from tests.processing.facet_runs import FACETS, runs, with_facets
+from tests.processing.operations import ENTITIES
+from worker.coversumm.short_view import kept
+from worker.events.facets import decode_facets
+from worker.processing import facet_view
+from worker.processing.facet_view import NoFacets, read_facets_view, read_overview
+from worker.processing.short_view import Extent, fitting
+from worker.state import verify_partition
+from worker.state.keys import FACET_SETS
+
+NUMBERS = {facet.name: n for n, facet in enumerate(FACETS.definitions.facets)}
+
+
+def facets_of(driver, key, distinct=False):
+    return read_facets_view(driver.rows[key[0]], key[1], dimension=DIMENSION, distinct=distinct)
+
+
+def naive_overview(model, key, extent):
+    """By facet its short view; one sentence of each in turn, without near-copies of another's."""
+    members = model.members(key)
+    ordered = [NUMBERS[one["name"]] for one in model.now(key) if one["sentence_count"]]
+    walks = []
+    for number in ordered:
+        live = {sid: one[1] for sid, one in members[number].items()}
+        walks.append((number, live, naive(live, extent.threshold, extent.count)[0]))
+    chosen = []
+    is_full = False
+    while not is_full:
+        before = len(chosen)
+        for number, live, walk in walks:
+            for sid in walk:
+                near = (cosine(live[sid], vector) > extent.threshold for _, _, vector in chosen)
+                if len(chosen) < extent.count and not any(near):
+                    chosen.append((number, sid, live[sid]))
+                    break
+        is_full = len(chosen) == before
+    texts = [members[number][sid][0] for number, sid, _ in chosen]
+    taken = range(len(chosen)) if extent.words is None else fitting(texts, extent.words)
+    return [(FACETS.definitions.facets[chosen[at][0]].name, chosen[at][1].decode()) for at in taken]
+
+
+extents = st.builds(
+    Extent,
+    st.sampled_from([None, 1, 3, 50]),
+    st.sampled_from([None, 1, 2, 5]),
+    st.sampled_from([0.3, 0.8, 1 - 2**-53]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(distinct=st.booleans(), batches=runs(), extent=extents)
+def test_views_equal_brute_force(distinct, batches, extent):
+    driver = Driver(with_facets(distinct=distinct))
+    model = FacetModel(driver.config, FakeEngine.vector)
+    model.run([record for _, batch in batches for record in batch])
+    for _, batch in batches:
+        driver.run(*batch)
+    for at, entity_id in enumerate(ENTITIES):
+        key = at, entity_id
+        view = facets_of(driver, key, distinct)
+        overview = read_overview(driver.rows[at], entity_id, DIMENSION, extent)
+        if key not in model.entities:
+            assert view is overview is None
+            continue
+        now = model.now(key)
+        assert msgspec.to_builtins(view.facets) == tuple(now)
+        reviews = [one for one in model.entities[key].reviews.values() if one.live]
+        rated = [Fraction(one.rating) for one in reviews if one.rating is not None]
+        assert view.review_count == len(reviews)
+        assert view.ratings.count == len(rated)
+        assert view.ratings.mean == (float(sum(rated) / len(rated)) if rated else None)
+        assert view.sequence == model.sets.get(key, (None, None))[1]
+        shown = [(one.facet, one.sentence_id) for one in overview.sentences]
+        assert shown == naive_overview(model, key, extent)
+        counts = {one["name"]: one["sentence_count"] for one in now}
+        for rank, one in enumerate(overview.sentences):
+            assert one.rank == rank
+            assert one.facet_sentence_count == counts[one.facet]
+            text, _, review_id, rating = model.members(key)[NUMBERS[one.facet]][
+                one.sentence_id.encode()
+            ]
+            assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
+
+
+@settings(max_examples=60, deadline=None)
+@given(least=st.sampled_from([1, 2, 3]), batches=runs())
+def test_verify_recomputes_facets(least, batches):
+    driver = Driver(with_facets(min_changes=least))
+    for _, batch in batches:
+        driver.run(*batch)
+    for rows in driver.rows.values():
+        checks = verify_partition(rows, dimension=3, k=3, distinct=False, min_changes=least)
+        assert [one.problems for one in checks if one.problems] == []
+
+
+def test_verify_finds_a_wrong_facet():
+    driver = Driver(with_facets())
+    driver.run(upsert(0, "r", "good", rating=5))
+    (key,) = [key for key, _ in driver.rows[0].scan(b"E") if key.endswith(FACET_SETS)]
+    old = driver.rows[0].get(key)
+    driver.run(upsert(1, "s", "bad", rating=5))
+    driver.rows[0].write({key: old})
+    ((check),) = verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
+    assert "facet 'fans': not published, but among the nearest: s#0" in check.problems
+    assert all(one.startswith("facet ") for one in check.problems)
+
+
+@pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])
+def test_of_many_sentences(monkeypatch, kept_bytes):
+    """Of several blocks, kept or read again: the set of a facet is the one published."""
+    monkeypatch.setattr(facet_view, "kept", lambda scan: kept(scan, kept_bytes))
+    driver = Driver(with_facets())
+    random = np.random.default_rng(4)
+    sentences = [(f"s{n}", random.normal(size=DIMENSION).tolist()) for n in range(6000)]
+    messages = []
+    for at in range(60):
+        part = sentences[at * 100 : at * 100 + 100]
+        messages += driver.run(upsert(at, f"r{at}", *part, rating=at % 2 * 4)).messages
+    last = [one for one in messages if one.topic == "facets"][-1]
+    view = facets_of(driver, (0, "e"))
+    assert max(one.sentence_count for one in view.facets) > 2048
+    published = decode_facets(last.value).facets
+    assert [one.sentences for one in view.facets if one.name == "fans"] == [
+        one.sentences for one in published if one.name == "fans"
+    ]
+    overview = read_overview(driver.rows[0], "e", DIMENSION, Extent(sentences=7))
+    assert [one.facet for one in overview.sentences[:2]] == [one.name for one in view.facets[:2]]
+
+
+def test_without_facets_the_setting_is_named():
+    driver = Driver()
+    driver.run(upsert(0, "r", "Alone."))
+    assert facets_of(driver, (0, "nobody")) is None
+    for read in (
+        lambda: facets_of(driver, (0, "e")),
+        lambda: read_overview(driver.rows[0], "e", DIMENSION, Extent()),
+    ):
+        with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
+            read()

@@ -1,0 +1,52 @@
+"""The mapping of the input topic, which also refuses records in the wrong partition.
+
+All records of an entity must be in one partition, or their order is lost. A record whose key is the
+entity id is as sure as one of the contract, whatever partitioned it. Any other must be where
+Kafka's default partitioner would put its entity: workers are asked for the entity there.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+from worker.errors import SetupError
+from worker.events import Record
+from worker.kafka.topics import partition_of
+from worker.mapping import TopicMapping, load_mapping
+from worker.settings import Settings
+
+CACHED_ENTITIES = 10_000
+"""Entities whose partition is remembered: to compute one takes as long as to map a record."""
+
+
+def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
+    """The mapping of the input topic, which has so many partitions; None without COVERSUMM_MAPPING.
+
+    Raises SetupError if the file does not map the topic, and FileErrors.
+    """
+    if settings.mapping is None:
+        return None
+    topics = load_mapping(settings.mapping)
+    topic = settings.input_topic
+    if topic not in topics:
+        raise SetupError(
+            f'COVERSUMM_MAPPING={settings.mapping} has no [topic."{topic}"], the input topic '
+            f"(COVERSUMM_INPUT_TOPIC), only {', '.join(topics)}: add it, or unset "
+            "COVERSUMM_MAPPING if the topic has the contract's events"
+        )
+    return refusing_strays(topics[topic], settings.mapping, partitions)
+
+
+def refusing_strays(mapping: TopicMapping, file: Path, partitions: int) -> TopicMapping:
+    """The mapping that refuses records of entities that belong to another partition."""
+    partition = lru_cache(CACHED_ENTITIES)(lambda entity_id: partition_of(entity_id, partitions))
+
+    def refuse(entity_id: str, record: Record) -> str | None:
+        if record.key == entity_id.encode() or partition(entity_id) == record.partition:
+            return None
+        return (
+            f"entity_id {entity_id!r} belongs to partition {partition(entity_id)} and the record "
+            f"is in {record.partition}: the topic is not keyed by entity; run `coversumm-worker "
+            f"bridge --mapping {file} --from {mapping.topic}` and read the topic that it writes"
+        )
+
+    return mapping.refusing(refuse)

@@ -1,0 +1,80 @@
+"""Records of a mapped topic as messages of the contract, keyed by entity: what a bridge writes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from worker import __version__
+from worker.events import Ignored, Message, Reason, Record, Rejected, dead_letter_message
+from worker.events.messages import message_bytes
+from worker.events.reasons import BadEvent
+from worker.limits import Limit
+from worker.mapping.rules import TopicMapping
+
+
+class Bridged(NamedTuple):
+    """The messages of some records, and how many had each outcome, by event type."""
+
+    messages: list[Message]
+    outcomes: Counter[tuple[str, str]]
+
+
+class ContractWriter:
+    """Maps records to events for `topic`, and to dead letters for `dlq_topic`.
+
+    `partition_of` gives the partition of an entity in `topic`; a message has at most `max_bytes`.
+    """
+
+    def __init__(
+        self,
+        mapping: TopicMapping,
+        topic: str,
+        partition_of: Callable[[str], int],
+        dlq_topic: str,
+        max_bytes: int,
+    ) -> None:
+        self._mapping = mapping
+        self._topic = topic
+        self._partition_of = partition_of
+        self._dlq_topic = dlq_topic
+        self._max_bytes = max_bytes
+
+    def write(self, records: Sequence[Record]) -> Bridged:
+        """The messages of these records, in their order. Never raises for bad input."""
+        messages: list[Message] = []
+        outcomes: Counter[tuple[str, str]] = Counter()
+        for record in records:
+            try:
+                message, outcome = self._event(record)
+            except BadEvent as bad:
+                rejected = self._mapping.explain(record, bad.rejected)
+                outcome = ("unreadable", f"dead_letter:{rejected.reason}")
+                message = self._dead_letter(record, rejected)
+            outcomes[outcome] += 1
+            if message is not None:
+                messages.append(message)
+        return Bridged(messages, outcomes)
+
+    def _event(self, record: Record) -> tuple[Message | None, tuple[str, str]]:
+        body = self._mapping.read(record)
+        if isinstance(body, Ignored):
+            return None, ("unreadable", f"ignored:{body}")
+        members = msgspec.to_builtins(body)
+        given = {name: value for name, value in members.items() if value is not None}
+        if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:
+            given["text"] = None  # one of the two must be there
+        key, value = body.entity_id.encode(), msgspec.json.encode(given)
+        if (size := message_bytes(key, value, [])) > self._max_bytes:
+            raise BadEvent(
+                Reason.TOO_LARGE,
+                f"the event has {size} bytes, at most {self._max_bytes} are sent "
+                "(COVERSUMM_MAX_MESSAGE_BYTES)",
+                Limit.EVENT_BYTES,
+            )
+        partition = self._partition_of(body.entity_id)
+        return Message(self._topic, partition, key, value, []), (given["type"], "applied")
+
+    def _dead_letter(self, record: Record, rejected: Rejected) -> Message:
+        return dead_letter_message(self._dlq_topic, record, rejected, __version__, self._max_bytes)

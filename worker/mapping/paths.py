@@ -1,0 +1,122 @@
+"""Dotted paths into a record, as closures: `after.title`, `key.product_id`, `ce.type`, `header:v`.
+
+The first part chooses the root: `key`, `ce` (attributes of a CloudEvent), `header:NAME`, else the
+value. A part in quotes is a member's name as it stands: `"key".id` is the member `key` of the
+value, `after."a.b"` has a dot in its name. A part of digits also counts the items of an array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from worker.events.reasons import BadEvent, Reason
+
+VALUE, KEY, CE, HEADERS = range(4)
+"""Places in `Roots`."""
+Roots = tuple[Any, Any, dict[str, Any], dict[str, bytes | None]]
+"""A record: its value and key, decoded; the attributes of its CloudEvent; its headers."""
+Get = Callable[[Roots], Any]
+"""What a record has there; None if nothing."""
+
+_PART: Final = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^."'\s]+))(?:\.(?=.)|$)""")
+_HEADER: Final = "header:"
+_NOTHING: Final = object()
+
+
+class Path(NamedTuple):
+    """A parsed path: its text, root, and the names below it."""
+
+    text: str
+    root: int
+    names: tuple[str, ...]
+
+
+def parse_path(text: str) -> Path:
+    """The path in `text`. Raises ValueError with what is wrong."""
+    if text.startswith(_HEADER):
+        if not (name := text.removeprefix(_HEADER)):
+            raise ValueError(f"{text!r} names no header")
+        return Path(text, HEADERS, (name,))
+    names: list[str] = []
+    at, is_bare = 0, False
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            break
+        is_bare = is_bare or (not names and part[3] is not None)
+        names.append(part[1] or part[2] or part[3])
+        at = part.end()
+    if at < len(text) or not names:
+        raise ValueError(f"{text!r} is no path like after.title")
+    if is_bare and names[0] == "key":
+        return Path(text, KEY, tuple(names[1:]))
+    if is_bare and names[0] == "ce":
+        if len(names) == 1:
+            raise ValueError("'ce' needs the name of an attribute, like ce.type")
+        return Path(text, CE, tuple(names[1:]))
+    return Path(text, VALUE, tuple(names))
+
+
+def getter(path: Path) -> Get:
+    """What a record has at the path."""
+    root, names = path.root, path.names
+    if root == HEADERS:
+        return _header(names[0])
+    if not names:
+        return lambda roots: roots[root]
+    if any(name.isdecimal() for name in names):
+        return _steps(root, names)
+    *above, last = names
+
+    def get(roots: Roots) -> Any:
+        node = roots[root]
+        for name in above:
+            if type(node) is not dict:
+                return None
+            node = node.get(name)
+        return node.get(last) if type(node) is dict else None
+
+    return get
+
+
+def is_there(path: Path, roots: Roots) -> bool:
+    """Whether the record has the member, possibly null."""
+    if path.root == HEADERS:
+        return path.names[0] in roots[HEADERS]
+    node = roots[path.root]
+    for name in path.names:
+        node = _step(node, name, _NOTHING)
+    return node is not _NOTHING
+
+
+def _header(name: str) -> Get:
+    def get(roots: Roots) -> str | None:
+        raw = roots[HEADERS].get(name)
+        if raw is None:
+            return None
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            raise BadEvent(Reason.BAD_FIELD, f"header:{name}: not UTF-8") from None
+
+    return get
+
+
+def _steps(root: int, names: tuple[str, ...]) -> Get:
+    def get(roots: Roots) -> Any:
+        node = roots[root]
+        for name in names:
+            node = _step(node, name, None)
+        return node
+
+    return get
+
+
+def _step(node: Any, name: str, otherwise: object) -> Any:
+    if type(node) is dict:
+        return node.get(name, otherwise)
+    if type(node) is list and name.isdecimal() and len(name) < 10 and int(name) < len(node):
+        return node[int(name)]
+    return otherwise

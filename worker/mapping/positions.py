@@ -1,0 +1,64 @@
+"""The lines of a TOML file on which its tables and keys stand, for messages."""
+
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+Place = tuple[str | int, ...]
+"""Keys and, for arrays of tables, indices from the root: `("topic", "reviews", "rule", 0)`."""
+
+
+def positions(text: str) -> dict[Place, int]:
+    """By place the line, from 1, of valid TOML; what is inside a value has the value's line."""
+    found: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    lines, at = text.replace("\r\n", "\n").split("\n"), 0
+    while at < len(lines):
+        end, parsed = _statement(lines, at)
+        if parsed and lines[at].lstrip().startswith("["):
+            table = _table(parsed, counts)
+            found.setdefault(table, at + 1)
+        elif parsed:
+            for place in _keys(parsed):
+                found.setdefault(table + place, at + 1)
+        at = end
+    return found
+
+
+def line_of(found: dict[Place, int], place: Place) -> int:
+    """The line of a place, or of the nearest one around it."""
+    while place and place not in found:
+        place = place[:-1]
+    return found.get(place, 1)
+
+
+def _statement(lines: list[str], start: int) -> tuple[int, dict[str, Any]]:
+    """The statement that begins on a line: the line after it, and its content."""
+    for end in range(start + 1, len(lines) + 1):
+        try:
+            return end, tomllib.loads("\n".join(lines[start:end]))
+        except tomllib.TOMLDecodeError:
+            continue  # a value of several lines
+    return len(lines), {}
+
+
+def _table(parsed: dict[str, Any], counts: dict[Place, int]) -> Place:
+    """The place of a header, which `parsed` holds as tables in tables; counts arrays of tables."""
+    place: Place = ()
+    node: Any = parsed
+    while node and isinstance(node, dict):
+        ((name, node),) = node.items()
+        place += (name,)
+        if isinstance(node, list):  # the header of one more table of an array
+            counts[place] = counts.get(place, 0) + 1
+        if place in counts:
+            place += (counts[place] - 1,)
+    return place
+
+
+def _keys(parsed: dict[str, Any]) -> Iterator[Place]:
+    for name, value in parsed.items():
+        yield (name,)
+        if isinstance(value, dict):
+            yield from ((name, *place) for place in _keys(value))

@@ -1,0 +1,286 @@
+"""The rules of one topic: a record becomes a body of the contract, is ignored, or is rejected.
+
+The first rule whose conditions hold decides. A record for which none holds is rejected, so that
+nothing is lost in silence.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from worker.events.inputs import (
+    Body,
+    EntityDeleted,
+    Record,
+    ReviewDeleted,
+    SentencesDeleted,
+    UpsertBody,
+)
+from worker.events.json_codec import parse, wrong_field
+from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
+from worker.mapping.paths import CE, HEADERS, KEY, Get, Path, Roots, is_there
+from worker.mapping.values import Expression
+
+BODIES: Final[dict[str, type[Body]]] = {
+    "review.upserted": UpsertBody,
+    "review.deleted": ReviewDeleted,
+    "sentences.deleted": SentencesDeleted,
+    "entity.deleted": EntityDeleted,
+}
+FRAME_BYTES: Final = 5
+"""A zero byte and the id of a schema, before the payload."""
+ANY_OF: Final = ("text", "sentences")
+"""Of a review one must be there; either may be null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a rule asks of one path: one of these values, or with none of them any but null."""
+
+    path: Path
+    get: Get
+    values: frozenset[tuple[bool, str | int | float]] | None
+    """With whether each is a boolean: for Python true equals 1."""
+
+    def holds(self, roots: Roots) -> bool:
+        """Whether it holds for a record."""
+        value = self.get(roots)
+        if self.values is None:
+            return value is not None
+        kind = type(value)
+        if kind is not str and kind is not int and kind is not bool and kind is not float:
+            return False
+        return (kind is bool, value) in self.values
+
+    def implies(self, other: Condition) -> bool:
+        """Whether the other one holds wherever this one does."""
+        if self.path[1:] != other.path[1:]:
+            return False
+        return other.values is None or (self.values is not None and self.values <= other.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule. `emit` None: matching records are ignored. `fields` by name, of the event."""
+
+    name: str
+    conditions: tuple[Condition, ...]
+    emit: str | None
+    fields: dict[str, Expression] = field(default_factory=dict)
+    reads_key: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether the fields need the key."""
+        roots = {path.root for one in self.fields.values() for path in one.paths}
+        object.__setattr__(self, "reads_key", KEY in roots)
+
+    def matches(self, roots: Roots) -> bool:
+        """Whether all conditions hold."""
+        for condition in self.conditions:  # noqa: SIM110 - a third of the time of all()
+            if not condition.holds(roots):
+                return False
+        return True
+
+    def hides(self, later: Rule) -> bool:
+        """Whether a later rule can never apply, because this one always does before it."""
+        return all(any(one.implies(own) for one in later.conditions) for own in self.conditions)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All paths that the rule reads."""
+        own = [condition.path for condition in self.conditions]
+        return own + [path for one in self.fields.values() for path in one.paths]
+
+    def body(self, roots: Roots) -> Body:
+        """The event's body. Raises BadEvent."""
+        assert self.emit is not None
+        members: dict[str, Any] = {}
+        for name, expression in self.fields.items():
+            value = expression.get(roots)
+            if value is not None:
+                members[name] = value
+        kind = BODIES[self.emit]
+        if kind is UpsertBody and "text" not in members and "sentences" not in members:
+            self._check_text(roots)
+            members["text"] = None
+        try:
+            return msgspec.convert(members, kind)
+        except msgspec.ValidationError as error:
+            bad = wrong_field(error)
+        name, _, rest = bad.rejected.detail.partition(":")
+        if rest == " missing" and name in self.fields:
+            raise BadEvent(Reason.BAD_FIELD, f"{name}: nothing at {self._read_by(name)}")
+        raise bad
+
+    def _check_text(self, roots: Roots) -> None:
+        """A review may be without words, but a wrong path must not make all of them so."""
+        given = [name for name in ANY_OF if name in self.fields]
+        if not any(is_there(path, roots) for name in given for path in self.fields[name].paths):
+            read = " or ".join(self._read_by(name) for name in given)
+            raise BadEvent(Reason.BAD_FIELD, f"{given[0]}: the record has no {read}, not even null")
+
+    def _read_by(self, name: str) -> str:
+        return ", ".join(path.text for path in self.fields[name].paths) or "its const"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMapping:
+    """The rules of a topic, and how its records are read.
+
+    Attributes:
+        key: how keys are written: `plain` text, `json`, or `framed` JSON.
+        value: how values are written: `json`, or `framed`.
+        unwrap: the member that holds the payload of values and keys; None: there is no envelope.
+        tombstone: the rule of null values.
+        digest: of what the file says of the topic, comments and spaces aside.
+        refuse: an entity id and its record to the complaint about its partition; None: it is right.
+    """
+
+    topic: str
+    rules: tuple[Rule, ...]
+    tombstone: Rule
+    key: str = "plain"
+    value: str = "json"
+    unwrap: str | None = None
+    digest: str = ""
+    refuse: Callable[[str, Record], str | None] | None = None
+    _reads: tuple[bool, bool, bool] = field(init=False, default=(False, False, False))
+
+    def __post_init__(self) -> None:
+        """Find out which roots the rules read: only those are decoded, the key only for a rule
+        that reads it.
+        """
+        roots = {path.root for rule in (*self.rules, self.tombstone) for path in rule.paths}
+        asked = {one.path.root for rule in self.rules for one in rule.conditions}
+        object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether records must come with their headers."""
+        _, reads_ce, reads_headers = self._reads
+        return reads_ce or reads_headers
+
+    def refusing(self, refuse: Callable[[str, Record], str | None]) -> TopicMapping:
+        """The same mapping that refuses records by the entity that they are mapped to."""
+        return replace(self, refuse=refuse)
+
+    def read(self, record: Record) -> Body | Ignored:
+        """What the record means. Raises BadEvent."""
+        roots, is_tombstone = self._roots(record)
+        rule = self.tombstone if is_tombstone else self._first(roots)
+        if rule is None:
+            raise BadEvent(Reason.UNKNOWN_TYPE, "no rule of the mapping applies")
+        if rule.emit is None:
+            return Ignored.BY_MAPPING
+        if rule.reads_key:
+            value, _, ce, headers = roots
+            roots = (value, self._key(record.key), ce, headers)
+        body = rule.body(roots)
+        if self.refuse is not None and (complaint := self.refuse(body.entity_id, record)):
+            raise BadEvent(Reason.KEY_MISMATCH, complaint)
+        return body
+
+    def rule_of(self, record: Record) -> Rule | None:
+        """The rule that decides about the record; None if none does."""
+        try:
+            roots, is_tombstone = self._roots(record)
+            return self.tombstone if is_tombstone else self._first(roots)
+        except BadEvent:
+            return None
+
+    def explain(self, record: Record, rejected: Rejected) -> Rejected:
+        """The rejection with the name of the rule in its detail."""
+        rule = self.rule_of(record)
+        if rule is None:
+            return rejected
+        return rejected._replace(detail=f"{rule.name}: {rejected.detail}")
+
+    def _first(self, roots: Roots) -> Rule | None:
+        for rule in self.rules:
+            if rule.matches(roots):
+                return rule
+        return None
+
+    def _roots(self, record: Record) -> tuple[Roots, bool]:
+        """The record decoded, and whether it is a tombstone. Raises BadEvent."""
+        reads_key, reads_ce, reads_headers = self._reads
+        headers = dict(record.headers) if reads_ce or reads_headers else {}
+        value: Any = None
+        if record.value is not None:
+            value = _json(record.value, self.value, "value")
+        ce: dict[str, Any] = {}
+        if reads_ce:
+            ce, value = _cloud_event(headers, value)
+        if self.unwrap is not None and type(value) is dict and self.unwrap in value:
+            value = value[self.unwrap]
+        # an event without data is no tombstone: its attributes say what it is
+        is_tombstone = value is None and not ce
+        return (value, self._key(record.key) if reads_key else None, ce, headers), is_tombstone
+
+    def _key(self, raw: bytes | None) -> Any:
+        if raw is None:
+            return None
+        if self.key == "plain":
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
+        key = _json(raw, self.key, "key")
+        if self.unwrap is not None and type(key) is dict and self.unwrap in key:
+            return key[self.unwrap]
+        return key
+
+
+def _json(raw: bytes, form: str, what: str) -> Any:
+    """The JSON in a key or value. Raises BadEvent."""
+    if form == "framed":
+        if raw[:1] != b"\0" or len(raw) < FRAME_BYTES:
+            raise BadEvent(
+                Reason.BAD_WIRE_FORMAT, f"{what}: {shown(raw[:8])} is no zero byte and schema id"
+            )
+        raw = raw[FRAME_BYTES:]
+    try:
+        return parse(raw)
+    except BadEvent as bad:
+        raise BadEvent(bad.rejected.reason, f"{what}: {bad.rejected.detail}") from None
+
+
+def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:
+    """The attributes and the data of a CloudEvent in either mode; none, and the value, without one.
+
+    Raises BadEvent.
+    """
+    content_type = headers.get("content-type") or b""
+    if "ce_specversion" in headers and not content_type.startswith(b"application/cloudevents"):
+        attributes = {
+            name[3:]: raw.decode(errors="replace")
+            for name, raw in headers.items()
+            if raw is not None and name.startswith("ce_")
+        }
+        return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value
+    if type(value) is not dict or "specversion" not in value:
+        return {}, value
+    data = value.get("data")
+    if data is None and type(packed := value.get("data_base64")) is str:
+        try:
+            data = parse(base64.b64decode(packed, validate=True))
+        except binascii.Error as error:
+            raise BadEvent(Reason.BAD_JSON, f"data_base64: {error}") from None
+    return value, data
+
+
+def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:
+    """The rules that can never apply, each with an earlier one that always does before it."""
+    found = []
+    for number, rule in enumerate(rules):
+        for before, earlier in enumerate(rules[:number]):
+            if earlier.hides(rule):
+                found.append((number, before))
+                break
+    return found

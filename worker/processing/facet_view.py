@@ -1,0 +1,286 @@
+"""An entity's facets and their overview, from its rows.
+
+The overview reads the short views of the facets in turn: the facets by their number of sentences,
+from each the nearest sentence, then the next round. It skips what says nearly the same as a
+sentence that another facet has brought.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import EntityCore, FlatIndex
+from worker.coversumm.short_view import Chosen, Scan, choose, cosines, kept
+from worker.errors import SetupError
+from worker.events import FacetRatings, FacetSummary, SummarySentence
+from worker.facets.definitions import Facet
+from worker.facets.membership import FacetSet
+from worker.processing.short_view import Extent, fitting
+from worker.state import Rows
+from worker.state.entity import EntityRows, VectorBlock, read_header
+from worker.state.facet_members import FacetMembers
+from worker.state.keys import review_of
+from worker.state.partition import read_facets
+from worker.state.rows import Header
+
+
+class NoFacets(SetupError):
+    """The state was made without facets."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there are no facets in this state: it was made without COVERSUMM_FACETS; set that to "
+            "preset:NAME or a file, with another COVERSUMM_EPOCH, and rebuild"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FacetsView:
+    """An entity's facets, by descending sentence count, then name."""
+
+    entity_id: str
+    incarnation: int  # source offset of the event that created it
+    review_count: int
+    sentence_count: int
+    ratings: FacetRatings  # of all live reviews
+    sequence: int | None  # source offset of the last published change of facets
+    facets: tuple[FacetSummary, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewSentence:
+    """A sentence of an overview, with the facet that brought it."""
+
+    rank: int
+    facet: str
+    facet_sentence_count: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    distance: float  # to the centroid of the facet
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """An entity's overview and its counts."""
+
+    entity_id: str
+    incarnation: int  # source offset of the event that created it
+    review_count: int
+    sentence_count: int
+    threshold: float
+    sentences: tuple[OverviewSentence, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+
+
+def read_facets_view(
+    rows: Rows, entity_id: str, *, dimension: int, distinct: bool
+) -> FacetsView | None:
+    """The entity's facets, or None if it is unknown. Raises NoFacets, CorruptRow.
+
+    Reads all of its vectors: once if they are few enough to be kept, otherwise for each facet.
+    """
+    found = _read(rows, entity_id, dimension)
+    if found is None:
+        return None
+    header, entity, members = found
+    published = entity.facet_sets()
+    return FacetsView(
+        entity_id,
+        header.incarnation,
+        header.reviews,
+        header.sentences,
+        _ratings(members.all_ratings),
+        None if published is None else published.sequence,
+        tuple(_summary(entity, members, one, distinct) for one in members.ordered()),
+    )
+
+
+def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) -> Overview | None:
+    """The entity's overview, or None if it is unknown. Raises NoFacets, CorruptRow.
+
+    Reads as much as `read_facets_view`.
+    """
+    found = _read(rows, entity_id, dimension)
+    if found is None:
+        return None
+    header, entity, members = found
+    ordered = [one for one in members.ordered() if one.sentences]
+    walks = [
+        choose(members.scan(one.number), dimension, extent.threshold, extent.count)
+        for one in ordered
+    ]
+    turns = in_turn(walks, extent)
+    facts = [entity.text_and_rating(walks[turn.walk].ids[turn.row]) for turn in turns]
+    taken: Sequence[int] = range(len(turns))
+    if extent.words is not None:
+        taken = fitting([text for text, _ in facts], extent.words)
+    sentences = []
+    for rank, at in enumerate(taken):
+        turn = turns[at]
+        walk, facet = walks[turn.walk], ordered[turn.walk]
+        identifier = walk.ids[turn.row]
+        sentences.append(
+            OverviewSentence(
+                rank,
+                facet.facet.name,
+                facet.sentences,
+                identifier.decode(),
+                review_of(identifier).decode(),
+                *facts[at],
+                walk.distances[turn.row],
+            )
+        )
+    return Overview(
+        entity_id,
+        header.incarnation,
+        header.reviews,
+        header.sentences,
+        extent.threshold,
+        tuple(sentences),
+    )
+
+
+class Turn(NamedTuple):
+    """A sentence of one of several walks."""
+
+    walk: int
+    row: int
+
+
+def in_turn(walks: Sequence[Chosen], extent: Extent) -> list[Turn]:
+    """One sentence of each walk, then the next round, until all are read or `extent` is full.
+
+    In its turn a walk gives its next sentence that no chosen one stands for.
+    """
+    if not walks:
+        return []
+    vectors = np.concatenate([walk.vectors for walk in walks])
+    ends = np.cumsum([len(walk.ids) for walk in walks]).tolist()
+    is_left = np.ones(len(vectors), np.bool_)
+    turns: list[Turn] = []
+    while is_left.any():
+        for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if len(turns) == extent.count:
+                return turns
+            if is_left[start:end].any():
+                row = int(is_left[start:end].argmax())
+                turns.append(Turn(number, row))
+                one = vectors[start + row : start + row + 1]
+                is_left &= cosines(vectors, one)[:, 0] <= extent.threshold
+                is_left[start + row] = False
+    return turns
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A visible facet and what it has."""
+
+    number: int
+    facet: Facet
+    sentences: int
+    reviews: int
+    ratings: Counter[float]
+
+
+class _Members:
+    """An entity's stored sentences by facet."""
+
+    def __init__(self, entity: EntityRows, facets: FacetSet) -> None:
+        self._blocks = kept(entity.blocks)
+        members = FacetMembers(facets, entity.review_rows())
+        self.all_ratings = Counter(one for one in members.ratings.values() if one is not None)
+        self._counted = [
+            _Counted(number, facets.definitions.facets[number], 0, 0, Counter())
+            for number in facets.definitions.visible
+        ]
+        self._bits: list[NDArray[np.uint64]] = []  # by block
+        last: dict[int, bytes] = {}  # a review's vectors are adjacent, also across blocks
+        for block in self._blocks():
+            assert isinstance(block, VectorBlock)
+            places = [block.place(row) for row in range(len(block))]
+            bits = members.bits(block.vectors, places)
+            self._bits.append(bits)
+            for one in self._counted:
+                for row in _rows(bits, one.number):
+                    one.sentences += 1
+                    review_id = places[row][0]
+                    if last.get(one.number) != review_id:
+                        last[one.number] = review_id
+                        one.reviews += 1
+                        if (rating := members.ratings[review_id]) is not None:
+                            one.ratings[rating] += 1
+
+    def ordered(self) -> list[_Counted]:
+        """The visible facets by descending sentence count, then name."""
+        return sorted(self._counted, key=lambda one: (-one.sentences, one.facet.name))
+
+    def scan(self, number: int) -> Scan:
+        """Reads the sentences of a facet."""
+
+        def read() -> Iterator[VectorBlock]:
+            for block, bits in zip(self._blocks(), self._bits, strict=True):
+                assert isinstance(block, VectorBlock)
+                if rows := _rows(bits, number):
+                    places = [block.place(row) for row in rows]
+                    reviews, ordinals = map(list, zip(*places, strict=True))
+                    yield VectorBlock(block.vectors[rows], reviews, ordinals)
+
+        return kept(read)
+
+
+def _rows(bits: NDArray[np.uint64], number: int) -> list[int]:
+    rows: list[int] = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
+    return rows
+
+
+def _read(rows: Rows, entity_id: str, dimension: int) -> tuple[Header, EntityRows, _Members] | None:
+    header = read_header(rows, entity_id.encode())
+    if header is None:
+        return None
+    facets = read_facets(rows)
+    if facets is None:
+        raise NoFacets
+    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
+    return header, entity, _Members(entity, facets)
+
+
+def _ratings(ratings: Counter[float]) -> FacetRatings:
+    count = ratings.total()
+    total = sum((Fraction(one) * times for one, times in ratings.items()), Fraction())
+    return FacetRatings(count, float(total / count) if count else None)
+
+
+def _summary(entity: EntityRows, members: _Members, one: _Counted, distinct: bool) -> FacetSummary:
+    """The facet as it is published."""
+    facet, dimension = one.facet, entity.dimension
+    summary = FacetSummary(
+        facet.name, facet.k, one.sentences, one.reviews, _ratings(one.ratings), []
+    )
+    if not one.sentences:
+        return summary
+    index = FlatIndex(dimension, members.scan(one.number))
+    ranking = EntityCore.load(facet.k, dimension, index, distinct=distinct).ranking()
+    ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+    sentences = [
+        SummarySentence(
+            rank,
+            identifier.decode(),
+            review_of(identifier).decode(),
+            *entity.text_and_rating(identifier),
+            distance,
+            support,
+        )
+        for rank, (identifier, distance, support) in enumerate(ranked)
+    ]
+    return msgspec.structs.replace(summary, sentences=sentences)

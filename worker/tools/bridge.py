@@ -1,0 +1,332 @@
+"""`bridge`: a topic of other fields and keys becomes the contract's events, keyed by entity.
+
+Stateless: a batch is one transaction of its events, its dead letters and its source offsets. So
+after a kill both are there or neither. Any number of bridges share the source's partitions as one
+consumer group. Three rules keep the order within a source partition:
+
+1. A takeover begins at the committed offsets, which are asked for once no transaction on them is
+   open.
+2. What was fetched while the group rebalanced is dropped and read again. Records below the cursor
+   are dropped.
+3. A cursor moves when its batch is committed, all of it or nothing. The broker refuses the offsets
+   of a past generation, so a bridge that was paused past its session writes nothing.
+
+A commit without a reliable answer ends the process. Its next start takes over the transactional id,
+which decides the transaction.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from worker.errors import Crash, Fenced, SetupError
+from worker.events import Record
+from worker.kafka.clients import WORKER_LOG, KafkaClients
+from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
+from worker.kafka.topics import Topics, TopicSpec, partition_of, topic_specs
+from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
+from worker.kafka.transactions import Transactions
+from worker.mapping import TopicMapping, load_mapping
+from worker.mapping.contract import ContractWriter
+from worker.metrics import Metrics
+from worker.processing.stats import Stats
+from worker.settings import Settings
+
+log = logging.getLogger(__name__)
+
+START_SECONDS: Final = 20.0
+"""Seconds to take over the transactional id, and to fetch committed offsets."""
+ABORT_SECONDS: Final = 5.0
+"""Seconds for the abort of a transaction that the group refused."""
+CONTACT_SECONDS: Final = 2.0
+"""Interval of requests to the broker while no record arrives, and their timeout."""
+LAG_SECONDS: Final = 1.0
+"""Interval of measuring the lag."""
+NEVER: Final = -1001
+"""librdkafka's offset of a partition for which the group has committed none."""
+
+
+def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
+    """The bridge's settings: its group and dead letters are those of the source topic."""
+    if source == settings.input_topic:
+        raise SetupError(
+            f"--from {source}: it is COVERSUMM_INPUT_TOPIC, to which the bridge writes: set that "
+            "to the topic that the workers read"
+        )
+    return replace(
+        settings,
+        app_id=f"{settings.app_id}-bridge-{source}"[:200],
+        input_topic=source,
+        output_topic=settings.input_topic,
+        dlq_topic=f"{source}.dlq",
+        mapping=file,
+    )
+
+
+class Bridge:
+    """One process of a bridge, and the `GaugeSource` of its metrics.
+
+    Args:
+        settings: those of `bridge_settings`.
+        metrics: counts records and commits.
+
+    Raises:
+        SetupError: the mapping, a topic or the broker is not as required.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._source = settings.input_topic
+        mapping = _mapping(settings)
+        self._with_headers = mapping.needs_headers
+        clients = KafkaClients(settings, WORKER_LOG)
+        self._sources, targets = _prepare(settings, clients)
+        self._writer = ContractWriter(
+            mapping,
+            settings.output_topic,
+            lru_cache(10_000)(lambda entity_id: partition_of(entity_id, targets)),
+            settings.dlq_topic,
+            settings.max_message_bytes,
+        )
+        self._transactions = Transactions(
+            clients,
+            settings.transactional_id,
+            timeout_ms=settings.transaction_timeout_ms,
+            write_seconds=settings.commit_timeout_ms / 1000,
+            abort_seconds=ABORT_SECONDS,
+            options={"linger.ms": 1, "message.max.bytes": settings.max_message_bytes},
+        )
+        self._consumer: Consumer = clients.standalone_consumer(
+            settings.app_id,
+            "read_committed",
+            {
+                "auto.offset.reset": "error",
+                "session.timeout.ms": settings.session_timeout_ms,
+                "partition.assignment.strategy": "range",
+                "queued.max.messages.kbytes": 32 * 1024,
+            },
+        )
+        self._cursors: dict[int, int] = {}
+        self._tenure = 0  # counts assignments and revocations
+        self._membership: Any = None
+        self._is_assigned = False
+        self._heard_at = self._moved_at = time.monotonic()
+        self._lags: dict[int, int | None] = {}
+        self._measured_at = 0.0
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Bridge until told to stop. Raises Crash and Fenced."""
+        try:
+            self._transactions.take_over(START_SECONDS)
+            self._consumer.subscribe(
+                [self._source], on_assign=self._assigned, on_revoke=self._revoked
+            )
+            while not is_stopping():
+                records = self._fetch()
+                self._moved_at = time.monotonic()
+                if records:
+                    self._commit(records)
+                self._keep_contact()
+                self._measure_lag()
+        except KafkaException as cause:
+            raise Crash(f"the bridge of {self._source} failed: {cause.args[0].str()}") from cause
+        finally:
+            self._consumer.close()  # leaves the group: others take over at once
+
+    # -- the group
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Rule 1. An exception here reaches `consume`."""
+        self._tenure += 1
+        starts = consumer.committed(partitions, START_SECONDS)
+        for start in starts:
+            if start.error is not None:
+                raise KafkaException(start.error)
+            if start.offset == NEVER:
+                start.offset = consumer.get_watermark_offsets(start, START_SECONDS)[0]
+        consumer.assign([TopicPartition(s.topic, s.partition, s.offset) for s in starts])
+        self._cursors = {start.partition: start.offset for start in starts}
+        self._membership = consumer.consumer_group_metadata()
+        self._is_assigned = True
+        log.info("bridging %s from %s", self._source, self._cursors)
+
+    def _revoked(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self._tenure += 1
+        self._cursors = {}
+        self._is_assigned = False
+
+    # -- a batch
+
+    def _fetch(self) -> list[Record]:
+        """The next records, by rule 2."""
+        tenure = self._tenure
+        seconds = self._settings.batch_linger_ms / 1000
+        messages: list[Any] = self._consumer.consume(self._settings.batch_size, max(seconds, 0.05))
+        if self._tenure != tenure:
+            self._read_again()
+            return []
+        records: list[Record] = []
+        ends = dict(self._cursors)
+        for message in messages:
+            if (error := message.error()) is not None:
+                if is_retriable(KafkaException(error)):
+                    continue
+                raise Crash(f"{self._source} [{message.partition()}]: {error.str()}")
+            if message.offset() >= ends.get(message.partition(), message.offset() + 1):
+                records.append(self._record(message))
+                ends[message.partition()] = message.offset() + 1
+        self._heard_at = time.monotonic() if records else self._heard_at
+        return records
+
+    def _record(self, message: Any) -> Record:
+        return Record(
+            message.topic(),
+            message.partition(),
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()) if self._with_headers else (),
+        )
+
+    def _commit(self, records: Sequence[Record]) -> None:
+        """Rule 3. Raises Crash and Fenced."""
+        started = time.monotonic()
+        messages, outcomes = self._writer.write(records)
+        processed = time.monotonic()
+        ends = {record.partition: record.offset + 1 for record in records}
+        offsets = [TopicPartition(self._source, *end) for end in ends.items()]
+        try:
+            with self._transactions.transaction(self._settings.commit_timeout_ms / 1000) as one:
+                one.produce(messages)
+                one.commit(offsets, self._membership)
+        except (UnwrittenError, Hung) as cause:
+            raise Crash(f"a commit of {self._source} was not answered in time") from cause
+        except TransactionError as cause:
+            self._failed(cause, time.monotonic() - started)
+            return
+        self._cursors |= ends
+        stats = Stats(outcomes=outcomes, process_seconds=processed - started)
+        self._metrics.observe_batch(stats)
+        self._metrics.observe_commit(time.monotonic() - processed)
+
+    def _failed(self, cause: TransactionError, seconds: float) -> None:
+        """After an abort: read again what the group has given to others, else end the process."""
+        if cause.error.code() in OVERTAKEN:
+            log.info("a batch was dropped, its partitions are being given to others: %s", cause)
+            self._read_again()
+            return
+        if cause.fenced and seconds < self._settings.transaction_timeout_ms / 1000:
+            raise Fenced(
+                f"another bridge has the instance id {self._settings.instance_id} ({cause}); give "
+                "each its own COVERSUMM_INSTANCE_ID"
+            ) from cause
+        raise Crash(f"a commit of {self._source} failed: {cause}") from cause
+
+    def _read_again(self) -> None:
+        """Drop what is fetched, and fetch from the cursors."""
+        if self._is_assigned:
+            starts = [TopicPartition(self._source, *start) for start in self._cursors.items()]
+            self._consumer.assign(starts)
+
+    def _measure_lag(self) -> None:
+        """By the ends of the last fetches; only here, for the client is of one thread."""
+        if time.monotonic() - self._measured_at < LAG_SECONDS:
+            return
+        self._measured_at = time.monotonic()
+        lags: dict[int, int | None] = {}
+        for partition, cursor in self._cursors.items():
+            place = TopicPartition(self._source, partition)
+            high = self._consumer.get_watermark_offsets(place, cached=True)[1]
+            lags[partition] = max(0, high - cursor) if high >= 0 else None
+        self._lags = lags
+
+    def _keep_contact(self) -> None:
+        """Ask the broker for the topic if it has been silent for a while."""
+        if time.monotonic() - self._heard_at < CONTACT_SECONDS:
+            return
+        try:
+            self._consumer.list_topics(self._source, timeout=CONTACT_SECONDS)
+        except KafkaException as cause:
+            if not is_retriable(cause):
+                raise
+        else:
+            self._heard_at = time.monotonic()
+
+    # -- state, for probes and metrics
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop runs: it may stand still for at most COVERSUMM_STALL_TIMEOUT_MS."""
+        return time.monotonic() - self._moved_at < self._settings.stall_timeout_ms / 1000
+
+    def ready(self) -> tuple[bool, str]:
+        """See `GaugeSource`."""
+        if time.monotonic() - self._heard_at > self._settings.broker_timeout_ms / 1000:
+            return False, "no broker answers"
+        if not self._is_assigned:
+            return False, "waiting for the group"
+        return True, f"bridging {len(self._cursors)} partitions of {self._source}"
+
+    def partitions(self) -> tuple[int, int]:
+        """See `GaugeSource`."""
+        return len(self._cursors), self._sources
+
+    def lag(self) -> dict[int, int | None]:
+        """See `GaugeSource`; by the last fetch."""
+        return self._lags
+
+    def undecided(self) -> dict[int, int]:
+        """See `GaugeSource`; not known here."""
+        return {}
+
+    def broker_silent_seconds(self) -> dict[str, float]:
+        """See `GaugeSource`."""
+        return {"consumer": time.monotonic() - self._heard_at}
+
+    def rocksdb_bytes(self) -> int:
+        """See `GaugeSource`; there is no database."""
+        return 0
+
+
+def _mapping(settings: Settings) -> TopicMapping:
+    assert settings.mapping is not None
+    topics = load_mapping(settings.mapping)
+    if settings.input_topic not in topics:
+        raise SetupError(
+            f'{settings.mapping} has no [topic."{settings.input_topic}"], only '
+            f"{', '.join(topics)}: add it, or name one of these with --from"
+        )
+    return topics[settings.input_topic]
+
+
+def _prepare(settings: Settings, clients: KafkaClients) -> tuple[int, int]:
+    """Create the dead letter topic; the partition counts of the source and the target."""
+    specs = topic_specs(settings)
+    target = TopicSpec("target", settings.output_topic, specs["input"].config)
+    kept = {role: specs[role] for role in ("input", "dead letters")} | {"target": target}
+    topics = Topics(settings, clients, specs=kept, patient=True)
+    if settings.input_topic not in topics.partitions:
+        raise SetupError(f"--from {settings.input_topic}: there is no such topic")
+    if settings.output_topic not in topics.partitions:
+        raise SetupError(
+            f"the topic {settings.output_topic} does not exist (COVERSUMM_INPUT_TOPIC): create it "
+            "with `coversumm-worker topics --partitions N`"
+        )
+    count = topics.partitions[settings.input_topic]
+    missing = [spec for spec in topics.missing() if spec.role == "dead letters"]
+    patiently(lambda: topics.create(missing, count))
+    letters = topics.partitions[settings.dlq_topic]
+    if letters < count:
+        raise SetupError(
+            f"the dead letter topic {settings.dlq_topic} has {letters} partitions and "
+            f"{settings.input_topic} has {count}: add partitions to it"
+        )
+    return count, topics.partitions[settings.output_topic]

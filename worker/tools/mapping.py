@@ -1,0 +1,153 @@
+"""`mapping check`: what a mapping makes of sample records, without a worker."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from worker.errors import SetupError
+from worker.events import Ignored, Limits, Record, Rejected, decode
+from worker.kafka.reader import TopicReader
+from worker.mapping import TopicMapping
+from worker.mapping.rules import Rule
+from worker.sources.opened import OpenedFile
+
+RECORD_MEMBERS: Final = {
+    *("topic", "partition", "offset", "timestamp", "key", "headers", "value"),
+    *("tstype", "ts", "broker", "payload"),
+}
+"""Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
+IGNORED: Final = "ignored"
+DEAD_LETTER: Final = "dead letter"
+
+
+class SampleOutcome(NamedTuple):
+    """What becomes of a record: an event's type, `ignored` or `dead letter`, and by which rule.
+
+    `event` is its body, `detail` why it is a dead letter. `place` is a line, or partition:offset.
+    """
+
+    place: str
+    topic: str
+    rule: str | None
+    becomes: str
+    detail: str | None = None
+    event: dict[str, Any] | None = None
+
+
+@dataclass
+class MappingCheck:
+    """Judges records, and counts for each rule how many it took and which fields they had."""
+
+    topics: dict[str, TopicMapping]
+    limits: Limits
+    taken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By topic and rule."""
+    filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """By topic, rule and field: events that have it."""
+
+    def judge(self, place: str, record: Record) -> SampleOutcome:
+        """What becomes of a record of one of the topics. Raises SetupError for another one."""
+        mapping = self.topics.get(record.topic)
+        if mapping is None:
+            raise SetupError(
+                f"{place}: the mapping has no topic {record.topic or 'for it'}, only "
+                f"{', '.join(self.topics)}: name one with --topic"
+            )
+        rule = mapping.rule_of(record)
+        name = None if rule is None else rule.name
+        (found,) = decode([record], self.limits, mapping=mapping)
+        if name is not None:
+            self.taken[record.topic, name] += 1
+        if isinstance(found, Rejected):
+            detail = f"{found.reason}: {found.detail}"
+            return SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)
+        if isinstance(found, Ignored):
+            return SampleOutcome(place, record.topic, name, IGNORED)
+        body = msgspec.to_builtins(mapping.read(record))
+        event = {field: value for field, value in body.items() if value is not None}
+        self.filled.update((record.topic, str(name), field) for field in event)
+        return SampleOutcome(place, record.topic, name, event["type"], None, event)
+
+    def doubts(self) -> Iterator[str]:
+        """Rules that took no record, and fields that no event of a rule has."""
+        for topic, mapping in self.topics.items():
+            if not any(of == topic for of, _ in self.taken):
+                continue
+            for rule in mapping.rules:
+                yield from self._doubts_of(topic, rule)
+
+    def _doubts_of(self, topic: str, rule: Rule) -> Iterator[str]:
+        if not self.taken[topic, rule.name]:
+            yield f"{topic}: {rule.name} took none of these records"
+            return
+        empty = [name for name in rule.fields if not self.filled[topic, rule.name, name]]
+        if empty:
+            yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+
+
+def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]]:
+    """The records of a file of JSON lines, plain or packed, each with its place.
+
+    A line is a record with `value`, and possibly `key`, `headers`, `topic`, as `kcat -J` and
+    archives write it, or else a record's value. `topic` is that of lines that name none.
+    Raises SetupError.
+    """
+    with OpenedFile(path, path, {}) as file:
+        if file.format.kind != "json":
+            raise SetupError(f"{path} is no file of JSON lines: write a record on each")
+        for number, line in enumerate(file.lines(), start=1):
+            if line is not None and line.strip():
+                yield f"line {number}", _record(line.strip(), number - 1, topic or "")
+
+
+def samples_of_topic(reader: TopicReader, limit: int) -> Iterator[tuple[str, Record]]:
+    """The last records of each partition of a topic, together at most `limit`, with their places.
+
+    Raises SetupError.
+    """
+    each = max(1, limit // len(reader.partitions))
+    for partition in reader.partitions:
+        for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
+            place = f"{partition}:{record.offset}"
+            yield place, record._replace(headers=tuple(headers.items()))
+
+
+def _record(line: bytes, number: int, topic: str) -> Record:
+    try:
+        members = msgspec.json.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict) or not _is_record(members):
+        return Record(topic, 0, number, -1, None, line)
+    value = members["value"] if "value" in members else members["payload"]
+    return Record(
+        str(members.get("topic", topic)),
+        0,
+        number,
+        -1,
+        _bytes(members.get("key")),
+        _bytes(value),
+        tuple(_headers(members.get("headers"))),
+    )
+
+
+def _is_record(members: Mapping[str, Any]) -> bool:
+    has_value = "value" in members or ("payload" in members and "topic" in members)
+    return has_value and members.keys() <= RECORD_MEMBERS
+
+
+def _headers(given: Any) -> Iterator[tuple[str, bytes | None]]:
+    if isinstance(given, list):  # kcat's: name, value, name, value
+        given = dict(zip(given[::2], given[1::2], strict=False))
+    if isinstance(given, dict):
+        yield from ((str(name), _bytes(value)) for name, value in given.items())
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A text as it is; anything else as JSON."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
