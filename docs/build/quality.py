@@ -30,7 +30,7 @@ def calibration_table(record: Mapping[str, Any]) -> str:
             "jackknife of the best",
         ),
         (
-            (row["system"], *(_score(row[key]) for key in ("rouge_155", "mean", "jackknife")))
+            (row["system"], *(score(row[key]) for key in ("rouge_155", "mean", "jackknife")))
             for row in record["calibration"]
         ),
     )
@@ -47,8 +47,8 @@ def end_table(record: Mapping[str, Any]) -> str:
             row["mean"],
             (
                 row["method"],
-                _score(row["mean"]),
-                _score(row["jackknife"]),
+                score(row["mean"]),
+                score(row["jackknife"]),
                 "" if row is ours else "{:+.1f} to {:+.1f}".format(*row["r1_from_ours"]),
                 f"{row['words']:.0f}",
                 f"{row['repeats']:.2f}",
@@ -61,8 +61,8 @@ def end_table(record: Mapping[str, Any]) -> str:
             row["mean"],
             (
                 f"*{row['system']}, published*",
-                _score(row["mean"]),
-                _score(row["jackknife"]),
+                score(row["mean"]),
+                score(row["jackknife"]),
                 "",
                 "",
                 "",
@@ -98,12 +98,12 @@ def way_table(record: Mapping[str, Any]) -> str:
         lines.append(
             (
                 row["method"],
-                _score(row["silver_sentences"]),
-                _score(row["silver_reviews"]),
-                _score(row["mean"]),
+                score(row["silver_sentences"]),
+                score(row["silver_reviews"]),
+                score(row["mean"]),
                 f"{row['ms']:,.2f}",
                 f"{row['a_hotel']:,}",
-                _score(reported.rouge) if reported else "",
+                score(reported.rouge) if reported else "",
                 f"{reported.seconds:,.2f}" if reported else "",
             )
         )
@@ -130,7 +130,7 @@ def aspects_table(record: Mapping[str, Any]) -> str:
     for method in dict.fromkeys(row["method"] for row in rows):
         each = [of[method, aspect] for aspect in ONE_ASPECT if (method, aspect) in of]
         means = [
-            _score(
+            score(
                 [
                     statistics.fmean(values)
                     for values in zip(*(row[protocol] for row in each), strict=True)
@@ -263,8 +263,9 @@ def sets_line(record: Mapping[str, Any]) -> str:
     )
 
 
-def _score(score: Any) -> str:
-    return " / ".join(f"{value:.2f}" for value in score)
+def score(of: Any) -> str:
+    """R1, R2 and RL."""
+    return " / ".join(f"{value:.2f}" for value in of)
 
 
 def _same(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

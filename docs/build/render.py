@@ -8,6 +8,7 @@ from pathlib import Path
 from docs.build import schemas
 from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
+from docs.build.facets import JUDGED
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.quality import RECORDED as QUALITY
@@ -48,6 +49,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/chart.md": {"values": values_table},
     "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
     "docs/quality.md": QUALITY,
+    "docs/facets.md": JUDGED,
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,

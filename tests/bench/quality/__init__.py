@@ -7,6 +7,9 @@ study           all of it, one part after the other, and the record
 final, incremental, aspects     ROUGE at the end, on the way, and aspect by aspect
 tracking, staleness, views      ratings, polarity, aspects; changes published and what is out of
                                 date; what a reader gets
+facets_study                    facets, and a record of their own
+facets, facets_shown            the overview of facets and each facet; presets: what repeats, how
+                                often it changes
 contenders, ranking/            who makes summaries: the paper's variants and ours; the classics,
                                 one a file
 walk, silver, rouge, calibration        a ranking to 75 words, references made greedily, scores, and

@@ -15,10 +15,11 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         "1"  # read when NumPy is loaded, here and in the processes that are started
     )
 
-from docs.build import quality  # noqa: E402
+from docs.build import facets, quality  # noqa: E402
 from tests.bench.paper.screen import Screen  # noqa: E402
 from tests.bench.quality.calibration import NotCalibrated  # noqa: E402
 from tests.bench.quality.data import DataError  # noqa: E402
+from tests.bench.quality.facets_study import FacetStudy  # noqa: E402
 from tests.bench.quality.study import Study, sample  # noqa: E402
 
 
@@ -35,13 +36,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--sample", action="store_true", help="what can be told by the bundled sample alone"
     )
+    parser.add_argument("--facets", action="store_true", help="the part with facets alone")
     options = parser.parse_args(arguments)
     screen = Screen()
     try:
         if options.sample:
             print(quality.staleness_table({"staleness": sample(screen)}))
             return 0
-        found = Study(options.data, screen).run()
+        found = {} if options.facets else Study(options.data, screen).run()
+        of_facets = FacetStudy(options.data, screen).run()
     except DataError as error:
         print(error, file=sys.stderr)
         return 2
@@ -51,8 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say("stopped; nothing was recorded")
         return 130
-    for name, table in quality.TABLES.items():
+    for name, table in quality.TABLES.items() if found else ():
         print(f"\n{name}\n\n{table(found)}")
+    for name, table in facets.TABLES.items():
+        print(f"\n{name}\n\n{table(of_facets)}")
     return 0
 
 

@@ -152,9 +152,11 @@ def hotels(folder: Path, embed: Embed = embedded) -> list[Entity]:
     ]
 
 
-def products(folder: Path, at_least: int, embed: Embed = embedded) -> list[Entity]:
+def products(
+    folder: Path, at_least: int, embed: Embed = embedded, most: int | None = None
+) -> list[Entity]:
     """Amazon's products with at least so many dated and rated reviews, the largest first, each by
-    date.
+    date; at most so many.
     """
     usable = [
         review
@@ -162,17 +164,28 @@ def products(folder: Path, at_least: int, embed: Embed = embedded) -> list[Entit
         if review.rating is not None and review.created_at is not None
     ]
     usable.sort(key=lambda review: review.created_at or "")
-    return _of_texts(usable, at_least, embed)
+    return _of_texts(usable, at_least, embed, most)
 
 
-def stays(at_least: int = 1, path: Path = BUNDLED, embed: Embed = embedded) -> list[Entity]:
-    """The Airbnb stays that come with the project, the one with the most reviews first."""
-    return _of_texts(list(lines(path, TextReview)), at_least, embed)
+def stays(
+    at_least: int = 1,
+    path: Path = BUNDLED,
+    embed: Embed = embedded,
+    most: int | None = None,
+    begins: str = "",
+) -> list[Entity]:
+    """The Airbnb stays that come with the project, the one with the most reviews first; at most so
+    many, or only those whose ids begin with `begins`.
+    """
+    reviews = [one for one in lines(path, TextReview) if one.entity_id.startswith(begins)]
+    return _of_texts(reviews, at_least, embed, most)
 
 
-def _of_texts(reviews: list[TextReview], at_least: int, embed: Embed) -> list[Entity]:
+def _of_texts(
+    reviews: list[TextReview], at_least: int, embed: Embed, most: int | None = None
+) -> list[Entity]:
     counts = Counter(review.entity_id for review in reviews)
-    wanted = [id_ for id_, count in counts.most_common() if count >= at_least]
+    wanted = [id_ for id_, count in counts.most_common(most) if count >= at_least]
     split: dict[str, list[Review]] = {id_: [] for id_ in wanted}
     for review in reviews:
         if review.entity_id in split:

@@ -129,14 +129,17 @@ class Study:
     def _read(
         self, references: dict[str, dict[str, list[str]]]
     ) -> tuple[list[Hotel], list[Entity], list[Entity]]:
+        judged = self._hotels(references)
+        return judged, data.products(self.folder, PRODUCT_REVIEWS), data.stays()
+
+    def _hotels(self, references: dict[str, dict[str, list[str]]]) -> list[Hotel]:
         entities = data.hotels(self.folder)
         data.check_references(entities, references)
         fitted = vectorizer([sentence for one in entities for sentence in one.sentences])
-        judged = [
+        return [
             Hotel(one, references[data.GENERAL][one.id], csr_array(fitted.transform(one.sentences)))
             for one in entities
         ]
-        return judged, data.products(self.folder, PRODUCT_REVIEWS), data.stays()
 
     def _aspects(
         self,
