@@ -36,13 +36,12 @@ def test_all_of_it_is_its_own() -> None:
         changelog_topic(settings),
         names.plan_topic,
     }
-    mine.add(settings.facets_topic)
-    assert len(mine) == 6
+    assert len(mine) == 5
     assert not mine & {"live", "in", "out", "dead", changelog_topic(LIVE)}
     assert settings.transactional_id != LIVE.transactional_id
     assert settings.data_dir == Path("/data/replay-two")
     assert settings.input_topic == "in"
-    own = {"app_id", "input_topic", "output_topic", "facets_topic", "dlq_topic", "data_dir"}
+    own = {"app_id", "input_topic", "output_topic", "dlq_topic", "data_dir"}
     assert {f: v for f, v in vars_of(settings).items() if f not in own} == {
         f: v for f, v in vars_of(LIVE).items() if f not in own
     }
@@ -52,6 +51,14 @@ def test_plain_files_are_not_mapped() -> None:
     live = replace(LIVE, mapping=Path("/mapping.toml"))
     assert ReplayIdentity(live, PLAIN).settings.mapping == live.mapping
     assert ReplayIdentity(live, replace(PLAIN, topic="")).settings.mapping is None
+
+
+def test_facets_have_a_topic_of_their_own() -> None:
+    live = replace(LIVE, facets="preset:stays")
+    names = ReplayIdentity(live, PLAIN)
+    assert names.settings.facets_topic != live.facets_topic
+    assert "facets" in names.specs
+    assert "facets" not in ReplayIdentity(LIVE, PLAIN).specs
 
 
 def vars_of(settings: Settings) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from worker.cli.summarize_forms import (
 )
 from worker.cli.writing import Sink, is_same_file, partial_file, sink
 from worker.errors import SetupError
-from worker.facets.definitions import PRESETS
+from worker.facets import PRESETS
 from worker.settings import Settings
 from worker.text import embedders
 

@@ -7,3 +7,6 @@ newest       the newest live reviews of an entity
 
 The definitions are part of the state's fingerprint. docs/facets.md has the rules.
 """
+
+PRESETS = ("stays", "hotels", "restaurants", "products", "apps")
+"""Definitions that the worker brings."""

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from worker.errors import SetupError
+from worker.facets import PRESETS
 
 PRESET: Final = "preset:"
-PRESETS: Final = ("stays", "hotels", "restaurants", "products", "apps")
 MAX_FACETS: Final = 64
 MAX_VECTOR_BYTES: Final = 512 * 1024  # of all phrases together, in fixed point: they are one row
 DEFAULT_THRESHOLD: Final = 0.4

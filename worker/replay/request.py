@@ -143,7 +143,9 @@ class ReplayIdentity:
 
     @property
     def facets_topic(self) -> str:
-        """The topic of the facets, beside that of the summaries."""
+        """The topic of the facets, beside that of the summaries; the live one without facets."""
+        if not self.live.facets:
+            return self.live.facets_topic
         if self.request.to_topic is None:
             return f"{self.app_id}-facets"
         return f"{self.live.facets_topic}.{self.request.name}"

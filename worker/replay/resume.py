@@ -73,7 +73,8 @@ def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
         for step in steps:
             step.act()
     RecreatedTopic(admin, names.output_topic).recreate()
-    RecreatedTopic(admin, names.facets_topic).recreate()
+    if settings.facets:
+        RecreatedTopic(admin, names.facets_topic).recreate()
     RecreatedTopic(admin, settings.dlq_topic).recreate()
     plan = RecreatedTopic(admin, names.plan_topic)
     with broker_errors(f"could not empty the topic {names.plan_topic}"):

@@ -16,7 +16,7 @@ from tests.bench.quality.entity import Entity
 from tests.bench.quality.facets import groups_of
 from tests.bench.quality.facets_shown import preset_of
 from tests.bench.streams import embedded
-from worker.facets.definitions import PRESETS
+from worker.facets import PRESETS
 from worker.facets.membership import FacetSet
 
 SENTENCES = 10
