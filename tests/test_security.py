@@ -161,10 +161,12 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
         "/status",
         "/entities",
         "/entities/{id}/summary",
+        "/entities/{id}/facets",
         "/page/status",
         "/page/entities",
         "/page/changes",
         "/page/entities/{id}/summary",
+        "/page/entities/{id}/facets",
         "/page/entities/{id}/history",
         "/page/entities/{id}/changes",
     }
