@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from worker.events import RecordMapping
+from worker.facets.definitions import read_definitions
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
@@ -103,6 +104,8 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     tracing = open_tracing(settings)
     check_faust()
     check_index(settings.index)
+    if settings.facets:
+        read_definitions(settings.facets)  # before any broker is asked
     mapping_of(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)

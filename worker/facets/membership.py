@@ -95,13 +95,6 @@ class FacetSet:
             return 0
         return sum([bit for bit, wanted in self._ratings if wanted.has(rating)])
 
-    def bits_of_labels(self, labels: Sequence[str]) -> int:
-        """The facets that take one of these labels."""
-        bits = 0
-        for label in labels:
-            bits |= self.label_bits.get(label, 0)
-        return bits
-
 
 def facet_set(
     definitions: Definitions,

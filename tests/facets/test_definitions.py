@@ -1,0 +1,135 @@
+"""The file that defines facets: what is accepted, and one line with the place for what is not."""
+
+import base64
+
+import numpy as np
+import pytest
+
+from worker.errors import SetupError
+from worker.facets import PRESETS
+from worker.facets.definitions import (
+    MAX_FACETS,
+    Definitions,
+    RatingRange,
+    given_vectors,
+    parse_definitions,
+    read_definitions,
+)
+
+GOOD = """
+[[facet]]
+name = "parking"
+phrases = ["Parking was easy.", "There was no parking."]
+[[facet]]
+name = "critics"
+rating = { min = 1, max = 2 }
+k = 5
+"""
+
+
+def test_a_file_of_two_facets(tmp_path):
+    (tmp_path / "mine.toml").write_text(GOOD)
+    parking, critics = read_definitions(str(tmp_path / "mine.toml")).facets
+    assert (parking.name, parking.k, parking.threshold, parking.hidden) == (
+        "parking",
+        3,
+        None,
+        False,
+    )
+    assert (critics.rating, critics.k) == (RatingRange(1, 2), 5)
+    assert parking.is_exclusive
+    assert not critics.is_exclusive
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_have_six_to_ten_facets_with_phrases_and_one_that_is_hidden(name):
+    definitions = read_definitions(f"preset:{name}")
+    assert 6 <= len(definitions.facets) <= 10
+    assert all(len(facet.phrases) > 1 for facet in definitions.facets)
+    assert len(definitions.visible) == len(definitions.facets) - 1
+
+
+def test_what_is_stored_is_read():
+    made = read_definitions("preset:stays")
+    assert Definitions.from_json(made.to_json()).facets == made.facets
+
+
+def test_the_identity_changes_with_every_definition():
+    others = [
+        GOOD,
+        GOOD.replace("k = 5", "k = 4"),
+        GOOD.replace("critics", "critic"),
+        GOOD.replace("max = 2", "max = 3"),
+        GOOD.replace("easy", "simple"),
+        GOOD + "hidden = true\n",
+    ]
+    identities = {parse_definitions(text, "f").identity for text in others}
+    assert len(identities) == len(others)
+
+
+FACET = '[[facet]]\nname = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no [[facet]]: at least one is needed"),
+        ("facet = 3", "no [[facet]]: at least one is needed"),
+        ("facet = [1]", "facet 1: Expected object, got int"),
+        ("x = 1\n" + GOOD, "unknown field 'x': only [[facet]] is expected"),
+        ("[[facet]\n", "(at line 1, column 8)"),
+        (FACET, "line 1: facet 'a': says nothing about its sentences: give exactly one of"),
+        ("[[facet]]\nnewest = 3", "line 1: facet 1: Object missing required field name"),
+        (FACET + "newest = 3\nlabels = ['x']", "line 1: facet 'a': has labels and newest: give"),
+        (FACET + "newest = 0", "line 1: facet 'a': newest: Expected int >= 1"),
+        (FACET + "newest = 3\nk = 101", "line 1: facet 'a': k: Expected int <= 100"),
+        (FACET + "newest = 3\nthreshold = 0.3", "threshold: only for phrases or vectors"),
+        (FACET + "phrases = ['x']\nthreshold = 2", "threshold: Expected float <= 1.0"),
+        (FACET + "phrases = []", "phrases: Expected array of length >= 1"),
+        (FACET + "phrases = [' ']", "phrases: ' ' is blank"),
+        (FACET + "labels = ['x', 'x']", "labels: one is given twice"),
+        (FACET + "rating = {}", "rating: give min, max or both"),
+        (FACET + "rating = { min = 3, max = 2 }", "rating: min 3.0 is above max 2.0"),
+        (FACET + "rating = { low = 3 }", "rating: Object contains unknown field low"),
+        (FACET + "newest = 3\nhidden = true", "every facet is hidden: nothing would be published"),
+        (
+            "# one\n\n" + FACET + "newest = 3\n" + FACET + "newest = 4",
+            "line 6: facet 'a': another facet has the same name",
+        ),
+        (
+            "".join(f"[[facet]]\nname = '{i}'\nnewest = 1\n" for i in range(MAX_FACETS + 1)),
+            "65 facets, at most 64 are allowed",
+        ),
+    ],
+)
+def test_an_error_is_one_line_with_its_place(text, said):
+    with pytest.raises(SetupError) as raised:
+        parse_definitions(text, "mine.toml")
+    line = str(raised.value)
+    assert line.startswith("COVERSUMM_FACETS: mine.toml: ")
+    assert said in line
+    assert "\n" not in line
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(SetupError, match=r"COVERSUMM_FACETS: .*none\.toml: No such file"):
+        read_definitions(str(tmp_path / "none.toml"))
+    (tmp_path / "bad.toml").write_bytes(b"# \xff")
+    with pytest.raises(SetupError, match=r"bad\.toml: not UTF-8 \(byte 2\)"):
+        read_definitions(str(tmp_path / "bad.toml"))
+    with pytest.raises(SetupError, match=r"no preset 'stay': one of stays, hotels"):
+        read_definitions("preset:stay")
+
+
+def packed(*numbers):
+    return base64.b64encode(np.array(numbers, "<f4").tobytes()).decode()
+
+
+@pytest.mark.parametrize(
+    "vector", [packed(1, 0), packed(0, 0, 0), packed(1, 0, np.nan), "no base64", "AAA"]
+)
+def test_a_vector_that_is_none_is_named(vector):
+    text = f"{FACET}vectors = ['{packed(1, 0, 0)}', '{vector}']"
+    (facet,) = parse_definitions(text, "f").facets
+    with pytest.raises(SetupError, match=r"facet 'a': vectors\[1\]: not 3 float32 numbers"):
+        given_vectors(facet, 3)

@@ -1,0 +1,86 @@
+"""Membership by phrases, ratings and labels: exact, and the same in any company."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.coversumm.fixed_point import SCALE
+from worker.errors import SetupError
+from worker.facets.definitions import Definitions, Facet, RatingRange
+from worker.facets.membership import MAX_VECTOR_BYTES, FacetSet, facet_set
+
+DIMENSION = 8
+numbers = st.lists(st.integers(-SCALE, SCALE), min_size=DIMENSION, max_size=DIMENSION)
+
+
+def of(*facets, vectors=()):
+    return FacetSet(
+        Definitions(facets), np.array(vectors, np.int16).reshape(len(vectors), DIMENSION)
+    )
+
+
+@given(
+    phrases=st.lists(numbers, min_size=4, max_size=4),
+    sentences=st.lists(numbers, min_size=1, max_size=20),
+    threshold=st.sampled_from([0.0, 0.1, 0.4]),
+)
+def test_the_highest_product_in_pythons_integers(phrases, sentences, threshold):
+    facets = of(
+        Facet("a", phrases=("1", "2"), threshold=threshold),
+        Facet("b", phrases=("3",)),
+        Facet("c", phrases=("4",), threshold=0.2),
+        vectors=phrases,
+    )
+    owners, thresholds = [0, 0, 1, 2], [threshold, threshold, 0.4, 0.2]
+    wanted = []
+    for sentence in sentences:
+        products = [sum(a * b for a, b in zip(one, sentence, strict=True)) for one in phrases]
+        best = max(range(4), key=lambda i: (products[i], -i))
+        near = products[best] >= round(thresholds[best] * SCALE**2)
+        wanted.append(owners[best] if near else -1)
+    matrix = np.array(sentences, np.int16)
+    assert facets.nearest_facets(matrix).tolist() == wanted
+    assert [facets.nearest_facets(row[None])[0] for row in matrix] == wanted
+
+
+def test_ties_go_to_the_facet_defined_first():
+    same = [SCALE, *[0] * (DIMENSION - 1)]
+    facets = of(Facet("a", phrases=("1",)), Facet("b", phrases=("2",)), vectors=[same, same])
+    assert facets.nearest_facets(np.array([same], np.int16)).tolist() == [0]
+
+
+def test_the_threshold_is_included():
+    phrase = [SCALE, *[0] * (DIMENSION - 1)]
+    facets = of(Facet("a", phrases=("1",), threshold=1), vectors=[phrase])
+    below = [SCALE - 1, *[0] * (DIMENSION - 1)]
+    assert facets.nearest_facets(np.array([phrase, below], np.int16)).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("rating", "bits"), [(None, 0), (1, 0b001), (2, 0b011), (2.5, 0b010), (4, 0b110), (-0.0, 0b001)]
+)
+def test_ratings_include_both_bounds(rating, bits):
+    facets = of(
+        Facet("low", rating=RatingRange(max=2)),
+        Facet("middle", rating=RatingRange(min=2, max=4)),
+        Facet("high", rating=RatingRange(min=4)),
+    )
+    assert facets.rating_bits(rating) == bits
+
+
+def test_any_label_counts():
+    facets = of(Facet("a", labels=("x", "y")), Facet("b", labels=("y",)))
+    assert facets.label_bits == {"x": 0b01, "y": 0b11}
+
+
+def test_phrases_need_an_engine_and_room():
+    with pytest.raises(SetupError, match=r"facet 'a': phrases need an embedder"):
+        facet_set(Definitions([Facet("a", phrases=("one",))]), DIMENSION, None)
+    many = tuple(map(str, range(MAX_VECTOR_BYTES // 2 // DIMENSION + 1)))
+    with pytest.raises(SetupError, match=r"phrases and vectors of dimension 8 take"):
+        facet_set(
+            Definitions([Facet("a", phrases=many)]),
+            DIMENSION,
+            lambda texts: np.ones((len(texts), DIMENSION)),
+        )
