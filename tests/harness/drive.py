@@ -103,6 +103,13 @@ class Driver:
         return outcome
 
 
+def sent(message):
+    """A message as the models tell it: key, value, and its id or why it is a dead letter."""
+    headers = dict(message.headers)
+    which = "dlq.reason" if message.topic == "dlq" else "ce_id"
+    return message.key, message.value, headers[which].decode()
+
+
 def record(offset, entity_id, body, partition=0):
     """A record of an event (a dict), of raw bytes, or of None."""
     value = body

@@ -1,13 +1,26 @@
-"""Facets: whatever happens in whatever order, however it is cut, evicted and restarted, each is
-what brute force over its members says, and so is every message.
+"""Facets of any history, with evictions and restarts: each facet and each message is what brute
+force over the members gives.
 """
+
+import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import Driver, FakeEngine, config
+from tests.harness.drive import (
+    DIMENSION,
+    Driver,
+    FakeEngine,
+    config,
+    delete_entity,
+    sent,
+    upsert,
+)
 from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
+from worker.facets.definitions import Definitions, Facet, RatingRange
+from worker.facets.membership import facet_set
+from worker.state.keys import ENTITY
 
 setups = st.fixed_dictionaries(
     {
@@ -19,13 +32,6 @@ setups = st.fixed_dictionaries(
         "index": st.sampled_from(["flat", "sgtree"]),
     }
 )
-
-
-def sent(message):
-    headers = dict(message.headers)
-    if message.topic == "dlq":
-        return message.key, message.value, headers["dlq.reason"].decode()
-    return message.key, message.value, headers["ce_id"].decode()
 
 
 @settings(max_examples=300, deadline=None)
@@ -49,3 +55,29 @@ def test_without_facets_everything_is_as_before(setup, batches):
         plain = one.run(*batch).messages
         rich = [message for message in other.run(*batch).messages if message.topic != "facets"]
         assert plain == rich
+
+
+def test_an_edit_that_reads_the_facets_first_is_seen():
+    """The set before it has the stored text, also where the summary's step knows the new one."""
+    definitions = Definitions([Facet("critics", rating=RatingRange(max=1))])
+    facets = facet_set(definitions, DIMENSION, None)
+    driver = Driver(config(facets=facets, facets_topic="facets"))
+    driver.run(upsert(0, "r", ("bad", [1, 0, 0]), rating=1))
+    driver.restart()
+    messages = driver.run(upsert(1, "r", ("worse", [1, 0, 0]), rating=1)).messages
+    (found,) = [json.loads(one.value) for one in messages if one.topic == "facets"]
+    assert (found["changed"], found["previous_sequence"]) == (["critics"], 0)
+    assert [one["text"] for one in found["facets"][0]["sentences"]] == ["worse"]
+
+
+def test_an_entity_that_is_deleted_is_not_read():
+    """Its last messages need the published sets alone."""
+    driver = Driver(with_facets())
+    driver.run(upsert(0, "r", ("bad", [1, 0, 0]), rating=1))
+    driver.restart()
+    rows, scanned = driver.rows[0], []
+    scan = rows.scan
+    rows.scan = lambda prefix, start=None: (scanned.append(prefix), scan(prefix, start))[1]
+    messages = driver.run(delete_entity(1)).messages
+    assert [one.value is None for one in messages if one.topic == "facets"] == [False, True]
+    assert not [prefix for prefix in scanned if prefix.startswith(ENTITY)]

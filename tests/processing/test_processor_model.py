@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import Driver, FakeEngine, config
+from tests.harness.drive import Driver, FakeEngine, config, sent
 from tests.harness.model import Model
 from tests.processing.operations import event, operations, records_of, upserted
 from worker.state import verify_partition
@@ -49,13 +49,6 @@ def runs(draw):
     return batches
 
 
-def _sent(message):
-    headers = dict(message.headers)
-    if message.topic == "dlq":
-        return message.key, message.value, headers["dlq.reason"].decode()
-    return message.key, message.value, headers["ce_id"].decode()
-
-
 @settings(max_examples=300, deadline=None)
 @given(setup=setups, batches=runs())
 def test_processor_equals_model(setup, batches):
@@ -66,7 +59,7 @@ def test_processor_equals_model(setup, batches):
             driver.restart()
         expected, outcomes = model.run(batch)
         result = driver.run(*batch)
-        assert [_sent(message) for message in result.messages] == expected
+        assert [sent(message) for message in result.messages] == expected
         assert sorted(outcome for _, outcome in result.stats.outcomes.elements()) == sorted(
             outcomes
         )
@@ -155,7 +148,7 @@ def test_one_entity_of_many_steps_at_once(distinct):
     for at in range(0, len(records), 60):
         expected, _ = model.run(records[at : at + 60])
         result = driver.run(*records[at : at + 60])
-        assert [_sent(message) for message in result.messages] == expected
+        assert [sent(message) for message in result.messages] == expected
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 10**8])
@@ -181,7 +174,7 @@ def test_long_lives_with_refills(seed, cache_bytes):
         if random.random() < 0.01:
             driver.restart()
         result = driver.run(*batch)
-        assert [_sent(message) for message in result.messages] == model.run(batch)[0]
+        assert [sent(message) for message in result.messages] == model.run(batch)[0]
         refills += result.stats.core.refilled
     _check_views(driver, model)
     assert refills > 0 or cache_bytes < 10**8  # who is evicted loads anew, and has no need of one

@@ -52,10 +52,8 @@ class Entities:
 
         def load_facets(entity: CachedEntity) -> EntityFacets:
             assert facets is not None
-            made = EntityFacets(facets, rows, distinct=config.distinct)
-            if not is_new:
-                made.load(entity.members_of)
-            return made
+            texts, distinct = entity.members_of, config.distinct
+            return EntityFacets(facets, rows, texts, distinct=distinct, is_new=is_new)
 
         return CachedEntity(
             key.entity_id,

@@ -24,7 +24,7 @@ from worker.facets.membership import FacetSet
 from worker.processing.short_view import Extent, fitting
 from worker.state import Rows
 from worker.state.entity import EntityRows, VectorBlock, read_header
-from worker.state.facet_members import FacetMembers
+from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import review_of
 from worker.state.partition import read_facets
 from worker.state.rows import Header
@@ -208,17 +208,17 @@ class _Members:
         last: dict[int, bytes] = {}  # a review's vectors are adjacent, also across blocks
         for block in self._blocks():
             assert isinstance(block, VectorBlock)
-            places = [block.place(row) for row in range(len(block))]
+            places = block.places
             bits = members.bits(block.vectors, places)
             self._bits.append(bits)
             for one in self._counted:
-                for row in _rows(bits, one.number):
+                for row in rows_of(bits, one.number):
                     one.sentences += 1
                     review_id = places[row][0]
                     if last.get(one.number) != review_id:
                         last[one.number] = review_id
                         one.reviews += 1
-                        if (rating := members.ratings[review_id]) is not None:
+                        if (rating := members.rating(review_id)) is not None:
                             one.ratings[rating] += 1
 
     def ordered(self) -> list[_Counted]:
@@ -231,17 +231,10 @@ class _Members:
         def read() -> Iterator[VectorBlock]:
             for block, bits in zip(self._blocks(), self._bits, strict=True):
                 assert isinstance(block, VectorBlock)
-                if rows := _rows(bits, number):
-                    places = [block.place(row) for row in rows]
-                    reviews, ordinals = map(list, zip(*places, strict=True))
-                    yield VectorBlock(block.vectors[rows], reviews, ordinals)
+                if rows := rows_of(bits, number):
+                    yield block.part(rows)
 
         return kept(read)
-
-
-def _rows(bits: NDArray[np.uint64], number: int) -> list[int]:
-    rows: list[int] = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
-    return rows
 
 
 def _read(rows: Rows, entity_id: str, dimension: int) -> tuple[Header, EntityRows, _Members] | None:

@@ -7,7 +7,7 @@ texts are stored once, for the summary and all facets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import NewestReviews
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
-from worker.state.rows import ReviewFacts
+from worker.state.facet_members import FacetMembers, rows_of
 
 if TYPE_CHECKING:
     from worker.processing.entity_cache import SummaryMember
@@ -135,120 +135,114 @@ class FacetCore:
 
 
 class EntityFacets:
-    """The visible facets of an entity.
+    """The visible facets of an entity; `cores` and `newest` are read at their first use.
 
-    `published` has the sets last published, `sequence` the source offset of that change; both
-    belong to the caller.
+    `published` has the sets last published, `sequence` the source offset of that change.
     """
 
-    def __init__(self, facets: FacetSet, rows: EntityRows, *, distinct: bool) -> None:
-        """Without sentences; see `load`."""
+    def __init__(
+        self,
+        facets: FacetSet,
+        rows: EntityRows,
+        texts: Callable[[Sequence[bytes]], list[SummaryMember]],
+        *,
+        distinct: bool,
+        is_new: bool,
+    ) -> None:
+        """`texts` gives stored sentences; `is_new`: the entity has no rows. Raises CorruptRow."""
         self.facets = facets
         self._rows = rows
+        self._texts = texts
         self._distinct = distinct
-        self.cores = {
+        self._cores = {
             number: FacetCore(facets.definitions.facets[number])
             for number in facets.definitions.visible
         }
-        self._visible = sum(1 << number for number in self.cores)
-        self.newest = NewestReviews(max([count for _, count in facets.newest], default=0))
-        self._stored_newest: dict[bytes, int] = {}  # as the rows are
+        self._visible = sum(1 << number for number in self._cores)
+        self._newest = NewestReviews(max([count for _, count in facets.newest], default=0))
+        self._is_loaded = is_new
         self._touched: set[int] = set()
-        self._core_bytes: dict[int, int] = {}
-        self.memory_bytes = FACET_BYTES * len(self.cores)
-        self.published: dict[int, dict[bytes, bytes]] = {number: {} for number in self.cores}
-        self.sequence: int | None = None
+        self._core_bytes = dict.fromkeys(self._cores, FACET_BYTES)
+        published = None if is_new else rows.facet_sets()
+        sets = [{} for _ in self._cores] if published is None else published.digests
+        self.published = dict(zip(self._cores, sets, strict=True))
+        self.sequence = None if published is None else published.sequence
+
+    @property
+    def cores(self) -> dict[int, FacetCore]:
+        """The facets by number. Raises CorruptRow."""
+        self.load()
+        return self._cores
+
+    @property
+    def newest(self) -> NewestReviews:
+        """The newest reviews, for the facets of these. Raises CorruptRow."""
+        self.load()
+        return self._newest
+
+    @newest.setter
+    def newest(self, newest: NewestReviews) -> None:
+        self._newest = newest
 
     # -- from rows
 
-    def load(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> None:
-        """Read everything from the rows, which have no open changes. Raises CorruptRow."""
-        published = self._rows.facet_sets()
-        if published is not None:
-            self.sequence = published.sequence
-            self.published = dict(zip(self.cores, published.digests, strict=True))
-        reviews = dict(self._live_reviews())
+    def load(self) -> None:
+        """Read the facets from the rows, unless that is done. Raises CorruptRow."""
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        reviews = list(self._rows.review_facts())
         if self.facets.newest:
-            instants = ((name, one.instant) for name, one in reviews.items())
-            self.newest = NewestReviews(self.newest.wanted, instants)
-            self._stored_newest = newest_bits(self.facets, self.newest)
-        for number, scan in self._count(reviews).items():
-            one = self.cores[number]
+            live = ((name, one.instant) for name, one in reviews if not one.deleted)
+            self._newest = NewestReviews(self._newest.wanted, live)
+        for number, scan in self._count(FacetMembers(self.facets, reviews)).items():
+            one = self._cores[number]
             one.index = FlatIndex(self.facets.dimension, scan)
             one.core = EntityCore.load(
                 one.facet.k, self.facets.dimension, one.index, distinct=self._distinct
             )
             scan.kept = None
-            one.now = _digests(texts(one.core.ranking().ids))
+            one.now = _digests(self._texts(one.core.ranking().ids))
             self._touched.add(number)
 
-    def _count(self, reviews: Mapping[bytes, ReviewFacts]) -> dict[int, _Scan]:
+    def _count(self, members: FacetMembers) -> dict[int, _Scan]:
         """Count the reviews of each facet with sentences, and keep its sentences for the search,
         unless they are too many for memory.
         """
         scans: dict[int, _Scan] = {}
         last: dict[int, bytes] = {}
         kept = 0
-        for block, members in self._blocks(reviews):
-            for number, rows in members.items():
+        for block in self._rows.blocks():
+            places = block.places
+            bits = members.bits(block.vectors, places)
+            for number, one in self._cores.items():
+                if not (rows := rows_of(bits, number)):
+                    continue
                 if number not in scans:
-                    scans[number] = self._members(number)
+                    scans[number] = self._scan(number)
                     scans[number].kept = []
                 for row in rows:
-                    review_id, _ = block.place(row)
+                    review_id = places[row][0]
                     if last.get(number) != review_id:  # a review's vectors are adjacent
                         last[number] = review_id
-                        self.cores[number].count_review(reviews[review_id].rating, 1)
+                        one.count_review(members.rating(review_id), 1)
                 kept += len(rows)
                 parts = scans[number].kept
                 if parts is not None:
-                    parts.append(_Part(block, rows))
+                    parts.append(block.part(rows))
                     if kept > KEPT_ROWS:
                         scans[number].kept = None
         return scans
 
-    def _live_reviews(self) -> Iterator[tuple[bytes, ReviewFacts]]:
-        return ((name, one) for name, one in self._rows.review_facts() if not one.deleted)
-
-    def _blocks(
-        self, reviews: Mapping[bytes, ReviewFacts] | None = None
-    ) -> Iterator[tuple[VectorBlock, dict[int, list[int]]]]:
-        """All stored sentences, with the rows of each visible facet."""
-        if self.facets.needs_reviews:
-            facts = self._facts(dict(self._live_reviews()) if reviews is None else reviews)
-        for block in self._rows.blocks():
-            nearest = self.facets.nearest_facets(block.vectors)
-            found = np.unique(nearest).tolist()
-            members = {
-                number: np.flatnonzero(nearest == number).tolist()
-                for number in found
-                if number in self.cores
-            }
-            if self.facets.needs_reviews:
-                for row in range(len(block)):
-                    review_id, ordinal = block.place(row)
-                    of_review, labels = facts[review_id]
-                    for number in _numbers((of_review | labels.get(ordinal, 0)) & self._visible):
-                        members.setdefault(number, []).append(row)
-            yield block, members
-
-    def _facts(
-        self, reviews: Mapping[bytes, ReviewFacts]
-    ) -> dict[bytes, tuple[int, Mapping[int, int]]]:
-        """By stored review its facets by rating and date, and by ordinal those by labels."""
-        newest, rating_bits = self._stored_newest, self.facets.rating_bits
-        return {
-            name: (rating_bits(one.rating) | newest.get(name, 0), one.labels)
-            for name, one in reviews.items()
-        }
-
-    def _members(self, number: int) -> _Scan:
+    def _scan(self, number: int) -> _Scan:
         """Reads the stored sentences of a facet."""
 
-        def read() -> Iterator[_Part]:
-            for block, members in self._blocks():
-                if number in members:
-                    yield _Part(block, members[number])
+        def read() -> Iterator[VectorBlock]:
+            reviews = self._rows.review_facts() if self.facets.needs_reviews else ()
+            members = FacetMembers(self.facets, reviews)
+            for block in self._rows.blocks():
+                if rows := rows_of(members.bits(block.vectors, block.places), number):
+                    yield block.part(rows)
 
         return _Scan(read)
 
@@ -308,7 +302,7 @@ class EntityFacets:
     ) -> Ranking | None:
         one, dimension = self.cores[number], self.facets.dimension
         if one.core is None:
-            one.index = FlatIndex(dimension, self._members(number))
+            one.index = FlatIndex(dimension, self._scan(number))
             one.core = EntityCore(one.facet.k, dimension, one.index, distinct=self._distinct)
         step = Step(points(list(gone), dimension), points(list(come), dimension))
         (ranking,) = one.core.apply([step])
@@ -317,17 +311,18 @@ class EntityFacets:
     def on_processed(self) -> None:
         """The rows are up to date."""
         for number in self._touched:
-            one = self.cores[number]
+            one = self._cores[number]
             if one.index is not None:
                 one.index.on_commit()
             if not one.sentences:
                 one.core = one.index = None
-            size = one.memory_bytes
-            self.memory_bytes += size - self._core_bytes.get(number, FACET_BYTES)
-            self._core_bytes[number] = size
+            self._core_bytes[number] = one.memory_bytes
         self._touched.clear()
-        if self.facets.newest:
-            self._stored_newest = newest_bits(self.facets, self.newest)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory."""
+        return sum(self._core_bytes.values()) + self._newest.memory_bytes
 
     # -- for messages
 
@@ -360,27 +355,12 @@ class _Scan:
 
     __slots__ = ("_read", "kept")
 
-    def __init__(self, read: Callable[[], Iterable[_Part]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[VectorBlock]]) -> None:
         self._read = read
-        self.kept: list[_Part] | None = None
+        self.kept: list[VectorBlock] | None = None
 
-    def __call__(self) -> Iterable[_Part]:
+    def __call__(self) -> Iterable[VectorBlock]:
         return self._read() if self.kept is None else self.kept
-
-
-class _Part:
-    """Some rows of a block, as a block."""
-
-    __slots__ = ("_block", "_rows", "vectors")
-
-    def __init__(self, block: VectorBlock, rows: list[int]) -> None:
-        self._block = block
-        self._rows = rows
-        self.vectors: NDArray[np.int16] = block.vectors[rows]
-
-    def id(self, row: int) -> bytes:
-        """Sentence id of a row."""
-        return self._block.id(self._rows[row])
 
 
 def _numbers(bits: int) -> Iterator[int]:
@@ -431,4 +411,7 @@ def points(sentences: Sequence[Sentence], dimension: int) -> Points:
         return _nothing(dimension)
     if len(sentences) == 1:
         return Points((sentences[0].id,), _vector(sentences[0])[None, :])
-    return Points([one.id for one in sentences], np.stack([_vector(one) for one in sentences]))
+    vectors = np.empty((len(sentences), dimension), np.int16)
+    for row, sentence in enumerate(sentences):
+        vectors[row] = _vector(sentence)
+    return Points([sentence.id for sentence in sentences], vectors)

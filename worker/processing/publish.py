@@ -137,9 +137,10 @@ class _Summary:
     def release_members(self) -> None:
         """Keep only few sentences outside the sets."""
         members, entity = self._members, self._entity
+        if members is None:
+            return
         facets = set() if entity.facets is None else entity.facets.shown
-        most = len(members or ()) + len(facets) + SPARE_MEMBERS
-        if members is not None and len(entity.members) > most:
+        if len(entity.members) > len(members) + len(facets) + SPARE_MEMBERS:
             shown = [entity.members[one] for one in facets if one in entity.members]
             entity.keep_members_only([*members, *shown])
 

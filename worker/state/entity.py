@@ -58,9 +58,17 @@ class VectorBlock:
         """Sentence id of row `i`."""
         return sentence_id(self._reviews[i], self._ordinals[i])
 
-    def place(self, i: int) -> tuple[bytes, int]:
-        """Review id and ordinal of row `i`."""
-        return self._reviews[i], self._ordinals[i]
+    @property
+    def places(self) -> list[tuple[bytes, int]]:
+        """Review id and ordinal of each row."""
+        return list(zip(self._reviews, self._ordinals, strict=True))
+
+    def part(self, rows: list[int]) -> "VectorBlock":
+        """Some rows as a block of their own."""
+        reviews, ordinals = self._reviews, self._ordinals
+        return VectorBlock(
+            self.vectors[rows], [reviews[row] for row in rows], [ordinals[row] for row in rows]
+        )
 
     def __len__(self) -> int:
         return len(self._ordinals)

@@ -1,25 +1,30 @@
-"""Which stored sentences of an entity belong to which visible facet, from its rows alone: for views
-and `verify`, which share nothing with the facets in memory.
-"""
+"""Which stored sentences of an entity belong to which visible facet, from its rows alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.facets.membership import NO_FACET, FacetSet
+from worker.facets.membership import FacetSet
 from worker.facets.newest import recency
+from worker.state.errors import CorruptRow
 from worker.state.rows import ReviewFacts, ReviewRow
 
 
 class FacetMembers:
-    """The members of an entity's facets by its review rows; `ratings` are those of live reviews."""
+    """The members of an entity's facets by its review rows; `ratings` are those of live reviews.
+
+    Without the reviews the sentences of facets by phrases alone are found.
+    """
 
     def __init__(
-        self, facets: FacetSet, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]]
+        self, facets: FacetSet, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]] = ()
     ) -> None:
         self._facets = facets
         self._visible = sum([1 << number for number in facets.definitions.visible])
+        every = range(len(facets.definitions.facets))
+        # The last one stands for NO_FACET, which is -1.
+        self._by_phrase = np.array([*(1 << n & self._visible for n in every), 0], np.uint64)
         self._of_review: dict[bytes, int] = {}
         self._labels: dict[bytes, Mapping[int, int]] = {}
         self.ratings: dict[bytes, float | None] = {}
@@ -28,14 +33,16 @@ class FacetMembers:
             if row.deleted:
                 continue
             self.ratings[name] = row.rating
-            self._of_review[name] = facets.rating_bits(row.rating)
+            if bits := facets.rating_bits(row.rating):
+                self._of_review[name] = bits
             if row.labels:
                 self._labels[name] = row.labels
-            dated.append((recency(row.instant), name))
+            if facets.newest:
+                dated.append((recency(row.instant), name))
         dated.sort()
         for facet, count in facets.newest:
             for _, name in dated[:count]:
-                self._of_review[name] |= 1 << facet
+                self._of_review[name] = self._of_review.get(name, 0) | 1 << facet
 
     def bits(
         self, vectors: NDArray[np.int16], places: Sequence[tuple[bytes, int]]
@@ -43,12 +50,27 @@ class FacetMembers:
         """By sentence its visible facets, a bit for each; `vectors` is (m, D), and `places` has the
         review and the ordinal of each row.
         """
-        found = []
-        nearest = self._facets.nearest_facets(vectors).tolist()
-        for (review_id, ordinal), facet in zip(places, nearest, strict=True):
-            one = 0 if facet == NO_FACET else 1 << facet
-            one |= self._of_review.get(review_id, 0)
-            if review_id in self._labels:
-                one |= self._labels[review_id].get(ordinal, 0)
-            found.append(one & self._visible)
-        return np.array(found, np.uint64)
+        found = self._by_phrase[self._facets.nearest_facets(vectors)]
+        if self._of_review or self._labels:
+            others = [
+                (self._of_review.get(name, 0) | self._labels.get(name, {}).get(ordinal, 0))
+                & self._visible
+                for name, ordinal in places
+            ]
+            found |= np.array(others, np.uint64)
+        return found
+
+    def rating(self, review_id: bytes) -> float | None:
+        """The rating of a live review. Raises CorruptRow if there is none of this id."""
+        try:
+            return self.ratings[review_id]
+        except KeyError:
+            raise CorruptRow(
+                f"review {review_id!r}", "it has vectors, and is missing or deleted"
+            ) from None
+
+
+def rows_of(bits: NDArray[np.uint64], number: int) -> list[int]:
+    """The rows whose bit of this facet is set."""
+    rows: list[int] = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
+    return rows
