@@ -26,7 +26,7 @@ FLOORS = (
     ("worker.facets",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
-    ("worker.clock", "worker.errors", "worker.extras", "worker.limits"),
+    ("worker.clock", "worker.errors", "worker.extras", "worker.limits", "worker.toml_lines"),
     ("worker",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

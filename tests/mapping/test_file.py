@@ -12,7 +12,7 @@ import pytest
 from tests.harness.debezium import MAPPING, written
 from worker.errors import FileErrors
 from worker.mapping import load_mapping
-from worker.mapping.positions import line_of, positions
+from worker.toml_lines import line_of, positions
 
 RULE = """\
 [topic.t]

@@ -1,6 +1,5 @@
 """The facets of a deployment: a TOML file, or one of the presets that the worker brings."""
 
-import re
 import tomllib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from msgspec import Meta, Struct
 
 from worker.errors import SetupError
 from worker.facets import PRESETS
+from worker.toml_lines import line_of, positions
 
 PRESET: Final = "preset:"
 MAX_FACETS: Final = 64
@@ -129,20 +129,13 @@ def parse_definitions(text: str, source: str) -> Definitions:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
-    lines = _lines(text)
     try:
-        return Definitions(list(_facets(document, lines)))
+        return Definitions(list(_facets(document, text)))
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
 
 
-def _lines(text: str) -> list[int]:
-    """The line, from 1, of each `[[facet]]`."""
-    begins = re.compile(r"\s*\[\[\s*facet\s*\]\]")
-    return [number for number, line in enumerate(text.split("\n"), 1) if begins.match(line)]
-
-
-def _facets(document: Mapping[str, Any], lines: Sequence[int]) -> Iterator[Facet]:
+def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
     """The checked facets. Raises ValueError."""
     if unknown := sorted(document.keys() - {"facet"}):
         raise ValueError(f"unknown field {unknown[0]!r}: only [[facet]] is expected")
@@ -154,14 +147,14 @@ def _facets(document: Mapping[str, Any], lines: Sequence[int]) -> Iterator[Facet
     names: set[str] = set()
     hidden = 0
     for number, body in enumerate(bodies):
-        line = f"line {lines[number]}: " if len(lines) == len(bodies) else ""
         try:
             facet = msgspec.convert(body, Facet)
             _check(facet, names)
         except (msgspec.ValidationError, ValueError) as error:
             name = body.get("name", "") if isinstance(body, dict) else ""
             which = f"facet {name!r}" if name else f"facet {number + 1}"
-            raise ValueError(f"{line}{which}: {_plain(str(error))}") from None
+            line = line_of(positions(text), ("facet", number))
+            raise ValueError(f"line {line}: {which}: {_plain(str(error))}") from None
         names.add(facet.name)
         hidden += facet.hidden
         yield facet

@@ -5,6 +5,7 @@ entity id is as sure as one of the contract, whatever partitioned it. Any other 
 Kafka's default partitioner would put its entity: workers are asked for the entity there.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,9 +37,14 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
     return refusing_strays(topics[topic], settings.mapping, partitions)
 
 
+def cached_partitions(partitions: int) -> Callable[[str], int]:
+    """`partition_of` a topic with so many partitions, remembered for the last entities."""
+    return lru_cache(CACHED_ENTITIES)(lambda entity_id: partition_of(entity_id, partitions))
+
+
 def refusing_strays(mapping: TopicMapping, file: Path, partitions: int) -> TopicMapping:
     """The mapping that refuses records of entities that belong to another partition."""
-    partition = lru_cache(CACHED_ENTITIES)(lambda entity_id: partition_of(entity_id, partitions))
+    partition = cached_partitions(partitions)
 
     def refuse(entity_id: str, record: Record) -> str | None:
         if record.key == entity_id.encode() or partition(entity_id) == record.partition:

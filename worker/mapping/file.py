@@ -15,7 +15,6 @@ import msgspec
 from worker.errors import FileErrors
 from worker.events.reasons import BadEvent
 from worker.mapping.paths import KEY, Path, getter, parse_path
-from worker.mapping.positions import Place, line_of, positions
 from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, TopicMapping, hidden_rules
 from worker.mapping.values import (
     EPOCHS,
@@ -29,6 +28,7 @@ from worker.mapping.values import (
     of_text,
     taker,
 )
+from worker.toml_lines import Place, line_of, positions
 
 IGNORE: Final = "ignore"
 ENTITY_DELETED: Final = "entity.deleted"

@@ -19,17 +19,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import WORKER_LOG, KafkaClients
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
-from worker.kafka.topics import Topics, TopicSpec, partition_of, topic_specs
+from worker.kafka.topic_mapping import cached_partitions
+from worker.kafka.topics import Topics, TopicSpec, topic_specs
 from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
 from worker.kafka.transactions import Transactions
 from worker.mapping import TopicMapping, load_mapping
@@ -48,8 +48,6 @@ CONTACT_SECONDS: Final = 2.0
 """Interval of requests to the broker while no record arrives, and their timeout."""
 LAG_SECONDS: Final = 1.0
 """Interval of measuring the lag."""
-NEVER: Final = -1001
-"""librdkafka's offset of a partition for which the group has committed none."""
 
 
 def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
@@ -91,7 +89,7 @@ class Bridge:
         self._writer = ContractWriter(
             mapping,
             settings.output_topic,
-            lru_cache(10_000)(lambda entity_id: partition_of(entity_id, targets)),
+            cached_partitions(targets),
             settings.dlq_topic,
             settings.max_message_bytes,
         )
@@ -149,7 +147,7 @@ class Bridge:
         for start in starts:
             if start.error is not None:
                 raise KafkaException(start.error)
-            if start.offset == NEVER:
+            if start.offset == OFFSET_INVALID:  # the group has committed none
                 start.offset = consumer.get_watermark_offsets(start, START_SECONDS)[0]
         consumer.assign([TopicPartition(s.topic, s.partition, s.offset) for s in starts])
         self._cursors = {start.partition: start.offset for start in starts}
