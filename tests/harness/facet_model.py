@@ -185,20 +185,7 @@ class FacetModel(Model):
                         "count": len(rated),
                         "mean": float(sum(rated) / len(rated)) if rated else None,
                     },
-                    "sentences": [
-                        {
-                            "rank": rank,
-                            "sentence_id": sid.decode(),
-                            "review_id": found[sid][2],
-                            "text": found[sid][0],
-                            "rating": None if found[sid][3] is None else float(found[sid][3]),
-                            "distance": distance,
-                            "support": support,
-                        }
-                        for rank, (sid, distance, support) in enumerate(
-                            zip(*ranked[n], strict=True)
-                        )
-                    ],
+                    "sentences": self.sentences(found, *ranked[n]),
                 }
             )
         return sorted(parts, key=lambda one: (-one["sentence_count"], one["name"]))
@@ -223,13 +210,7 @@ class FacetModel(Model):
             else sum(review.live for review in entity.reviews.values()),
             "sentence_count": 0 if entity is None else len(entity.live()),
             "facets": self.parts(members, ranked),
-            "cause": {
-                "type": event["type"],
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "review_id": event.get("review_id"),
-            },
+            "cause": self.cause(record, event),
             "occurred_at": event.get("occurred_at"),
             "embedding_model": self.config.limits.model,
             "algorithm": "coversumm/1",

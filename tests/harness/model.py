@@ -186,19 +186,7 @@ class Model:
             self.config.k,
             distinct=self.config.distinct,
         )
-        rows = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
-        sentences = [
-            {
-                "rank": rank,
-                "sentence_id": sid.decode(),
-                "review_id": live[sid][2],
-                "text": live[sid][0],
-                "rating": None if live[sid][3] is None else float(live[sid][3]),
-                "distance": distance,
-                "support": support,
-            }
-            for rank, (sid, distance, support) in enumerate(rows)
-        ]
+        sentences = self.sentences(live, ranking.ids, ranking.distances(), ranking.support)
         members = [(sid, live[sid][0]) for sid in ranking.ids]
         return members, sentences, review_count, len(live)
 
@@ -232,6 +220,34 @@ class Model:
             return bool(come or gone)
         return max(len(come), len(gone)) >= self.config.min_changes
 
+    @staticmethod
+    def cause(record, event):
+        return {
+            "type": event["type"],
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "review_id": event.get("review_id"),
+        }
+
+    @staticmethod
+    def sentences(live, ids, distances, support):
+        """The sentences of a message, in rank order."""
+        return [
+            {
+                "rank": rank,
+                "sentence_id": sid.decode(),
+                "review_id": live[sid][2],
+                "text": live[sid][0],
+                "rating": None if live[sid][3] is None else float(live[sid][3]),
+                "distance": distance,
+                "support": copies,
+            }
+            for rank, (sid, distance, copies) in enumerate(
+                zip(ids, distances, support, strict=True)
+            )
+        ]
+
     def publish(self, i, record, event, entity, summary):
         members, sentences, reviews, count = summary
         body = {
@@ -248,13 +264,7 @@ class Model:
             "review_count": reviews,
             "sentence_count": count,
             "k": self.config.k,
-            "cause": {
-                "type": event["type"],
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "review_id": event.get("review_id"),
-            },
+            "cause": self.cause(record, event),
             "occurred_at": event.get("occurred_at"),
             "embedding_model": self.config.limits.model,
             "algorithm": "coversumm/1",
