@@ -198,8 +198,8 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
 
 
 def test_its_page_stays_up_until_ctrl_c(start):
-    """The address is told first, with the port that is set; ids are the names that the terminal
-    shows; the end is an orderly one, with every summary verified.
+    """The demo prints the page's address first, with the port that is set. The page shows the names
+    of the terminal. The demo ends in order, with every summary verified.
     """
     port = free_port()
     demo = start(20, "json", "serve", COVERSUMM_WEB_PORT=str(port))

@@ -1,4 +1,4 @@
-"""The newest reviews: whatever comes and goes, the first of all live ones in their order."""
+"""The newest reviews are the first of all live ones in their order, after any changes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

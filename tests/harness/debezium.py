@@ -85,7 +85,7 @@ def key(after: dict[str, Any], *, schemas: bool = True) -> bytes:
 
 
 def change(op: str, after: dict[str, Any], lsn: int, *, schemas: bool = True) -> bytes:
-    """The record's value. A deletion has the primary key in `before` and null elsewhere, as with
+    """The record's value. In `before` of a deletion only the primary key is not null, as with
     PostgreSQL's default REPLICA IDENTITY.
     """
     before = dict.fromkeys(after) | {"id": after["id"], "product_id": after["product_id"]}

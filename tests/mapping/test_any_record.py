@@ -1,4 +1,4 @@
-"""Whatever the record and the rules, mapping gives one result and never raises."""
+"""A mapping gives one result for any record under any rules, and never raises."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The mapping of the input topic, which also refuses records in the wrong partition.
 
 All records of an entity must be in one partition, or their order is lost. A record whose key is the
-entity id is as sure as one of the contract, whatever partitioned it. Any other must be where
-Kafka's default partitioner would put its entity: workers are asked for the entity there.
+entity id is accepted in any partition, as an event of the contract is. Another record must be in
+the partition that Kafka's default partitioner gives the entity: queries go to its worker.
 """
 
 from collections.abc import Callable

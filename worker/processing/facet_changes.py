@@ -83,7 +83,9 @@ class FacetPublisher:
             self._last = step, *self._change(step)
 
     def finish(self) -> None:
-        """Publish or keep what is left after the last step. Raises TooMuch."""
+        """Publish or keep the last change, if `emit` does not publish every change, and the
+        entity's deletion. Raises TooMuch.
+        """
         changes, config = self._changes, self._config
         if self._last is not None:
             step, body, parts = self._last
