@@ -16,6 +16,7 @@ from tests.harness.embedded import FaultyBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import app as module
+from worker.errors import SetupError
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings, environment_with
 
@@ -26,6 +27,20 @@ def test_an_unknown_name_of_the_root_is_no_app() -> None:
     """`app` alone is built when it is asked for: that reads settings and asks the broker."""
     with pytest.raises(AttributeError):
         _ = module.application
+
+
+def test_wrong_facets_end_a_worker_before_any_broker_is_asked(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    settings = Settings(
+        bootstrap_servers="localhost:1",
+        data_dir=tmp_path,
+        embedder="none",
+        facets="preset:none",
+        web_port=unused_tcp_port,
+    )
+    with pytest.raises(SetupError, match="COVERSUMM_FACETS: no preset 'none'"):
+        module.build_app(settings)
 
 
 def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port: int) -> None:

@@ -214,6 +214,24 @@ def test_brackets_in_strings_are_not_depth() -> None:
     assert result.reason == "bad_json"
 
 
+def test_labels_are_checked_only_where_facets_have_them() -> None:
+    """Events with a field of this name in another form were valid before there were facets."""
+    event = {"type": "review.upserted", "entity_id": "e", "review_id": "r"}
+    good = event | {"sentences": [{"text": "a", "labels": ["x", "y", "z"]}, "b"]}
+    taken = decode_one(good, limits=event_limits(dimension=2, labels={"x": 1, "y": 4}))
+    assert isinstance(taken, ReviewUpserted)
+    assert taken.sentences is not None
+    assert [one.labels for one in taken.sentences] == [5, 0]
+    bad = event | {"sentences": [{"text": "a", "labels": "x"}]}
+    refused = decode_one(bad, limits=event_limits(dimension=2, labels={"x": 1}))
+    assert isinstance(refused, Rejected)
+    assert (refused.reason, refused.detail) == (
+        "bad_field",
+        "sentences[0].labels: Expected an array of strings",
+    )
+    assert isinstance(decode_one(bad, limits=event_limits(dimension=2)), ReviewUpserted)
+
+
 def test_limits_are_inclusive() -> None:
     exact = event_limits(dimension=2, max_event_bytes=len(VALID), max_text_bytes=5)
     assert isinstance(decode_one(VALID, limits=exact), ReviewUpserted)

@@ -2,7 +2,7 @@
 that is counted.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -458,3 +458,12 @@ def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     other = {name: getattr(defaults.event_limits(), name) - 1 for name in names}
     made = event_limits(Settings(data_dir=tmp_path, embedder="none", **other))
     assert made == Limits(model=None, embeds=True, **other)
+
+
+def test_the_largest_message_of_facets_fits_into_the_topic(tmp_path):
+    (tmp_path / "many.toml").write_text('[[facet]]\nname = "new"\nnewest = 9\nk = 100\n')
+    chosen = Settings(data_dir=tmp_path, embedder="none", facets=str(tmp_path / "many.toml"))
+    with pytest.raises(SetupError, match=r"COVERSUMM_FACETS: 100 sentences.*MAX_MESSAGE_BYTES"):
+        processor_config(chosen, 1, None)
+    roomy = replace(chosen, max_message_bytes=2**22)
+    assert processor_config(roomy, 1, None).facets is not None
