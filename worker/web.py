@@ -257,7 +257,7 @@ class Pages:
             entity_id = id_between(request, PREFIX, SUFFIX)
         except UnicodeError:
             return error(400, "the entity id is not UTF-8")
-        return await self.summary_of(entity_id, request)
+        return await self.view_of(entity_id, request)
 
     async def facets(self, request: web.Request) -> web.Response:
         """An entity's facets or overview, or a redirect to the owner."""
@@ -265,9 +265,9 @@ class Pages:
             entity_id = id_between(request, PREFIX, FACETS)
         except UnicodeError:
             return error(400, "the entity id is not UTF-8")
-        return await self.summary_of(entity_id, request, FACETS)
+        return await self.view_of(entity_id, request, FACETS)
 
-    async def summary_of(
+    async def view_of(
         self, entity_id: str, request: web.Request, suffix: str = SUFFIX
     ) -> web.Response:
         """The view of this entity; uses only the query of the request. `suffix` of the path says

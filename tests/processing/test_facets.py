@@ -4,6 +4,7 @@ force over the members gives.
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,8 @@ from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_set
-from worker.state.keys import ENTITY
+from worker.state import CorruptRow
+from worker.state.keys import ENTITY, REVIEW, parse_entity_key
 
 setups = st.fixed_dictionaries(
     {
@@ -81,3 +83,14 @@ def test_an_entity_that_is_deleted_is_not_read():
     messages = driver.run(delete_entity(1)).messages
     assert [one.value is None for one in messages if one.topic == "facets"] == [False, True]
     assert not [prefix for prefix in scanned if prefix.startswith(ENTITY)]
+
+
+def test_vectors_without_their_review_are_a_corrupt_row():
+    driver = Driver(with_facets())
+    driver.run(upsert(0, "r", ("bad", [1, 0, 0])))
+    rows = driver.rows[0]
+    (gone,) = [key for key, _ in rows.scan(ENTITY) if parse_entity_key(key).kind == REVIEW]
+    rows.write({gone: None})
+    driver.restart()
+    with pytest.raises(CorruptRow, match=r"review b'r'.*it has vectors, and is missing"):
+        driver.run(upsert(1, "s", ("good", [0, 1, 0])))

@@ -190,7 +190,7 @@ class Routes:
             entity_id = id_between(request, ENTITY, suffix)
         except UnicodeError:
             return error(400, "the entity id is not UTF-8")
-        own = await self._pages.summary_of(entity_id, request, suffix)
+        own = await self._pages.view_of(entity_id, request, suffix)
         if own.status != 307:
             return own
         try:
