@@ -146,7 +146,7 @@ bench-replay: setup-dev ## Measure (minutes): A replay next to the live worker: 
 bench-memory: setup-dev ## Measure (minutes): Peak memory by the settings that bound it; MANY=1 for 2,000,000 sentences too
 	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
 
-bench-scale: setup-dev ## Measure (15 min): 1,000 partitions and 2,000,000 entities: ready, restore, commits, memory; recorded
+bench-scale: setup-dev ## Measure (3 min): 1,000 partitions and 2,000,000 entities: ready, restore, commits, memory; recorded
 	@$(BIN)/python -m tests.bench.scale
 
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK

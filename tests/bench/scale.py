@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import resource
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker.state.keys import ENTITY, header_key, parse_entity_key
 from worker.state.rows import seal, unseal
+from worker.storage.databases import MIN_OPEN_FILES, OTHER_FILES, SPARE_FILES
 
 RESULTS: Final = Path(__file__).with_name("results") / "scale.json"
 PATIENCE_SECONDS: Final = 1800
@@ -203,6 +205,12 @@ def loaded(
     }
 
 
+def partitions_allowed() -> int:
+    """Partitions of which one worker may hold the databases open, by this machine's hard limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (hard - SPARE_FILES) // (MIN_OPEN_FILES + OTHER_FILES)
+
+
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(
@@ -215,6 +223,9 @@ def main() -> int:
     record, rows = began("tests.bench.scale"), []
     for number, case in enumerate(CASES):
         if given.only in case.name:
+            if case.partitions > (allowed := partitions_allowed()):
+                print(f"{allowed} partitions: this machine's `ulimit -Hn` allows no more")
+                case = case._replace(name=f"{allowed} partitions", partitions=allowed)
             with tempfile.TemporaryDirectory() as scratch:
                 folder = Path(scratch)
                 with KafkaBroker(folder / "broker", heap_mib=BROKER_HEAP_MIB) as broker:
