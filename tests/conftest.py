@@ -21,7 +21,7 @@ import pytest
 
 from tests.deploy import tools
 from tests.deploy.cluster import programs
-from tests.harness import browser, node
+from tests.harness import browser, node, postgres
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -155,6 +155,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "(Debian: apt-get install chromium)."
         )
         _leave_out("chromium", config, items, why)
+    if postgres.program("initdb") is None:
+        why = f"The tests of PostgreSQL were left out for want of it: {postgres.INSTALL}."
+        _leave_out("postgres", config, items, why)
     if programs.missing():
         why = "Tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)

@@ -11,7 +11,7 @@ from docs.build.render import ROOT
 from worker.settings import RESERVED, settings_by_field
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    [*ROOT.glob("*.md"), *(ROOT / "deploy").rglob("*.md"), *(ROOT / "docs").rglob("*.md")]
 )
 README = ROOT / "README.md"
 

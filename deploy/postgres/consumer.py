@@ -1,0 +1,60 @@
+"""consumer.py summaries=TOPIC facets=TOPIC: rows and offsets change in one transaction."""
+
+import json
+import os
+import re
+import sys
+
+import psycopg
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+TABLES = {topic: table for table, topic in (one.split("=") for one in sys.argv[1:])}
+POSITION = "SELECT next_offset FROM kafka_offsets WHERE topic = %s AND partition = %s"
+ADVANCE = """INSERT INTO kafka_offsets AS known VALUES (%s, %s, %s) ON CONFLICT (topic, partition)
+DO UPDATE SET next_offset = excluded.next_offset WHERE known.next_offset = %s"""
+DELETE = "DELETE FROM {} WHERE entity_id = %s AND (epoch, sequence) <= (%s, %s)"
+INSERT = "INSERT INTO {0} SELECT * FROM jsonb_populate_record(NULL::{0}, %s) ON CONFLICT DO NOTHING"
+LAST = {"epoch": 2**31 - 1, "sequence": 2**63 - 1}  # a tombstone deletes whatever there is
+NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # a character that PostgreSQL does not have
+CONFIG = {
+    "bootstrap.servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092"),
+    "group.id": "coversumm-postgres",  # shows the lag; what counts is kafka_offsets
+    "auto.offset.reset": "error",
+}
+
+
+def positions():
+    """Each partition of the topics, from the offset in the database."""
+    for topic in TABLES:
+        found = consumer.list_topics(topic, timeout=30).topics[topic]
+        if found.error:
+            raise KafkaException(found.error)
+        for place in ((topic, partition) for partition in found.partitions):
+            (offset,) = database.execute(POSITION, place).fetchone() or (OFFSET_BEGINNING,)
+            yield TopicPartition(*place, offset)
+
+
+def store(messages):
+    """Write the last message of each key, and the offsets."""
+    if error := next((one.error() for one in messages if one.error()), None):
+        raise KafkaException(error)
+    ends = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
+    with database.transaction():
+        for place, end in ends.items():
+            if not database.execute(ADVANCE, (*place, end, known[place])).rowcount:
+                sys.exit(f"another consumer writes {place}: run one process for a topic")
+        for one in {(one.topic(), one.key()): one for one in messages}.values():
+            table, key = TABLES[one.topic()], one.key().decode().replace("\0", "\ufffd")
+            body = one.value() and NUL.sub(r"\1\\ufffd", one.value().decode())
+            change = json.loads(body) if body else LAST
+            database.execute(DELETE.format(table), (key, change["epoch"], change["sequence"]))
+            if body:
+                database.execute(INSERT.format(table), (body,))
+    known.update(ends)
+
+
+with psycopg.connect(autocommit=True) as database, Consumer(CONFIG) as consumer:
+    consumer.assign(assigned := list(positions()))
+    known = {(one.topic, one.partition): one.offset for one in assigned}
+    while True:
+        store(consumer.consume(1000, timeout=0.5))

@@ -1,0 +1,85 @@
+-- The last summary and the last facets of every entity, as the worker published them.
+-- Columns are named as the fields of the messages (schemas/*.schema.json). It can be applied again.
+
+CREATE TABLE IF NOT EXISTS summaries (
+    entity_id text PRIMARY KEY,
+    epoch integer NOT NULL,
+    sequence bigint NOT NULL,
+    previous_sequence bigint,
+    sentences jsonb NOT NULL CHECK (jsonb_typeof(sentences) = 'array'),
+    added jsonb NOT NULL,
+    removed jsonb NOT NULL,
+    review_count bigint NOT NULL,
+    sentence_count bigint NOT NULL,
+    k integer NOT NULL,
+    cause jsonb NOT NULL,
+    occurred_at text,  -- RFC 3339 as given: timestamptz lacks some of its years and zones
+    embedding_model text,
+    algorithm text NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS facets (
+    entity_id text PRIMARY KEY,
+    epoch integer NOT NULL,
+    sequence bigint NOT NULL,
+    previous_sequence bigint,
+    changed jsonb NOT NULL,
+    review_count bigint NOT NULL,
+    sentence_count bigint NOT NULL,
+    facets jsonb NOT NULL CHECK (jsonb_typeof(facets) = 'array'),
+    cause jsonb NOT NULL,
+    occurred_at text,
+    embedding_model text,
+    algorithm text NOT NULL
+);
+
+-- The next offset to read; changed in the transaction that changes the rows. Only consumer.py
+-- needs it: Kafka Connect keeps its offsets in Kafka.
+CREATE TABLE IF NOT EXISTS kafka_offsets (
+    topic text,
+    partition integer,
+    next_offset bigint NOT NULL,
+    PRIMARY KEY (topic, partition)
+);
+
+-- An update never brings an older row back, whoever writes: Kafka Connect repeats messages after
+-- a crash.
+CREATE OR REPLACE FUNCTION keep_newer() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.epoch, NEW.sequence) < (OLD.epoch, OLD.sequence) THEN
+        RETURN NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON summaries
+    FOR EACH ROW EXECUTE FUNCTION keep_newer();
+CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON facets
+    FOR EACH ROW EXECUTE FUNCTION keep_newer();
+
+-- One row for each sentence of a summary.
+CREATE OR REPLACE VIEW summary_sentences AS
+SELECT entity_id, sentence.*
+FROM summaries, jsonb_to_recordset(sentences) AS sentence (
+    rank integer, sentence_id text, review_id text, text text, rating double precision,
+    distance double precision, support bigint
+);
+
+-- One row for each facet of an entity, and one for each sentence of a facet.
+CREATE OR REPLACE VIEW entity_facets AS
+SELECT
+    entity_id, facet.name, facet.k, facet.sentence_count, facet.review_count,
+    (facet.ratings ->> 'count')::bigint AS rating_count,
+    (facet.ratings ->> 'mean')::double precision AS rating_mean,
+    facet.sentences
+FROM facets, jsonb_to_recordset(facets.facets) AS facet (
+    name text, k integer, sentence_count bigint, review_count bigint, ratings jsonb,
+    sentences jsonb
+);
+
+CREATE OR REPLACE VIEW facet_sentences AS
+SELECT entity_id, name AS facet, sentence.*
+FROM entity_facets, jsonb_to_recordset(sentences) AS sentence (
+    rank integer, sentence_id text, review_id text, text text, rating double precision,
+    distance double precision, support bigint
+);

@@ -1,0 +1,214 @@
+"""deploy/postgres on a real PostgreSQL and Kafka: after kills the rows are the compacted topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
+from tests.harness.node import die_with_parent
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.postgres import Postgres
+from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, feed
+from tests.harness.topics import producer, read_topic
+from tests.harness.workers import ROOT, Pipeline, pipeline
+
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(TEST_SECONDS)]
+
+FOLDER = ROOT / "deploy" / "postgres"
+ROUNDS = 5
+AUDIT = """
+CREATE TABLE audit (of_table text, entity_id text, epoch int, sequence bigint);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO audit VALUES (TG_TABLE_NAME, NEW.entity_id, NEW.epoch, NEW.sequence);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER note AFTER INSERT ON summaries FOR EACH ROW EXECUTE FUNCTION note();
+CREATE TRIGGER note AFTER INSERT ON facets FOR EACH ROW EXECUTE FUNCTION note();
+"""
+"""Every row that was ever inserted, noted in the same transaction."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    """The tables, empty."""
+    with server.connect() as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        for _ in range(2):  # it can be applied again
+            connection.execute((FOLDER / "schema.sql").read_text())
+        yield connection
+
+
+class Consumer:
+    """`consumer.py` as a process."""
+
+    def __init__(self, server: Postgres, kafka: KafkaBroker, tables: Mapping[str, str], log: Path):
+        told = [f"{table}={topic}" for topic, table in tables.items()]
+        self._command = [sys.executable, str(FOLDER / "consumer.py"), *told]
+        self._environment = {
+            **os.environ,
+            **server.environment,
+            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        }
+        self._log = log
+        self.process = self._started()
+
+    def restart(self) -> None:
+        """`kill -9`, then the same again."""
+        self.kill()
+        self.process = self._started()
+
+    def kill(self) -> None:
+        """`kill -9` of one that has not ended."""
+        assert self.process.poll() is None, self.log()
+        self.process.kill()
+        self.process.wait(PATIENCE_SECONDS)
+
+    def log(self) -> str:
+        """What it wrote over all its lives."""
+        return self._log.read_text()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                self._command, env=self._environment, stderr=log, preexec_fn=die_with_parent
+            )
+
+
+def tables_of(site: Pipeline) -> dict[str, str]:
+    """By topic its table."""
+    return {site.output_topic: "summaries", site.environment["COVERSUMM_FACETS_TOPIC"]: "facets"}
+
+
+def without_nul(value: Any) -> Any:
+    """As PostgreSQL can store it."""
+    return json.loads(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\ufffd"))
+
+
+def compacted(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
+    """By entity its last message, without the tombstones."""
+    last = {one.key: one.value for one in read_topic(kafka.bootstrap_servers, topic)}
+    bodies = [json.loads(value) for value in last.values() if value is not None]
+    return {one["entity_id"]: one for one in map(without_nul, bodies)}
+
+
+def rows(database: psycopg.Connection[Any], table: str) -> dict[str, Any]:
+    """By entity its row as a message."""
+    kind = {"summaries": "summary.changed", "facets": "facets.changed"}[table]
+    found = database.execute(f"SELECT row_to_json(one) FROM {table} AS one").fetchall()
+    return {one["entity_id"]: {"type": kind, **one} for (one,) in found}
+
+
+def wait_stored(
+    kafka: KafkaBroker, database: psycopg.Connection[Any], topics: Sequence[str], consumer: Consumer
+) -> None:
+    """Wait until the database has the offsets of all that is published."""
+    last = {
+        (one.topic, one.partition): one.offset + 1
+        for topic in topics
+        for one in read_topic(kafka.bootstrap_servers, topic)
+    }
+
+    def is_stored() -> bool:
+        found = database.execute("SELECT * FROM kafka_offsets").fetchall()
+        return {(topic, partition): end for topic, partition, end in found} == last
+
+    eventually(is_stored, consumer.log)
+
+
+def test_the_consumer_under_kills(
+    kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    database.execute(AUDIT)
+    load, chance = events(500), random.Random(1)
+    with pipeline(
+        kafka, "postgres", tmp_path, settings=SETTINGS | FACETS, input_config=LARGE_MESSAGES
+    ) as site:
+        (worker,) = site.start()
+        tables = tables_of(site)
+        consumer = Consumer(server, kafka, tables, tmp_path / "consumer.log")
+        size = len(load) // ROUNDS + 1
+        for number in range(ROUNDS):
+            feed(site, load[number * size : (number + 1) * size])
+            time.sleep(0.3 + chance.random())
+            consumer.restart()
+            if number % 3 == 1:
+                worker.kill()
+                worker.start()
+        site.wait_caught_up()
+        site.stop()
+        wait_stored(kafka, database, list(tables), consumer)
+    wanted = {table: compacted(kafka, topic) for topic, table in tables.items()}
+    assert all(len(found) > 5 for found in wanted.values())
+    assert {table: rows(database, table) for table in wanted} == wanted
+    repeated = "SELECT entity_id FROM audit GROUP BY of_table, entity_id, epoch, sequence"
+    assert database.execute(f"{repeated} HAVING count(*) > 1").fetchall() == []
+    check_views(database, wanted)
+
+    consumer.process.send_signal(signal.SIGSTOP)
+    other = Consumer(server, kafka, tables, tmp_path / "other.log")
+    for topic, table in tables.items():
+        send_older(kafka, topic, wanted[table])
+    wait_stored(kafka, database, list(tables), other)
+    consumer.process.send_signal(signal.SIGCONT)
+    assert consumer.process.wait(PATIENCE_SECONDS) == 1
+    assert re.fullmatch("another consumer writes .*: run one process for a topic\n", consumer.log())
+    other.kill()
+    for table in wanted:  # as a sink does that looks at nothing
+        database.execute(f"UPDATE {table} SET sequence = sequence - 1, review_count = 0")
+    assert {table: rows(database, table) for table in wanted} == wanted
+
+
+def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, Any]]) -> None:
+    """A view has a row for each sentence, or facet, of the messages."""
+
+    def view(name: str) -> list[dict[str, Any]]:
+        found = database.execute(f"SELECT row_to_json(one) FROM {name} AS one").fetchall()
+        return sorted((one for (one,) in found), key=str)
+
+    def rows_of(sets: list[Any]) -> list[dict[str, Any]]:
+        found = [
+            {"entity_id": name, **more, **one}
+            for name, sentences, more in sets
+            for one in sentences
+        ]
+        return sorted(found, key=str)
+
+    summaries = [(name, one["sentences"], {}) for name, one in wanted["summaries"].items()]
+    facets = [(name, one) for name, body in wanted["facets"].items() for one in body["facets"]]
+    shown = [(name, one["sentences"], {"facet": one["name"]}) for name, one in facets]
+    assert view("summary_sentences") == rows_of(summaries)
+    assert view("facet_sentences") == rows_of(shown)
+    means = {(name, one["name"]): one["ratings"]["mean"] for name, one in facets}
+    found = {(one["entity_id"], one["name"]): one["rating_mean"] for one in view("entity_facets")}
+    assert found == means
+
+
+def send_older(kafka: KafkaBroker, topic: str, bodies: dict[str, Any]) -> None:
+    """Messages of builds before those stored: of another epoch, and of an earlier sequence."""
+    client = producer(kafka.bootstrap_servers)
+    for number, body in enumerate(bodies.values()):
+        earlier = {"sequence": body["sequence"] - 1} if number % 2 else {"epoch": 0}
+        value = json.dumps({**body, "sequence": 10**9, **earlier, "review_count": 0})
+        client.produce(topic, value, body["entity_id"].encode())
+    assert client.flush(PATIENCE_SECONDS) == 0
