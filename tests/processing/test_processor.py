@@ -140,6 +140,16 @@ def test_given_sentences_win_over_the_text(driver):
     assert [s["text"] for s in body["sentences"]] == ["given"]
 
 
+def test_signs_alone_are_a_sentence_only_if_the_event_gives_them():
+    """Its producer has split the review; of a text the worker decides."""
+    driver = Driver(config(limits={"max_sentence_chars": 5}))
+    (given,) = driver.bodies(upsert(0, "given", "!!!", "👍"))
+    assert ids(given) == ["given#0", "given#1"]
+    text = {"type": "review.upserted", "review_id": "r", "text": "- \n!!!\nGood. !!!!!!!!"}
+    (split,) = driver.bodies(record(1, "other", text))
+    assert [(s["sentence_id"], s["text"]) for s in split["sentences"]] == [("r#0", "Good.")]
+
+
 def test_a_given_sentence_over_the_cap_is_split_at_the_cap():
     driver = Driver(config(limits={"max_sentence_chars": 10}))
     (body,) = driver.bodies(upsert(0, "r", "x" * 25, "next"))

@@ -34,7 +34,7 @@ from worker.processing.entity_cache import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
-from worker.text.splitting import cap_sentence, split_sentences
+from worker.text.splitting import cap_sentence, says_something, split_sentences
 
 
 class BatchPlan:
@@ -217,6 +217,7 @@ class BatchPlan:
         """The event's sentences under their ids; blank ones are dropped but counted."""
         cap = self._limits.max_sentence_chars
         given = event.sentences
+        is_split_here = given is None
         if given is None:
             given = tuple(
                 GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
@@ -225,7 +226,11 @@ class BatchPlan:
         cut = 0
         for one in given:
             if one.vector is None and len(one.text) > cap:
-                pieces += [one._replace(text=piece) for piece in cap_sentence(one.text, cap)]
+                pieces += [
+                    one._replace(text=piece)
+                    for piece in cap_sentence(one.text, cap)
+                    if says_something(piece) or not is_split_here
+                ]
                 cut += 1
             else:
                 pieces.append(one)

@@ -18,7 +18,7 @@ from html.entities import html5
 from importlib.metadata import version
 from typing import Protocol
 
-SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-1"
+SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-2"
 """Splitter, its version, and the version of this module's rules: raise it with any change of
 results.
 """
@@ -64,8 +64,8 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
     """The sentences of `text` in reading order, each of 1 to `max_chars` characters, not blank.
 
     Markup is removed, whitespace becomes single blanks, everything else stays. Signs without a
-    letter or digit ("!!!", ":)") belong to the sentence before them. Accepts any string, in linear
-    time.
+    letter or digit ("!!!", ":)") belong to the sentence before them; without one, or cut off by the
+    cap, they are dropped. Accepts any string, in linear time.
 
     >>> text = "Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)"
     >>> split_sentences(text, max_chars=2000)
@@ -74,11 +74,16 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
     pieces: list[list[str]] = []
     for line in _clean(text).splitlines():
         for sentence in _line_sentences(" ".join(line.split())):
-            if pieces and not _says_something(sentence):
-                pieces[-1].append(sentence)
-            else:
+            if says_something(sentence):
                 pieces.append([sentence])
-    return [part for piece in pieces for part in cap_sentence(" ".join(piece), max_chars)]
+            elif pieces:
+                pieces[-1].append(sentence)
+    return [
+        part
+        for piece in pieces
+        for part in cap_sentence(" ".join(piece), max_chars)
+        if says_something(part)
+    ]
 
 
 def cap_sentence(text: str, max_chars: int) -> list[str]:
@@ -105,6 +110,15 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
             pieces.append(piece)
         start = stop
     return pieces
+
+
+def says_something(text: str) -> bool:
+    """Whether it has a letter or digit of any script (Unicode categories L and N).
+
+    >>> says_something("很好"), says_something("½"), says_something("!!! 👍")
+    (True, True, False)
+    """
+    return any(character.isalnum() for character in text)
 
 
 def _clean(text: str) -> str:
@@ -153,10 +167,6 @@ def _with_blank(end: re.Match[str]) -> str:
     ):
         return end[0]
     return end[0] + " "
-
-
-def _says_something(sentence: str) -> bool:
-    return any(character.isalnum() for character in sentence)
 
 
 def _line_sentences(line: str) -> Iterable[str]:
