@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.harness.terminal import CONTROL
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 
 FOUR = {f"r{i}#0": f"Sentence {i}." for i in range(4)}
 HOSTILE = "[bold]Good\x1b[2J\u202e"
@@ -111,6 +111,26 @@ def test_another_k_is_told(run, write, terminal):
     terminal()
     a, b = (write(f"{k}.jsonl", [body("e", 0, FOUR, k=k)]) for k in (4, 9))
     assert "k is 4 in A and 9 in B" in run("compare", a, b).out
+
+
+def test_facets(run, write, terminal):
+    """Each facet of an entity counts; an empty one is none."""
+    sets = {"parking": FOUR, "noise": FOUR, "host": {}}
+    a = write("a.jsonl", [body("e", 0, FOUR), facets_body("e", 0, sets)])
+    b = write("b.jsonl", [facets_body("e", 7, {"parking": FOUR, "host": FOUR})])
+    found = report(run("compare", a, b, "--facets", "--max-changed", "1"), 1)
+    names = ("entities", "equal", "identical", "missing_in_a", "missing_in_b", "ok")
+    assert [found[name] for name in names] == [3, 1, 1, 1, 1, False]
+    assert found["some_missing_in_a"] == [{"entity_id": "e", "facet": "host"}]
+    b = write("b.jsonl", [facets_body("e", 7, sets | {"noise": {**FOUR, "r1#0": HOSTILE}})])
+    (example,) = report(run("compare", a, b, "--facets"))["examples"]
+    assert (example["entity_id"], example["facet"], example["differing"]) == ("e", "noise", 1)
+    terminal()
+    shown = CONTROL.sub("", run("compare", a, b, "--facets").out)
+    assert "e, noise: 1 differ, 3 in both" in shown
+    assert "\nfacets " in shown
+    ended = run("compare", a, a, "--facets", "--max-changed", "0")
+    assert ended.code == 0
 
 
 def test_so_many_examples(run, write):

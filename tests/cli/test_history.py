@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.harness.terminal import CONTROL
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 
 DAYS = [f"2026-11-{day:02d}T12:00:00Z" for day in range(1, 5)]
 BODIES = [
@@ -150,3 +150,52 @@ def test_a_page_that_cannot_be_written(run, file, tmp_path):
     assert ended.code == 2
     assert "cannot be written" in ended.err
     assert ended.err.count("\n") == 1
+
+
+FACETS = [
+    facets_body("e", 1, {"parking": {"a#0": "Easy."}, "noise": {}}, ["parking"], previous=None,
+                review="a", occurred_at=DAYS[0]),
+    facets_body("e", 5, {"parking": {"a#0": "Easy."}, "noise": {"b#0": "Loud\x1b[2J."}}, ["noise"],
+                previous=1, review="b", occurred_at=DAYS[1]),
+    facets_body("e", 9, {"noise": {"b#0": "Loud\x1b[2J."}, "parking": {}}, ["parking"], previous=5,
+                cause="review.deleted", review="a", occurred_at=DAYS[2]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def both(write):
+    """As `summarize --facets` writes it."""
+    return write("both.jsonl", [BODIES[0], FACETS[0], BODIES[2], FACETS[1], FACETS[2]])
+
+
+def test_facets_in_place_of_the_summary(run, both):
+    found = rows(run("history", "e", "--from", both, "--facets"))
+    assert [(row["facet"], row["sequence"], row["added"], row["removed"]) for row in found] == [
+        ("parking", 1, ["a#0"], []),
+        ("noise", 5, ["b#0"], []),
+        ("parking", 9, [], ["a#0"]),
+    ]
+    assert found[2]["removed_texts"] == {"a#0": "Easy."}
+    assert not any(row["incomplete"] for row in found)
+    summaries = rows(run("history", "e", "--from", both))
+    assert [(row["facet"], row["sequence"]) for row in summaries] == [(None, 1), (None, 3)]
+
+
+def test_facets_on_a_terminal(run, both, terminal):
+    terminal()
+    ended = run("history", "e", "--from", both, "--facets", "--limit", "2")
+    shown = CONTROL.sub("", ended.out)
+    assert "\x1b[2J" not in ended.out
+    assert f"noise  sequence 5  {DAYS[1]}  review.upserted b  1 of 10 sentences, 1 review" in shown
+    assert "parking  sequence 9" in shown
+    assert "-   a#0        Easy." in shown
+
+
+def test_a_page_of_facets(run, both, tmp_path):
+    path = tmp_path / "facets.html"
+    assert run("history", "e", "--from", both, "--facets", "--html", path).code == 0
+    html = path.read_text("utf-8")
+    assert "e: history of its facets" in html
+    assert "parking: review a (3 Nov 2026) was taken down: its sentence is gone" in html
+    assert '"text":"noise: Loud' in html
+    assert "<dt>in the facets</dt><dd>1</dd>" in html

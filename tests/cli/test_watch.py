@@ -13,7 +13,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environment, worker_command
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 from worker.cli.viewers import WatchLines
 from worker.errors import SetupError
 from worker.events import Record
@@ -168,9 +168,53 @@ def test_whoever_has_read_enough_ends_it_quietly(embedded_broker, topic, watch):
     assert watched.process.stderr.read().count("\n") == 1
 
 
+PARKING = {"parking": {"a#0": "Easy."}, "noise": {"b#0": "Loud."}}
+FACETS = [
+    facets_body("stay", 1, PARKING, ["parking", "noise"], previous=None, review="a"),
+    facets_body(
+        "stay", 2, PARKING | {"noise": {"c#0": "Quiet."}}, ["noise"], previous=1, review="c"
+    ),
+]
+
+
+@pytest.fixture
+def facets_topic(embedded_broker, topic, monkeypatch):
+    embedded_broker.create_topic("facets", PARTITIONS)
+    monkeypatch.setenv("COVERSUMM_FACETS_TOPIC", "facets")
+    return "facets"
+
+
+def test_facets_are_published_bodies_too(embedded_broker, facets_topic, watch):
+    publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[0])
+    watched = watch("stay", "--facets")
+    assert watched.process.stdout.readline().encode() == FACETS[0] + b"\n"
+    publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[1])
+    assert watched.process.stdout.readline().encode() == FACETS[1] + b"\n"
+
+
+def test_facets_on_a_screen(embedded_broker, facets_topic):
+    """The one that changed in full, the others of the entity below it."""
+    publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[0])
+    with terminal_with("stay", "--facets") as terminal:
+        terminal.wait_for("stay, parking")
+        publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[1])
+        for seen in ("stay, noise", "review c came in: it is", "+ Quiet. (new)", "- Loud. (pushed"):
+            terminal.wait_for(seen)
+        terminal.type(CONTROL_C)
+        assert terminal.wait() == 130
+    assert all(len(frame.split("\n")) <= 24 for frame in terminal.frames())
+
+
+def test_a_topic_of_facets_that_does_not_exist(run, topic):
+    ended = run("watch", "--facets")
+    assert ended.code == 2
+    assert "COVERSUMM_FACETS_TOPIC names another" in ended.err
+    assert "with COVERSUMM_FACETS" in ended.err
+
+
 def test_a_message_that_is_no_summary_is_named(capsys):
     class Watch:
-        topic = "summaries"
+        topic, of_facets = "summaries", False
 
     with (
         WatchLines(Watch(), None) as lines,

@@ -17,7 +17,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import producer
 from tests.harness.workers import COMMAND, clean_environment
 from tests.real_kafka.conftest import kafka
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 from worker.cli.output import PROGRAM
 
 __all__ = ["kafka"]
@@ -28,7 +28,7 @@ LINES = [
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
     for line in block.splitlines()
 ]
-OF_TOPICS = [line for line in LINES if "summaries.v" in line]
+OF_TOPICS = [line for line in LINES if ".v1" in line]
 SAMPLE = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 REVIEWS = 150
 
@@ -79,12 +79,17 @@ def test_the_commands_on_topics(kafka: KafkaBroker, tmp_path: Path) -> None:
     for topic in ("summaries.v1", "summaries.v2"):
         kafka.create_topic(topic, 2)
         writer.produce(topic, value, b"B00X")
+    facets = facets_body("B00X", 1, {"parking": {"r#0": "Good."}}, ["parking"], previous=None)
+    for topic in ("facets.v1", "facets.v2"):
+        kafka.create_topic(topic, 2)
+        writer.produce(topic, facets, b"B00X")
     assert writer.flush(PATIENCE_SECONDS) == 0
     (tmp_path / "k10.jsonl.gz").write_bytes(gzip.compress(value + b"\n"))
     printed = [
         run(line, tmp_path, KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers) for line in OF_TOPICS
     ]
-    assert len(printed) == 5
+    assert len(printed) == 7
     assert [json.loads(one)["identical"] for one in printed[:3]] == [1, 1, 1]
     assert json.loads(printed[3])["added_texts"] == {"r#0": "Good."}
     assert "Good." in (tmp_path / "B00X.html").read_text("utf-8")
+    assert (json.loads(printed[5])["facet"], json.loads(printed[6])["identical"]) == ("parking", 1)

@@ -35,6 +35,7 @@ def published(number: int, date: str) -> PublishedChange:
         partition=0,
         offset=number,
         published_at="2026-11-24T16:10:29.123Z",
+        facet=None,
         tombstone=False,
         epoch=1,
         sequence=number,

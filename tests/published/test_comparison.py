@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.view.changes import body
 from worker.events import SummaryChanged
 from worker.published.comparison import Digest, compare
-from worker.published.published import Publication
+from worker.published.publication import Publication
 
 TEXTS = ("Good.", "Bad.")
 
@@ -93,8 +93,11 @@ def test_the_counts_are_those_of_the_sets(a, b):
     both = of_a.keys() & of_b.keys()
     found = compare(a, b, 99)
     assert found.entities == len(of_a.keys() | of_b.keys())
-    assert found.some_missing_in_a == sorted(of_b.keys() - of_a.keys())
-    assert found.some_missing_in_b == sorted(of_a.keys() - of_b.keys())
+    for missing, ids in (
+        (found.some_missing_in_a, of_b.keys() - of_a.keys()),
+        (found.some_missing_in_b, of_a.keys() - of_b.keys()),
+    ):
+        assert missing == [(one, None) for one in sorted(ids)]
     assert (found.missing_in_a, found.missing_in_b) == (
         len(found.some_missing_in_a),
         len(found.some_missing_in_b),
@@ -190,6 +193,28 @@ def test_the_last_publication_counts_and_a_tombstone_ends_it():
     a = [summary("a", {"x#0": "Old."}), summary("a", FOUR), summary("b", FOUR), summary("b", None)]
     found = compare(a, [summary("a", FOUR), summary("c", {}), summary("d", FOUR), summary("d", {})])
     assert (found.entities, found.equal) == (1, 1)
+
+
+def facet(name, sentences, k=3, sequence=0):
+    """A facet of entity `a` after a message."""
+    return summary("a", sentences, k, sequence)._replace(facet=name)
+
+
+def test_facets_are_compared_one_by_one():
+    """The same id in a summary and in two facets is in three sets."""
+    a = [facet("parking", FOUR), facet("noise", {"r0#0": "Loud."}), facet("host", FOUR)]
+    b = [facet("parking", FOUR), facet("noise", {"r0#0": "Quiet."}), summary("a", FOUR)]
+    found = compare(a, b, 9)
+    assert (found.entities, found.equal, found.changed) == (4, 1, 1)
+    assert (found.some_missing_in_a, found.some_missing_in_b) == ([("a", None)], [("a", "host")])
+    (example,) = found.examples
+    assert (example.entity_id, example.facet, example.differing) == ("a", "noise", 1)
+
+
+def test_a_tombstone_ends_all_facets():
+    ended = [facet("parking", FOUR), facet("noise", FOUR), summary("a", None)]
+    found = compare([*ended, facet("noise", FOUR)], [facet("parking", FOUR)], 9)
+    assert (found.missing_in_a, found.missing_in_b, found.entities) == (1, 1, 2)
 
 
 def test_without_examples_the_sources_are_read_once():

@@ -4,10 +4,10 @@ that is still there.
 
 import json
 
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 from worker.events import Record
 from worker.published.history import PublishedChange, last_steps, steps
-from worker.published.published import publication
+from worker.published.publication import publications
 
 
 def change(sequence, previous, shown, added, removed=(), text="Text of {}."):
@@ -15,13 +15,13 @@ def change(sequence, previous, shown, added, removed=(), text="Text of {}."):
     return body("e", sequence, texts, added, removed, previous=previous)
 
 
-def publications(*values, partition=0):
+def published(*values, partition=0):
     for offset, value in enumerate(values):
-        yield publication(Record("summaries", partition, offset, 0, b"e", value))
+        yield from publications(Record("summaries", partition, offset, 0, b"e", value))
 
 
 def changes(*values):
-    return [PublishedChange.of(step) for step in steps(publications(*values))]
+    return [PublishedChange.of(step) for step in steps(published(*values))]
 
 
 FIRST = change(3, None, ["a#0", "b#0"], ["a#0", "b#0"])
@@ -74,13 +74,68 @@ def test_the_first_one_there_is_may_not_be_the_first():
 
 def test_what_another_partition_has_is_another_story():
     second = change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"])
-    both = [*publications(FIRST), *publications(second, partition=1)]
+    both = [*published(FIRST), *published(second, partition=1)]
     assert [step.incomplete for step in steps(both)] == [False, True]
 
 
 def test_the_last_ones_know_what_was_before_them():
     second = change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"])
-    (last,) = last_steps(publications(FIRST, second), 1)
+    (last,) = last_steps(published(FIRST, second), 1)
     assert not last.incomplete
     assert last.before.sequence == json.loads(FIRST)["sequence"]
-    assert len(list(last_steps(publications(FIRST, second), None))) == 2
+    assert len(list(last_steps(published(FIRST, second), None))) == 2
+
+
+def of_facets(*values):
+    """By change facet, what came, what left and whether changes are missing."""
+    records = (Record("facets", 0, n, 0, b"e", value) for n, value in enumerate(values))
+    found = [one for record in records for one in publications(record, of_facets=True)]
+    changes = [PublishedChange.of(step) for step in steps(found)]
+    return [(one.facet, one.added_texts, one.removed_texts, one.incomplete) for one in changes]
+
+
+ONE = facets_body(
+    "e",
+    3,
+    {"parking": {"a#0": "Easy.", "b#0": "None."}, "noise": {}},
+    ["parking"],
+    previous=None,
+)
+
+
+def test_each_facet_of_a_message_that_changed_is_a_change():
+    """What came and left follows from the message before; a new text is both."""
+    two = facets_body(
+        "e",
+        9,
+        {"parking": {"b#0": "None!", "c#0": "Far."}, "noise": {"c#0": "Far."}},
+        ["noise", "parking"],
+        previous=3,
+    )
+    assert of_facets(ONE, two) == [
+        ("parking", {"a#0": "Easy.", "b#0": "None."}, {}, False),
+        ("parking", {"b#0": "None!", "c#0": "Far."}, {"a#0": "Easy.", "b#0": "None."}, False),
+        ("noise", {"c#0": "Far."}, {}, False),
+    ]
+
+
+def test_what_came_to_a_facet_is_not_made_up_where_the_message_before_is_gone():
+    """The first known message tells which facets changed, and not how; after a gap a change is all
+    of them together.
+    """
+    later = facets_body(
+        "e", 9, {"parking": {"a#0": "Easy."}, "noise": {"d#0": "Loud."}}, ["noise"], previous=5
+    )
+    assert of_facets(later) == [("noise", {}, {}, True)]
+    assert of_facets(ONE, later)[1:] == [
+        ("parking", {}, {"b#0": "None."}, True),
+        ("noise", {"d#0": "Loud."}, {}, True),
+    ]
+
+
+def test_after_a_deletion_all_facets_begin_again():
+    again = facets_body("e", 9, {"parking": {"b#0": "None."}}, ["parking"], previous=None)
+    assert of_facets(ONE, None, again)[1:] == [
+        (None, {}, {}, False),
+        ("parking", {"b#0": "None."}, {}, False),
+    ]

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 from worker.errors import SetupError
 from worker.events import Record
-from worker.published.published import PublishedFile, TimeSpan, publication
+from worker.published.publication import publications
+from worker.published.published import PublishedFile, TimeSpan
 
 TEXTS = {"a#0": "Good."}
 TIMES = [None, "0000-01-01T00:00:00Z", *(f"1970-01-01T00:00:0{second}Z" for second in range(1, 5))]
@@ -45,7 +46,8 @@ def test_a_file_can_be_read_again_and_again(file, name):
 )
 def test_when_it_happened(occurred_at, wanted):
     value = body("e", 1, TEXTS, occurred_at=occurred_at)
-    assert publication(Record("t", 0, 0, 5, b"e", value)).occurred_ms == wanted
+    (found,) = publications(Record("t", 0, 0, 5, b"e", value))
+    assert found.occurred_ms == wanted
 
 
 @pytest.mark.parametrize(
@@ -58,11 +60,39 @@ def test_what_is_no_summary_change(key, value):
     with pytest.raises(
         SetupError, match=r"the message at offset 7 of t \[3\] is no summary change"
     ):
-        publication(Record("t", 3, 7, 0, key, value))
+        publications(Record("t", 3, 7, 0, key, value))
+
+
+FACETS = facets_body("e", 1, {"parking": TEXTS, "noise": {}}, ["parking"])
+
+
+@pytest.mark.parametrize(
+    ("value", "of_facets", "told"),
+    [
+        (FACETS, False, "of the other type, facets: ask with --facets"),
+        (body("e", 1, TEXTS), True, "of the other type, summaries: leave --facets out"),
+        (b"{}", True, r"no facets change .* as COVERSUMM_FACETS_TOPIC does"),
+    ],
+)
+def test_a_topic_of_the_other_type_is_named(value, of_facets, told):
+    with pytest.raises(SetupError, match=told):
+        publications(Record("t", 3, 7, 0, b"e", value), of_facets=of_facets)
+
+
+def test_a_file_may_have_both_types(file):
+    """As `summarize --facets` writes them."""
+    source = file(body("e", 1, TEXTS), FACETS)
+    assert [(one.offset, one.facet) for one in source] == [(0, None)]
+    source.of_facets = True
+    assert [(one.offset, one.facet, one.is_changed) for one in source] == [
+        (1, "parking", True),
+        (1, "noise", False),
+    ]
+    assert [one.body.sentence_count for one in source.of("e")] == [10, 0]
 
 
 def test_a_tombstone():
-    found = publication(Record("t", 3, 7, 99, b"e", None))
+    (found,) = publications(Record("t", 3, 7, 99, b"e", None))
     assert (found.entity_id, found.body, found.published_ms, found.occurred_ms) == (
         "e",
         None,

@@ -1,6 +1,13 @@
-"""Bodies of `summary.changed`, made by hand."""
+"""Bodies of `summary.changed` and `facets.changed`, made by hand."""
 
-from worker.events import Cause, SummaryChanged, SummarySentence
+from worker.events import (
+    Cause,
+    FacetRatings,
+    FacetsChanged,
+    FacetSummary,
+    SummaryChanged,
+    SummarySentence,
+)
 from worker.events.json_codec import encode
 
 
@@ -48,5 +55,37 @@ def summary(
         k=k,
         cause=Cause(type=cause, topic="t", partition=0, offset=sequence, review_id=review),
         occurred_at=occurred_at,
+        embedding_model="m",
+    )
+
+
+def facets_body(*facts, **more):
+    """The bytes of a `facets_changed`."""
+    return encode(facets_changed(*facts, **more))
+
+
+def facets_changed(entity_id, sequence, facets, changed=(), **more):
+    """A change to these facets: by name a text by sentence id, in rank order; `more` as for
+    `summary`.
+    """
+    one = summary(entity_id, sequence, {}, **more)
+    parts = [
+        FacetSummary(
+            name, 5, 10 * len(texts), len(texts), FacetRatings(0, None),
+            summary(entity_id, sequence, texts, **more).sentences,
+        )
+        for name, texts in facets.items()
+    ]  # fmt: skip
+    return FacetsChanged(
+        entity_id=entity_id,
+        epoch=1,
+        sequence=sequence,
+        previous_sequence=one.previous_sequence,
+        changed=list(changed),
+        review_count=9,
+        sentence_count=99,
+        facets=parts,
+        cause=one.cause,
+        occurred_at=one.occurred_at,
         embedding_model="m",
     )

@@ -1,6 +1,8 @@
 """What is known after some messages."""
 
-from tests.view.changes import summary
+from tests.view.changes import facets_body, summary
+from worker.events import Record
+from worker.published.publication import publications
 from worker.view import Board
 from worker.view.board import ENTITIES
 
@@ -11,7 +13,7 @@ def test_a_change_has_the_sentences_that_came_and_went():
     change = board.take(summary("e", 3, {"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"]), 2.0)
     assert [one.text for one in change.added] == ["Three."]
     assert [one.text for one in change.removed] == ["One."]
-    entity = board.entities["e"]
+    entity = board.entities["e", None]
     assert (entity.review_count, entity.sentence_count, entity.changes, entity.changed_at) == (
         2,
         20,
@@ -30,7 +32,7 @@ def test_a_sentence_that_comes_back_is_not_gone():
     board.take(summary("e", 0, {"a#0": "One."}, ["a#0"]), 1.0)
     board.take(summary("e", 1, {"b#0": "Two."}, ["b#0"], ["a#0"]), 2.0)
     board.take(summary("e", 2, {"a#0": "One."}, ["a#0"], ["b#0"]), 3.0)
-    assert [gone.sentence.text for gone in board.entities["e"].gone] == ["Two."]
+    assert [gone.sentence.text for gone in board.entities["e", None].gone] == ["Two."]
 
 
 def test_what_was_published_before_is_no_change():
@@ -51,10 +53,10 @@ def test_a_tombstone_empties_and_a_later_change_revives():
     board = Board()
     board.take(summary("e", 0, {"a#0": "One."}, ["a#0"]), 1.0)
     board.take_tombstone("e")
-    assert board.entities["e"].is_deleted
-    assert not board.entities["e"].sentences
+    assert board.entities["e", None].is_deleted
+    assert not board.entities["e", None].sentences
     board.take(summary("e", 5, {"a#0": "One."}, ["a#0"], previous=None), 2.0)
-    assert not board.entities["e"].is_deleted
+    assert not board.entities["e", None].is_deleted
 
 
 def test_entities_are_in_the_order_of_their_changes_and_not_without_end():
@@ -63,5 +65,26 @@ def test_entities_are_in_the_order_of_their_changes_and_not_without_end():
         board.take(summary(f"e{number}", number, {"a#0": "One."}, ["a#0"]), 1.0)
     board.take(summary("e7", ENTITIES + 1, {"a#0": "One."}, ["a#0"]), 1.0)
     assert len(board.entities) == ENTITIES
-    assert "e0" not in board.entities
-    assert next(reversed(board.entities)) == "e7"
+    assert ("e0", None) not in board.entities
+    assert next(reversed(board.entities)) == ("e7", None)
+
+
+def take_facets(board, sequence, facets, changed, **more):
+    """The changes that a message brings to the board."""
+    value = facets_body("e", sequence, facets, changed, **more)
+    found = publications(Record("t", 0, sequence, 0, b"e", value), of_facets=True)
+    return [change for one in found if (change := board.take_publication(one, 1.0))]
+
+
+def test_facets_are_sets_of_their_own():
+    """Those that a message does not change are known after it: the next one tells what came."""
+    board = Board()
+    one = {"parking": {"a#0": "Easy."}, "noise": {"b#0": "Loud."}}
+    (first,) = take_facets(board, 5, one, ["parking"], previous=3)
+    assert (first.name, first.added, first.removed_ids) == (("e", "parking"), (), ())
+    assert board.entities["e", "noise"].first_sentence == "Loud."
+    (second,) = take_facets(board, 6, one | {"noise": {"c#0": "Quiet."}}, ["noise"], previous=5)
+    assert [one.text for one in second.added] == ["Quiet."]
+    assert [one.text for one in second.removed] == ["Loud."]
+    board.take_tombstone("e")
+    assert [one.is_deleted for one in board.entities.values()] == [True, True]

@@ -115,6 +115,66 @@ def test_reasons(made, told, come, gone):
     assert [why_gone(made, one) for one in made.removed_ids] == gone
 
 
+def facet_change(texts, before=BEFORE, **facts):
+    board = Board()
+    board.begin_with(summary("e", 0, before, list(before)), "news")
+    return board.take(summary("e", 1, texts, **facts), 1.0, "news")
+
+
+ONE_LEFT = {"b#0": "Two."}
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (facet_change(ONE_LEFT, review="n"), "review n came in: one sentence left the facet"),
+        (facet_change({}, review="n"), "review n came in: 2 sentences left the facet"),
+        (
+            facet_change(ONE_LEFT, review="a"),
+            "review a was edited: one sentence of it left the facet",
+        ),
+        (
+            facet_change({"c#0": "Three.", "b#0": "Two."}, review="a"),
+            "review a was edited: one sentence of it left the facet, another sentence entered",
+        ),
+        (
+            facet_change({"a#0": "One!", "b#0": "Two."}, review="a"),
+            "review a was edited: its old words are gone",
+        ),
+        (
+            facet_change(ONE_LEFT, cause="review.deleted", review="n"),
+            "review n was taken down: one sentence left the facet",
+        ),
+        (
+            facet_change(ONE_LEFT, cause="review.deleted", review="a"),
+            "review a was taken down: its sentence is gone",
+        ),
+        (
+            facet_change({**BEFORE, "n#0": "New."}, review="n"),
+            "review n came in: the facet still has room for what it says",
+        ),
+        (
+            facet_change({"n#0": "New."}, before={}, review="n", previous=None),
+            "review n came in: the first sentences of the facet",
+        ),
+        (
+            facet_change(ONE_LEFT, cause="sentences.deleted", review=None),
+            "single sentences were taken down: 1 left the facet",
+        ),
+    ],
+)
+def test_reasons_of_facets(made, told):
+    assert headline(made, EntityNames()) == told
+
+
+def test_of_an_unknown_set_before_no_reason_is_made_up():
+    made = Board().take(summary("e", 9, BEFORE, review="n"), 1.0, "news")
+    assert headline(made, EntityNames()) == (
+        "review.upserted: what came and left is not known here"
+    )
+    assert change_lines(made, EntityNames())[0].startswith("e, news: ")
+
+
 def test_what_was_never_seen_is_not_taken_for_room():
     made = change({"n#0": "New."}, ["n#0"], ["z#0"], before=None, review="n")
     assert headline(made, EntityNames()).endswith("than what it pushes out")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.view.changes import summary
+from worker.published.publication import SetName
 from worker.view import Board, EntityNames, Focus, Frame, card, one_line, screen, summary_lines
 from worker.view.board import REST_SECONDS
 from worker.view.card import FRESH_SECONDS
@@ -51,7 +52,9 @@ def words(lines):
 
 
 def test_a_card_shows_all_sentences_the_reason_and_what_left():
-    lines = card(console(), told().entities["e"], EntityNames({"e": "Earl's loft"}), 80, 13, 10.0)
+    lines = card(
+        console(), told().entities["e", None], EntityNames({"e": "Earl's loft"}), 80, 13, 10.0
+    )
     assert plain(lines) == [
         "Earl's loft                                    5 reviews, 50 sentences, 1 change",
         "     review a came in: it is closer to what most say than what it pushes out",
@@ -69,7 +72,7 @@ def styles(line):
 
 
 def test_what_is_new_flashes_and_what_left_is_struck_through_for_a_moment():
-    entity = told().entities["e"]
+    entity = told().entities["e", None]
     flash = card(console(), entity, EntityNames(), 80, 13, 10.1)
     assert "reverse" in styles(flash[2])
     assert "strike" in styles(flash[-1])
@@ -86,7 +89,7 @@ def test_marks_are_those_of_the_change_that_the_headline_tells():
     board = told()
     left = dict(list(SHORT.items())[:4])
     board.take(summary("e", 2, left, [], ["e#0"], "review.deleted", review="e", k=5), 10.2)
-    lines = plain(card(console(), board.entities["e"], EntityNames(), 80, 13, 10.3))
+    lines = plain(card(console(), board.entities["e", None], EntityNames(), 80, 13, 10.3))
     assert "review e was taken down: its sentence is gone" in lines[1]
     assert lines[2] == " 1   Sentence a is good."
     assert [line for line in lines if line.startswith("   - ")] == [
@@ -96,7 +99,7 @@ def test_marks_are_those_of_the_change_that_the_headline_tells():
 
 def test_a_review_that_is_about_to_go_is_marked():
     lines = plain(
-        card(console(), told().entities["e"], EntityNames(), 80, 13, 30.0, frozenset({"c"}))
+        card(console(), told().entities["e", None], EntityNames(), 80, 13, 30.0, frozenset({"c"}))
     )
     assert lines[1].strip() == "a review is about to be taken down"
     assert lines[4].startswith(" 3 ! Sentence c is good.")
@@ -104,7 +107,7 @@ def test_a_review_that_is_about_to_go_is_marked():
 
 def test_long_sentences_are_wrapped_not_cut():
     texts = {f"{letter}#0": LONG * 2 + letter for letter in "abcde"}
-    lines = card(console(), told(texts).entities["e"], EntityNames(), 80, 40, 30.0)
+    lines = card(console(), told(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
     for text in texts.values():
         assert one_line(text) in words(lines)
     assert "…" not in words(lines)
@@ -112,8 +115,8 @@ def test_long_sentences_are_wrapped_not_cut():
 
 def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
     texts = {f"{letter}#0": LONG + letter for letter in "abcde"}
-    full = card(console(), told(texts).entities["e"], EntityNames(), 80, 40, 30.0)
-    lines = card(console(), told(texts).entities["e"], EntityNames(), 80, len(full) - 2, 30.0)
+    full = card(console(), told(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
+    lines = card(console(), told(texts).entities["e", None], EntityNames(), 80, len(full) - 2, 30.0)
     assert len(lines) == len(full) - 2  # the reason went first
     for text in list(texts.values())[:-1]:
         assert one_line(text) in words(lines)
@@ -124,7 +127,7 @@ def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
 
 def test_a_summary_for_keeps_is_whole_and_unmarked():
     texts = {f"{letter}#0": LONG * 3 + letter for letter in "abcde"}
-    lines = summary_lines(console(), told(texts).entities["e"], EntityNames(), 60)
+    lines = summary_lines(console(), told(texts).entities["e", None], EntityNames(), 60)
     for text in texts.values():
         assert one_line(text) in words(lines)
     assert not [line for line in plain(lines) if "+" in line or "…" in line]
@@ -181,7 +184,13 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
         board.begin_with(summary(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)
     ]
     shown = screen(
-        console(), board, others, "e", EntityNames(), Frame([Text("head")] * 3, "label"), 10.0
+        console(),
+        board,
+        others,
+        SetName("e"),
+        EntityNames(),
+        Frame([Text("head")] * 3, "label"),
+        10.0,
     )
     assert len(shown) == 24
     for letter in "abcde":
@@ -192,7 +201,13 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
 
 def test_a_high_terminal_shows_the_latest_changes_too():
     shown = screen(
-        console(160, 50), told(), [], "e", EntityNames(), Frame([Text("head")], "label"), 10.0
+        console(160, 50),
+        told(),
+        [],
+        SetName("e"),
+        EntityNames(),
+        Frame([Text("head")], "label"),
+        10.0,
     )
     assert "latest changes" in words(shown)
     assert "+ Sentence a is good. - What was said before." in words(shown)
@@ -202,14 +217,14 @@ def test_the_look_rests_and_then_follows():
     board, focus = Board(), Focus()
     assert focus.choose(board, 0.0) is None
     board.take(summary("a", 0, SHORT, list(SHORT)), 1.0)
-    assert focus.choose(board, 1.0) == "a"
+    assert focus.choose(board, 1.0) == ("a", None)
     board.take(summary("b", 1, SHORT, list(SHORT)), 1.1)
-    assert focus.choose(board, 1.2) == "a"
-    assert focus.choose(board, 1.0 + REST_SECONDS) == "b"
-    focus.pin("a")
-    assert focus.choose(board, 9.0) == "a"
+    assert focus.choose(board, 1.2) == ("a", None)
+    assert focus.choose(board, 1.0 + REST_SECONDS) == ("b", None)
+    focus.pin(SetName("a"))
+    assert focus.choose(board, 9.0) == ("a", None)
     focus.pin(None)
-    assert focus.choose(board, 9.0) == "b"
+    assert focus.choose(board, 9.0) == ("b", None)
 
 
 def test_one_line_is_one_line():
@@ -218,5 +233,5 @@ def test_one_line_is_one_line():
 
 
 def test_a_name_without_visible_characters_is_shown_all_the_same():
-    assert EntityNames().entity("\x00") == r"'\x00'"
+    assert EntityNames().of(SetName("\x00")) == r"'\x00'"
     assert EntityNames(prefix="x:").review("x:7") == "7"

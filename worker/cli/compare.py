@@ -1,4 +1,4 @@
-"""`compare`: two builds of the summaries, by entity."""
+"""`compare`: two builds of the summaries by entity, or of their facets."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -8,23 +8,18 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import Parsed
+from worker.cli.options import Parsed, facets_option
 from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.published.comparison import Comparison, Example
-    from worker.published.published import Publication, PublishedSource
+    from worker.published.publication import Publication, SetName
+    from worker.published.published import PublishedSource
 
 EXAMPLES = 3
 BAR_WIDTH = 40
-COUNT_COLUMNS = Column("entities"), Column("", right=True), Column("share", right=True)
-BAR_COLUMNS = (
-    Column("sentences that differ", right=True),
-    Column("entities", right=True),
-    Column(""),
-)
 STEP = 500
 """Publications between two updates of the progress bar."""
 
@@ -69,6 +64,7 @@ BOUND = Parsed("N|N%", _parse_bound)
             "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
             "exit code 1 if more than 5 % of all entities differ",
         ),
+        ("coversumm-worker compare facets.v1 facets.v2 --facets", "the topics of facets"),
     ],
 )
 @click.argument("a")
@@ -86,8 +82,11 @@ BOUND = Parsed("N|N%", _parse_bound)
     show_default=True,
     help="Number of the most changed entities to show side by side; reads A and B a second time.",
 )
+@facets_option("Compare the facets of all entities in place of their summaries.")
 @output.json_option
-def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -> int:
+def command(
+    a: str, b: str, bound: Bound | None, examples: int, of_facets: bool, as_json: bool
+) -> int:
     """Compare the summaries of A and B: entities that are equal, changed, or missing in A or B, and
     how many sentences differ.
 
@@ -95,6 +94,9 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
     ending in .jsonl, also .gz). The last body of an entity counts. Summaries are compared as sets
     of sentence id and text; an entity without sentences has no summary. Summaries are identical if
     their bodies differ only in epoch, sequence, previous_sequence and cause.
+
+    With --facets each facet of an entity is compared like an entity, from the topics of facets or
+    from files of `summarize --facets`.
 
     If k differs, an entity is contained if the larger set has all sentences that fit the smaller k:
     a change of k alone has this effect. Any other difference is a change.
@@ -106,7 +108,10 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
     from worker.published.comparison import compare
     from worker.published.published import published
 
-    with published(a, settings) as of_a, published(b, settings) as of_b:
+    with (
+        published(a, settings, of_facets=of_facets) as of_a,
+        published(b, settings, of_facets=of_facets) as of_b,
+    ):
         for source in (of_a, of_b) if examples else ():
             if not source.is_lasting:
                 raise SetupError(
@@ -114,11 +119,12 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
                 )
         found = compare(Shown(of_a), Shown(of_b), examples)
     allowed = None if bound is None else bound.of(found.entities)
+    unit = "facets" if of_facets else "entities"
     if as_json:
         output.print_json(_report(a, b, found, allowed))
     else:
-        _show(a, b, found)
-    return _judge(a, b, found, bound, allowed)
+        _show(a, b, found, unit)
+    return _judge(a, b, found, bound, allowed, unit)
 
 
 class Shown:
@@ -129,23 +135,27 @@ class Shown:
 
     def __iter__(self) -> "Iterator[Publication]":
         source = self._source
-        with output.file_progress(source.size, f"summaries of {source.name}") as progress:
+        what = "facets" if source.of_facets else "summaries"
+        with output.file_progress(source.size, f"{what} of {source.name}") as progress:
             for count, one in enumerate(source):
                 if count % STEP == 0:
                     progress.update(source.position, count)
                 yield one
 
 
-def _judge(a: str, b: str, found: "Comparison", bound: Bound | None, allowed: float | None) -> int:
+def _judge(
+    a: str, b: str, found: "Comparison", bound: Bound | None, allowed: float | None, unit: str
+) -> int:
     """The exit code; writes the reason if it is not 0."""
     if not found.entities:
-        output.complain(f"there is nothing to compare: neither {a} nor {b} has a summary")
+        what = "facets" if unit == "facets" else "a summary"
+        output.complain(f"there is nothing to compare: neither {a} nor {b} has {what}")
         return output.CHECK_FAILED
     if bound is None or allowed is None or found.beyond <= allowed:
         return 0
     limit = f"{bound.value:g} %" if bound.is_percentage else f"{bound.value:,}"
     output.complain(
-        f"{found.beyond:,} of {output.many(found.entities, 'entities')} are changed or missing "
+        f"{found.beyond:,} of {output.many(found.entities, unit)} are changed or missing "
         f"({100 * found.beyond / found.entities:.2f} %): --max-changed allows {limit}"
     )
     return output.CHECK_FAILED
@@ -155,6 +165,11 @@ def _report(a: str, b: str, found: "Comparison", allowed: float | None) -> dict[
     from msgspec import to_builtins
 
     fields = to_builtins(found, str_keys=True)
+    for side in "ab":
+        missing = getattr(found, f"some_missing_in_{side}")
+        fields[f"some_missing_in_{side}"] = [
+            one.entity_id if one.facet is None else one._asdict() for one in missing
+        ]
     return {
         "a": a,
         "b": b,
@@ -165,17 +180,19 @@ def _report(a: str, b: str, found: "Comparison", allowed: float | None) -> dict[
     }
 
 
-def _show(a: str, b: str, found: "Comparison") -> None:
+def _show(a: str, b: str, found: "Comparison", unit: str) -> None:
     console = output.console()
     show_facts((("A", a), ("B", b)))
     console.print()
-    show_table(COUNT_COLUMNS, list(_counts(found)))
+    counts = Column(unit), Column("", right=True), Column("share", right=True)
+    show_table(counts, list(_counts(found)))
     if found.k_a != found.k_b:
         k_a, k_b = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
         console.print(f"k is {k_a} in A and {k_b} in B: differences by k alone count as contained")
     if found.differing:
         console.print()
-        show_table(BAR_COLUMNS, list(_bars(found)))
+        bars = Column("sentences that differ", right=True), Column(unit, right=True), Column("")
+        show_table(bars, list(_bars(found)))
     for example in found.examples:
         console.print()
         _show_example(example)
@@ -185,7 +202,7 @@ def _show(a: str, b: str, found: "Comparison") -> None:
     ):
         if some:
             more = f" and {count - len(some):,} more" if count > len(some) else ""
-            line = output.printable(f"missing in {name}: {', '.join(some)}{more}")
+            line = output.printable(f"missing in {name}: {', '.join(map(_name, some))}{more}")
             console.print()
             console.print(line, soft_wrap=True)
 
@@ -211,8 +228,12 @@ def _bars(found: "Comparison") -> Iterator[tuple[object, ...]]:
         yield number, f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most))
 
 
+def _name(one: "SetName | Example") -> str:
+    return one.entity_id if one.facet is None else f"{one.entity_id}, {one.facet}"
+
+
 def _show_example(example: "Example") -> None:
-    heading = f"{example.entity_id}: {example.differing} differ, {example.both} in both"
+    heading = f"{_name(example)}: {example.differing} differ, {example.both} in both"
     output.console().print(output.printable(heading), style="bold", soft_wrap=True)
     only_a, only_b = (
         [f"{one.rank + 1}. {one.text}" for one in side] for side in (example.only_a, example.only_b)

@@ -1,4 +1,4 @@
-"""`history`: the changes of an entity's summary."""
+"""`history`: the changes of an entity's summary, or of its facets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
@@ -8,7 +8,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import TIME, check_utf8, limit_option
+from worker.cli.options import TIME, check_utf8, facets_option, limit_option
 from worker.cli.tables import PROSE, Column, show_table
 from worker.cli.writing import sink
 from worker.settings import Settings
@@ -74,6 +74,8 @@ def _show(change: "PublishedChange") -> None:
 
 
 def _heading(change: "PublishedChange") -> Iterator[str]:
+    if change.facet is not None:
+        yield change.facet
     yield f"offset {change.offset}" if change.tombstone else f"sequence {change.sequence}"
     if (time := change.published_at or change.occurred_at) is not None:
         yield time
@@ -100,9 +102,10 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
 @click.command(
     "history",
     cls=Command,
-    short_help="Show the changes of an entity's summary.",
+    short_help="Show the changes of an entity's summary, or of its facets.",
     examples=[
         ("coversumm-worker history B00X", "its last changes, from the output topic"),
+        ("coversumm-worker history B00X --facets", "those of its facets, such as parking"),
         (
             "coversumm-worker history B00X --since 2026-11-01 --html B00X.html",
             "a page with a timeline",
@@ -119,8 +122,9 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
     "place",
     metavar="TOPIC|FILE",
     help="An output topic, or a file of bodies (with a slash, or ending in .jsonl, also .gz). "
-    "[default: COVERSUMM_OUTPUT_TOPIC]",
+    "[default: COVERSUMM_OUTPUT_TOPIC, with --facets COVERSUMM_FACETS_TOPIC]",
 )
+@facets_option("Show the changes of the entity's facets in place of those of its summary.")
 @click.option("--since", type=TIME, help="Begin with the first change at or past this time.")
 @click.option("--until", type=TIME, help="End before the first change at or past this time.")
 @limit_option(f"Maximum number, the latest. [default: {CHANGES_SHOWN} on a terminal]")
@@ -135,6 +139,7 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
 def command(
     entity: str,
     place: str | None,
+    of_facets: bool,
     since: int | None,
     until: int | None,
     limit: int | None,
@@ -142,8 +147,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Show each change of the entity's summary, deletions too: time, cause, and the sentences that
-    came and went. The newest is the last. With --html it writes one file with a timeline of the
-    sentences and all changes.
+    came and went. The newest is the last. With --facets it shows each change of one of its facets.
+    With --html it writes one file with a timeline of the sentences and all changes.
 
     For a topic, --since and --until compare the time of publication, and only that range of the
     entity's partition is read. For a file they compare occurred_at.
@@ -160,7 +165,8 @@ def command(
 
     if limit is None:
         limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
-    with published(place or settings.output_topic, settings) as source:
+    place = place or (settings.facets_topic if of_facets else settings.output_topic)
+    with published(place, settings, of_facets=of_facets) as source:
         span = TimeSpan(since, until)
         if limit is None:  # each change is shown when it is found
             shown = list_changes(last_steps(source.of(entity, span), None), as_json)

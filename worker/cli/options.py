@@ -121,6 +121,11 @@ def limit_option(help: str) -> "Callable[[F], F]":
     return click.option("--limit", type=click.IntRange(min=1), help=help)
 
 
+def facets_option(help: str) -> "Callable[[F], F]":
+    """The `--facets` option of what reads published changes."""
+    return click.option("--facets", "of_facets", is_flag=True, help=help)
+
+
 def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise click.UsageError(f"--url {url!r} is not a URL like http://127.0.0.1:8080.")

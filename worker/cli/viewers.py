@@ -8,7 +8,7 @@ from rich.text import Text
 
 from worker.cli import output
 from worker.events import Record
-from worker.published.published import publication
+from worker.published.publication import Publication, SetName, publications
 from worker.published.watching import TopicWatch
 from worker.view import (
     OTHERS,
@@ -46,27 +46,29 @@ class Viewer:
 
     def begin_with(self, message: Record) -> None:
         """Take the entity's last message before the watch."""
-        found = publication(message)
-        if found.body is None:
-            self._board.take_tombstone(found.entity_id)
-        else:
-            self._board.begin_with(found.body)
+        for found in self._publications(message):
+            if found.body is None:
+                self._board.take_tombstone(found.entity_id)
+            else:
+                self._board.begin_with(found.body, found.facet)
 
     def take(self, message: Record) -> None:
-        """Take the next message. Raises SetupError if it is no summary change."""
-        self._change(message)
+        """Take the next message. Raises SetupError if it is no change of this kind."""
+        self._changes(message)
 
     def update(self) -> None:
         """Show what is new; called all the time."""
         output.flush()
 
-    def _change(self, message: Record) -> ShownChange | None:
-        """The change; None for a tombstone, since the change before it emptied the summary."""
-        found = publication(message)
-        if found.body is None:
-            self._board.take_tombstone(found.entity_id)
-            return None
-        return self._board.take(found.body, time.monotonic())
+    def _changes(self, message: Record) -> list[ShownChange]:
+        """The changes that it brings."""
+        now = time.monotonic()
+        taken = (self._board.take_publication(one, now) for one in self._publications(message))
+        return [change for change in taken if change is not None]
+
+    def _publications(self, message: Record) -> list[Publication]:
+        """Of facets the largest last, so that the board has it first."""
+        return publications(message, of_facets=self._watch.of_facets)[::-1]
 
 
 def make_viewer(watch: TopicWatch, entity: str | None, as_json: bool) -> Viewer:
@@ -96,25 +98,29 @@ class WatchLines(Viewer):
     def begin_with(self, message: Record) -> None:
         """See `Viewer`."""
         super().begin_with(message)
-        for entity in self._board.entities.values():
+        for name, entity in reversed(self._board.entities.items()):
+            if name.facet is not None:
+                count = output.many(entity.sentence_count, "sentences")
+                print(f"{one_line(name.facet)}, {count}")
             for sentence in entity.sentences:
                 print(f"{sentence.rank + 1:>2}   {one_line(sentence.text)}")
 
     def take(self, message: Record) -> None:
         """See `Viewer`."""
-        if (change := self._change(message)) is not None:
+        for change in self._changes(message):
             print(*change_lines(change, EntityNames()), sep="\n")
 
 
 class WatchScreen(Viewer):
-    """A summary in full, redrawn in place; below it the other entities that changed last."""
+    """A summary or facet in full, redrawn in place; below it the others that changed last."""
 
     def __init__(self, console: Console, watch: TopicWatch, entity: str | None) -> None:
         super().__init__(watch, entity)
         self._console = console
         self._began_at = time.monotonic()
         self._focus = Focus()
-        self._focus.pin(entity)
+        if entity is not None and not watch.of_facets:
+            self._focus.pin(SetName(entity))
         self._screen = LiveScreen(console, self._draw)
 
     def __enter__(self) -> "WatchScreen":
@@ -139,7 +145,8 @@ class WatchScreen(Viewer):
         ]
         focus = self._focus.choose(board, now)
         others = [one for key, one in reversed(board.entities.items()) if key != focus]
-        shown = 0 if self._entity is not None else min(OTHERS, len(others))
+        is_alone = self._entity is not None and not self._watch.of_facets
+        shown = 0 if is_alone else min(OTHERS, len(others))
         frame = Frame(head, self._watch.topic, others=shown)
         return screen(self._console, board, others, focus, EntityNames(), frame, now)
 
@@ -151,5 +158,5 @@ class WatchScreen(Viewer):
             return f"nothing is published of it yet; {self._waiting}"
         if not board.latest:
             return self._waiting
-        ago = now - board.entities[board.latest[-1].entity_id].changed_at
+        ago = now - board.entities[board.latest[-1].name].changed_at
         return f"the last change came {ago:,.0f} s ago; Ctrl-C ends the watch"

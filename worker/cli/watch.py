@@ -1,10 +1,10 @@
-"""`watch`: summary changes as they happen."""
+"""`watch`: changes of summaries or facets as they happen."""
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import check_utf8
+from worker.cli.options import check_utf8, facets_option
 from worker.settings import Settings
 
 
@@ -15,6 +15,7 @@ from worker.settings import Settings
     examples=[
         ("coversumm-worker watch", "all changes, on this terminal"),
         ("coversumm-worker watch B00X", "one entity, from its present summary on"),
+        ("coversumm-worker watch B00X --facets", "its facets, such as parking"),
         ("coversumm-worker watch --from-beginning | head -5", "the five oldest changes"),
     ],
 )
@@ -22,12 +23,14 @@ from worker.settings import Settings
 @click.option(
     "--from-beginning", is_flag=True, help="Begin with the oldest change of the output topic."
 )
+@facets_option("Show changes of facets in place of those of summaries.")
 @output.json_option
-def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
+def command(entity: str | None, from_beginning: bool, of_facets: bool, as_json: bool) -> None:
     """Show summary changes as they are published: the sentences that came and went, and the cause.
     Of ENTITY, from its present summary on, or of all entities. Ctrl-C ends it.
 
-    Reads the output topic, joins no group and commits nothing. JSON lines are the published bodies.
+    Reads the output topic, with --facets that of facets, joins no group and commits nothing. JSON
+    lines are the published bodies.
     """
     from worker.cli.viewers import make_viewer
     from worker.published.watching import TopicWatch
@@ -35,7 +38,10 @@ def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
 
     check_utf8("ENTITY", entity or "")
     settings = Settings.from_environment()
-    with ending_signals(), TopicWatch(settings, from_beginning=from_beginning) as watch:
+    with (
+        ending_signals(),
+        TopicWatch(settings, from_beginning=from_beginning, of_facets=of_facets) as watch,
+    ):
         before = None
         if entity is not None and not from_beginning:
             with output.file_progress(None, "messages searched") as progress:

@@ -32,6 +32,7 @@ from worker.demo.story import Phase, Story
 from worker.errors import Crash
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import topic_specs
+from worker.published.publication import SetName
 from worker.settings import Settings, origins
 from worker.tools.verify import verify_data_dir
 from worker.view import ending_signals
@@ -218,10 +219,8 @@ class Play:
         """Take down the review of each summary's first sentence; the first ones slowly."""
         story = self._story
         story.phase = Phase.TAKING_DOWN
-        stays = sorted(
-            story.board.entities.values(), key=lambda one: (-one.review_count, one.entity_id)
-        )
-        doomed = {one.entity_id: one.sentences[0].review_id for one in stays if one.sentences}
+        stays = sorted(story.board.entities.values(), key=lambda one: (-one.review_count, one.name))
+        doomed = {one.name.entity_id: one.sentences[0].review_id for one in stays if one.sentences}
         story.to_take_down = len(doomed)
         for number, (entity_id, review_id) in enumerate(doomed.items()):
             if number < SHOWN_DELETIONS:
@@ -235,7 +234,7 @@ class Play:
 
     def _take_down_slowly(self, entity_id: str, review_id: str) -> None:
         story = self._story
-        story.focus.pin(entity_id)
+        story.focus.pin(SetName(entity_id))
         story.doomed = frozenset({review_id})
         self._pause(BEFORE_SECONDS)
         self._send(take_down(entity_id, review_id))

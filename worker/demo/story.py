@@ -95,7 +95,7 @@ class Story:
     def in_order(self) -> list[Entity]:
         """The entities by name."""
         entities = self.board.entities.values()
-        return sorted(entities, key=lambda one: (self.names.entity(one.entity_id), one.entity_id))
+        return sorted(entities, key=lambda one: (self.names.of(one.name), one.name))
 
     def seconds(self, now: float) -> float:
         """Seconds from the first event sent to the last one processed, or to now."""
@@ -117,12 +117,12 @@ class Story:
             "entities_verified": self.verified,
             "entities": [
                 {
-                    "entity_id": entity.entity_id,
+                    "entity_id": entity.name.entity_id,
                     "reviews": entity.review_count,
                     "sentences": entity.sentence_count,
                     "changes": entity.changes,
                     "first_sentence": one_line(entity.first_sentence),
                 }
-                for entity in sorted(self.board.entities.values(), key=lambda one: one.entity_id)
+                for entity in sorted(self.board.entities.values(), key=lambda one: one.name)
             ],
         }

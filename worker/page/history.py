@@ -6,6 +6,7 @@ A request reads a bounded number of messages; the next request continues with ol
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from worker.errors import SetupError
@@ -13,7 +14,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
 from worker.published.history import PublishedChange, last_steps
-from worker.published.published import publication
+from worker.published.publication import publications
 from worker.stream.surroundings import OneThread
 
 LOOKED_AT: Final = 3000
@@ -84,7 +85,8 @@ class RecentHistory:
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
-                found = (publication(record) for record in messages if record.key == key)
+                own = (record for record in messages if record.key == key)
+                found = chain.from_iterable(map(publications, own))
                 one_more = [
                     PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)
                 ]

@@ -1,7 +1,8 @@
-"""Two builds of the summaries, compared entity by entity as sets of (sentence id, text).
+"""Two builds of the summaries, compared entity by entity as sets of (sentence id, text); or of the
+facets, compared facet by facet of each entity.
 
 The last publication of an entity counts. After a tombstone, or with an empty set, the entity has no
-summary.
+summary, or no such facet.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import structs
 
 from worker.events import Cause, SummaryChanged, SummarySentence
-from worker.published.published import Publication
+from worker.published.publication import Publication, SetName
 from worker.published.sorting import LastValues
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -96,9 +97,9 @@ def verdict(a: Digest | None, b: Digest | None) -> Verdict:
     return Verdict(a.k, b.k, differing, a.members == b.members, a.body == b.body)
 
 
-def entity_key(entity_id: str) -> bytes:
-    """A 16-byte hash of an entity id."""
-    return blake2b(entity_id.encode(), digest_size=16).digest()
+def set_key(name: SetName) -> bytes:
+    """A 16-byte hash of a set's name."""
+    return blake2b(_encode(name), digest_size=16).digest()
 
 
 SPARE: Final = 1000
@@ -107,9 +108,10 @@ SPARE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A changed entity.
+    """A changed entity or facet.
 
     Attributes:
+        facet: None for a summary.
         differing: see `Verdict`.
         both: number of sentences that both summaries have.
         only_a: in rank order.
@@ -117,6 +119,7 @@ class Example:
     """
 
     entity_id: str
+    facet: str | None
     differing: int
     both: int
     only_a: list[SummarySentence]
@@ -152,20 +155,25 @@ Source: TypeAlias = Iterable[Publication]
 """
 
 
-def _last(source: Source, keys: set[bytes]) -> dict[bytes, SummaryChanged]:
-    """The last body of each of these entities. Without keys the source is not read."""
-    found: dict[bytes, SummaryChanged] = {}
+class _Last(NamedTuple):
+    name: SetName
+    sentences: list[SummarySentence]
+
+
+def _last(source: Source, keys: set[bytes]) -> dict[bytes, _Last]:
+    """The last sets with these keys. Without keys the source is not read."""
+    found: dict[bytes, _Last] = {}
     for one in source if keys else ():
-        key = entity_key(one.entity_id)
+        key = set_key(one.name)
         if key in keys and one.body is not None:
-            found[key] = one.body
+            found[key] = _Last(one.name, one.body.sentences)
     return found
 
 
-def _example(differing: int, a: SummaryChanged, b: SummaryChanged) -> Example:
-    of_a, of_b = ({(one.sentence_id, one.text) for one in body.sentences} for body in (a, b))
+def _example(differing: int, a: _Last, b: _Last) -> Example:
+    of_a, of_b = ({(one.sentence_id, one.text) for one in last.sentences} for last in (a, b))
     return Example(
-        a.entity_id,
+        *a.name,
         differing,
         len(of_a & of_b),
         [one for one in a.sentences if (one.sentence_id, one.text) not in of_b],
@@ -175,7 +183,8 @@ def _example(differing: int, a: SummaryChanged, b: SummaryChanged) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two builds, A and B, compared. An entity that both have is equal, contained or changed.
+    """Two builds, A and B, compared. An entity that both have is equal, contained or changed. Of
+    facets each facet of an entity counts like an entity.
 
     Attributes:
         equal: entities with the same set in both.
@@ -190,8 +199,8 @@ class Comparison:
         k_b: values of `k` in B, ascending.
         differing: entities of both by the number of sentences that differ, ascending.
         examples: the most changed entities.
-        some_missing_in_a: ids, at most as many as examples were asked for.
-        some_missing_in_b: ids, at most as many as examples were asked for.
+        some_missing_in_a: at most as many as examples were asked for.
+        some_missing_in_b: at most as many as examples were asked for.
     """
 
     equal: int
@@ -205,8 +214,8 @@ class Comparison:
     k_b: list[int]
     differing: dict[int, int]
     examples: list[Example]
-    some_missing_in_a: list[str]
-    some_missing_in_b: list[str]
+    some_missing_in_a: list[SetName]
+    some_missing_in_b: list[SetName]
 
     @property
     def entities(self) -> int:
@@ -254,21 +263,23 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
             for key, number in changed.items()
             if key in last_a and key in last_b
         ],
-        some_missing_in_a=sorted(
-            last_b[key].entity_id for key in choice.missing_in_a if key in last_b
-        ),
-        some_missing_in_b=sorted(
-            last_a[key].entity_id for key in choice.missing_in_b if key in last_a
-        ),
+        some_missing_in_a=sorted(last_b[key].name for key in choice.missing_in_a if key in last_b),
+        some_missing_in_b=sorted(last_a[key].name for key in choice.missing_in_b if key in last_a),
     )
 
 
 def _read(source: Source, digests: LastValues) -> None:
-    """Store the packed digest of each entity's summary, b"" where it has none."""
+    """Store the packed digest of each set, b"" where it is empty."""
+    facets: set[str | None] = {None}
     for one in source:
-        has_summary = one.body is not None and one.body.sentences
-        packed = Digest.of(one.body).pack() if one.body is not None and has_summary else b""
-        digests.put(entity_key(one.entity_id), packed)
+        facets.add(one.facet)
+        body = one.body
+        if body is None:  # the end of the summary, or of all facets
+            for facet in facets:
+                digests.put(set_key(SetName(one.entity_id, facet)), b"")
+        else:
+            packed = Digest.of(body).pack() if body.sentences else b""
+            digests.put(set_key(one.name), packed)
 
 
 def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:

@@ -1,4 +1,4 @@
-"""How an entity's summary came about: its published changes, each with the summary before it."""
+"""How an entity's summary or its facets came about: published changes, each with the set before."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -9,17 +9,18 @@ from msgspec import structs
 
 from worker.events import SummaryChanged, SummarySentence
 from worker.events.messages import timestamp
-from worker.published.published import Publication
+from worker.published.publication import Publication, with_changes
 
 
 class HistoryStep(NamedTuple):
-    """A publication and the summary before it.
+    """A publication and the set before it, of the summary or of the same facet.
 
     Attributes:
         publication: the change.
-        before: None where there was no summary or it is unknown.
+        before: None where there was no set or it is unknown.
         incomplete: changes between `before` and this one are missing. Compaction is certain to keep
-            only the last change of an entity.
+            only the last change of an entity. What came to a facet and left it is then since
+            `before`.
     """
 
     publication: Publication
@@ -28,28 +29,41 @@ class HistoryStep(NamedTuple):
 
     @property
     def sentences(self) -> list[SummarySentence]:
-        """The summary after the change."""
+        """The set after the change."""
         body = self.publication.body
         return [] if body is None else body.sentences
 
     @property
     def known_before(self) -> list[SummarySentence]:
-        """The summary right before the change; empty where it is unknown."""
-        return self.before.sentences if self.before is not None and not self.incomplete else []
+        """The set that `added` and `removed` are since; empty where it is unknown."""
+        if self.before is None or (self.incomplete and self.publication.facet is None):
+            return []
+        return self.before.sentences
 
 
 def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
-    """The publications of one entity with their predecessors in the same partition."""
-    before: SummaryChanged | None = None
+    """The publications of one entity with their predecessors in the same partition, without facets
+    that did not change.
+    """
+    before: dict[str | None, SummaryChanged] = {}
     partition: int | None = None
     for publication in publications:
         if publication.partition != partition:
-            before, partition = None, publication.partition
-        body = publication.body
-        previous = None if body is None else body.previous_sequence
-        incomplete = previous is not None and (before is None or previous != before.sequence)
-        yield HistoryStep(publication, before, incomplete)
-        before = body
+            before, partition = {}, publication.partition
+        facet, body = publication.facet, publication.body
+        last = before.get(facet)
+        if body is None:
+            yield HistoryStep(publication, last, False)
+            before.clear()
+            continue
+        previous = body.previous_sequence
+        incomplete = previous is not None and (last is None or previous != last.sequence)
+        if facet is not None:
+            body = with_changes(body, None if last is None else last.sentences)
+            publication = publication._replace(body=body)
+        if publication.is_changed or body.added or body.removed:
+            yield HistoryStep(publication, last, incomplete)
+        before[facet] = body
 
 
 def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterable[HistoryStep]:
@@ -63,16 +77,18 @@ class PublishedChange:
 
     Attributes:
         published_at: time of the message; None in a file.
+        facet: None for a summary and for a tombstone.
         tombstone: the entity was deleted; the fields of a summary are then None.
         incomplete: changes before this one are missing.
         added_texts: by sentence id.
-        removed_texts: by sentence id, from the summary before; None where it is unknown.
-        sentences: their number in the summary.
+        removed_texts: by sentence id, from the set before; None where it is unknown.
+        sentences: their number in the set.
     """
 
     partition: int
     offset: int
     published_at: str | None
+    facet: str | None
     tombstone: bool
     epoch: int | None
     sequence: int | None
@@ -99,6 +115,7 @@ class PublishedChange:
             partition=found.partition,
             offset=found.offset,
             published_at=timestamp(found.published_ms),
+            facet=found.facet,
             tombstone=body is None,
             epoch=None if body is None else body.epoch,
             sequence=None if body is None else body.sequence,

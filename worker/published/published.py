@@ -1,21 +1,19 @@
-"""Published summary changes, read from an output topic or from a file of bodies."""
+"""Published changes of summaries or facets, read from a topic or from a file of bodies."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-import msgspec
-
 from worker.errors import SetupError
-from worker.events import Record, SummaryChanged
-from worker.events.dates import milliseconds
-from worker.events.summary import decode_summary
+from worker.events import Record
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import reached
+from worker.published.publication import FAULTS, Publication, decoded, publications
 from worker.settings import Settings
 from worker.sources import Faulty, ReviewFile
 
@@ -30,36 +28,6 @@ def names_file(value: str) -> bool:
     (True, True, False)
     """
     return "/" in value or value.removesuffix(".gz").endswith(_ENDINGS)
-
-
-class Publication(NamedTuple):
-    """A published message: a summary change, or the tombstone of a deleted entity.
-
-    Attributes:
-        entity_id: the message key.
-        body: None for a tombstone.
-        partition: 0 in a file.
-        offset: in a file the number of the line, from 0.
-        published_ms: timestamp of the message, milliseconds since 1970; -1 in a file.
-    """
-
-    entity_id: str
-    body: SummaryChanged | None
-    partition: int
-    offset: int
-    published_ms: int
-
-    @property
-    def occurred_ms(self) -> int | None:
-        """Time of the causing event, milliseconds since 1970; None where it is unknown or no
-        time.
-        """
-        if self.body is None or self.body.occurred_at is None:
-            return None
-        try:
-            return milliseconds(self.body.occurred_at)
-        except ValueError:  # a day that does not exist, or the year 0
-            return None
 
 
 class TimeSpan(NamedTuple):
@@ -83,15 +51,18 @@ _STEP: Final = 500
 class PublishedSource(ABC):
     """A topic or a file of published messages; a context manager. It can be iterated repeatedly.
 
-    Messages of one entity come in their order. Reading raises SetupError at a message that is no
-    summary change.
+    Messages of one entity come in their order; of facets, each message as a publication of each.
+    Reading raises SetupError at a message that is no change of this kind. A file may have both
+    kinds.
 
     Attributes:
         name: of the topic, or path of the file.
+        of_facets: whether changes of facets are read, not those of summaries.
         count: messages or lines read so far, including skipped ones.
     """
 
     name: str
+    of_facets: bool
     count = 0
 
     def __enter__(self) -> Self:
@@ -134,12 +105,12 @@ class PublishedSource(ABC):
             progress(self.count)
 
 
-def published(place: str, settings: Settings) -> PublishedSource:
+def published(place: str, settings: Settings, *, of_facets: bool = False) -> PublishedSource:
     """Open a topic or a file; `names_file` decides which. Raises SetupError."""
     if names_file(place):
-        return PublishedFile(place)
+        return PublishedFile(place, of_facets=of_facets)
     try:
-        return PublishedTopic(place, settings)
+        return PublishedTopic(place, settings, of_facets=of_facets)
     except SetupError as error:
         if Path(place).is_file():
             raise SetupError(f"{error}; the file of this name is ./{place}") from error
@@ -151,9 +122,9 @@ class PublishedTopic(PublishedSource):
     opened. `size` and `position` count offsets of all partitions.
     """
 
-    def __init__(self, topic: str, settings: Settings) -> None:
+    def __init__(self, topic: str, settings: Settings, *, of_facets: bool = False) -> None:
         """Raises SetupError where the topic does not exist or no broker answers."""
-        self.name = topic
+        self.name, self.of_facets = topic, of_facets
         self._read_offsets = 0
         self._reader = TopicReader(
             reached(settings, KafkaClients(settings)), topic, settings.app_id
@@ -184,7 +155,7 @@ class PublishedTopic(PublishedSource):
             for stored in self._reader.read(partition):
                 self.count += 1
                 self._read_offsets = before + stored.record.offset + 1 - bounds.start
-                yield publication(stored.record)
+                yield from self._of_record(stored.record)
             before += len(bounds)
 
     def of(
@@ -193,7 +164,11 @@ class PublishedTopic(PublishedSource):
         """See `PublishedSource`. Reads only offsets within the span, by the topic's time index."""
         starts = {} if span.since_ms is None else self._reader.offsets_at(span.since_ms)
         ends = {} if span.until_ms is None else self._reader.offsets_at(span.until_ms)
-        return map(publication, self.records(entity_id, starts, ends, progress))
+        records = self.records(entity_id, starts, ends, progress)
+        return chain.from_iterable(map(self._of_record, records))
+
+    def _of_record(self, record: Record) -> list[Publication]:
+        return publications(record, of_facets=self.of_facets)
 
     def records(
         self,
@@ -226,9 +201,9 @@ class PublishedFile(PublishedSource):
     count bytes.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, of_facets: bool = False) -> None:
         """Raises SetupError where the file cannot be opened or is a table."""
-        self.name = path
+        self.name, self.of_facets = path, of_facets
         self._file = ReviewFile(path)
         if not Path(path).exists():
             raise SetupError(f"there is no file {path}")
@@ -257,7 +232,7 @@ class PublishedFile(PublishedSource):
 
     def __iter__(self) -> Iterator[Publication]:
         for record in self._records(None):
-            yield self._of_line(record)
+            yield from self._of_line(record)
 
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
@@ -269,14 +244,14 @@ class PublishedFile(PublishedSource):
         for record in self._records(progress):
             if record.key != key:
                 continue
-            found = self._of_line(record)
-            occurred_ms = found.occurred_ms
-            if occurred_ms is not None:
-                has_begun = has_begun or since_ms is None or occurred_ms >= since_ms
-                if until_ms is not None and occurred_ms >= until_ms:
-                    return
-            if has_begun:
-                yield found
+            for found in self._of_line(record):
+                occurred_ms = found.occurred_ms
+                if occurred_ms is not None:
+                    has_begun = has_begun or since_ms is None or occurred_ms >= since_ms
+                    if until_ms is not None and occurred_ms >= until_ms:
+                        return
+                if has_begun:
+                    yield found
 
     def _records(self, progress: Progress | None) -> Iterator[Record]:
         with self._reopened() as lines:
@@ -291,35 +266,15 @@ class PublishedFile(PublishedSource):
         self._file = ReviewFile(self.name)
         return self._file
 
-    def _of_line(self, record: Record) -> Publication:
+    def _of_line(self, record: Record) -> list[Publication]:
+        """Nothing for a body of the other type: `summarize` writes both into one file."""
         try:
-            return _decoded(record)
-        except _FAULTS as error:
+            return decoded(record, of_facets=self.of_facets) or []
+        except FAULTS as error:
             raise SetupError(
                 f"line {record.offset + 1} of {self.name} is no summary change ({error}): "
                 f"{_EXPECTED}"
             ) from error
 
 
-def publication(record: Record) -> Publication:
-    """A message of an output topic, decoded. Raises SetupError where it is no summary change."""
-    try:
-        return _decoded(record)
-    except _FAULTS as error:
-        raise SetupError(
-            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no "
-            f"summary change ({error}): name an output topic, as COVERSUMM_OUTPUT_TOPIC does"
-        ) from error
-
-
-def _decoded(record: Record) -> Publication:
-    """Raises one of _FAULTS."""
-    body = None if record.value is None else decode_summary(record.value)
-    entity_id = (record.key or b"").decode()
-    if not entity_id:
-        raise ValueError("it has no key")
-    return Publication(entity_id, body, record.partition, record.offset, record.timestamp_ms)
-
-
-_FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
 _EXPECTED: Final = "expected one body per line, as `coversumm-worker summarize` writes them"

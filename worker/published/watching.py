@@ -1,4 +1,4 @@
-"""The output topic as it grows: new committed messages as soon as they are readable."""
+"""An output topic as it grows: new committed messages as soon as they are readable."""
 
 from __future__ import annotations
 
@@ -27,25 +27,30 @@ LOST_SECONDS: Final = 30.0
 
 
 class TopicWatch:
-    """An endless committed reader of the output topic; a context manager. It joins no group and
-    commits nothing.
+    """An endless committed reader of the output topic, or of that of facets; a context manager. It
+    joins no group and commits nothing.
 
     Args:
-        settings: broker and topic.
+        settings: broker and topics.
         from_beginning: start at the oldest message instead of the next new one.
+        of_facets: read the topic of facets.
 
     Raises:
         SetupError: the topic does not exist, or no broker answers.
     """
 
-    def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
-        self.topic = settings.output_topic
+    def __init__(
+        self, settings: Settings, *, from_beginning: bool = False, of_facets: bool = False
+    ) -> None:
+        self.topic = settings.facets_topic if of_facets else settings.output_topic
+        self.of_facets = of_facets
         self._settings = settings
         clients = KafkaClients(settings)
         if self.topic not in Topics(settings, clients).partitions:
+            setting, needs = ("FACETS", " with COVERSUMM_FACETS") if of_facets else ("OUTPUT", "")
             raise SetupError(
-                f"there is no topic {self.topic}: COVERSUMM_OUTPUT_TOPIC names another; "
-                "the worker creates its own when it starts"
+                f"there is no topic {self.topic}: COVERSUMM_{setting}_TOPIC names another; "
+                f"the worker creates its own when it starts{needs}"
             )
         with PublishedTopic(self.topic, settings) as topic:
             bounds = topic.bounds

@@ -29,7 +29,7 @@ from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.kafka.topics import changelog_topic, reached
-from worker.published.published import publication
+from worker.published.publication import publications
 from worker.settings import Settings
 from worker.storage.lock import held, refuse_running
 from worker.storage.snapshot import databases
@@ -239,14 +239,13 @@ def published_epochs(settings: Settings) -> set[int]:
     clients = KafkaClients(settings)
     if not _exists(clients, settings.output_topic):
         return set()
-    epochs = set()
+    epochs: set[int] = set()
     with TopicReader(clients, settings.output_topic, settings.app_id) as reader:
         for partition in reader.partitions:
             start = reader.bounds(partition).start
             for stored in reader.read(partition, start, start + SAMPLED):
-                body = publication(stored.record).body
-                if body is not None:
-                    epochs.add(body.epoch)
+                bodies = [one.body for one in publications(stored.record)]
+                epochs |= {body.epoch for body in bodies if body is not None}
     return epochs
 
 

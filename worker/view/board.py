@@ -1,4 +1,4 @@
-"""The entities seen so far on the output topic: their summaries and their latest changes.
+"""The summaries and facets seen so far on a topic, and their latest changes.
 
 Times are seconds of one monotonic clock.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from worker.events import Cause, SummaryChanged, SummarySentence
+from worker.published.publication import Publication, SetName, with_changes
 from worker.view.texts import one_line
 
 LATEST: Final = 100
@@ -20,16 +21,16 @@ ENTITIES: Final = 1000
 
 
 class ShownChange(NamedTuple):
-    """A summary change with the sentences that came and left.
+    """A change of a summary or facet, with the sentences that came and left.
 
     Attributes:
-        is_first: the entity had no summary before.
+        is_first: nothing was published of the entity before.
         added: in rank order.
         removed_ids: in former rank order.
         removed: the same sentences, except those whose text is unknown.
     """
 
-    entity_id: str
+    name: SetName
     cause: Cause
     occurred_at: str | None
     is_first: bool
@@ -39,12 +40,14 @@ class ShownChange(NamedTuple):
     removed: tuple[SummarySentence, ...]
 
     @classmethod
-    def of(cls, body: SummaryChanged, before: Iterable[SummarySentence]) -> ShownChange:
+    def of(
+        cls, body: SummaryChanged, before: Iterable[SummarySentence], facet: str | None = None
+    ) -> ShownChange:
         """The change from the sentences before, as far as they are known."""
         old = {one.sentence_id: one for one in before}
         new = {one.sentence_id: one for one in body.sentences}
         return cls(
-            body.entity_id,
+            SetName(body.entity_id, facet),
             body.cause,
             body.occurred_at,
             body.previous_sequence is None,
@@ -72,7 +75,7 @@ class Come(NamedTuple):
 
 @dataclass(slots=True)
 class Entity:
-    """One entity as of its last summary change.
+    """One entity's summary, or a facet of it, as of its last change.
 
     Attributes:
         changes: seen here, without the summary it began with.
@@ -80,7 +83,7 @@ class Entity:
         gone: the newest first; at most two summaries' worth.
     """
 
-    entity_id: str
+    name: SetName
     review_count: int = 0
     sentence_count: int = 0
     k: int = 0
@@ -105,22 +108,38 @@ class Entity:
 
 @dataclass(slots=True)
 class Board:
-    """All entities seen, the one that changed last at the end."""
+    """All summaries and facets seen, the one that changed last at the end."""
 
-    entities: dict[str, Entity] = field(default_factory=dict)
+    entities: dict[SetName, Entity] = field(default_factory=dict)
     latest: deque[ShownChange] = field(default_factory=lambda: deque(maxlen=LATEST))
     changes: int = 0
 
-    def begin_with(self, body: SummaryChanged) -> Entity:
-        """Take the summary that an entity had at the start."""
-        entity = self._touch(body.entity_id)
+    def begin_with(self, body: SummaryChanged, facet: str | None = None) -> Entity:
+        """Take a summary or facet as it was at the start."""
+        entity = self._touch(SetName(body.entity_id, facet))
         entity.show(body)
         return entity
 
-    def take(self, body: SummaryChanged, now: float) -> ShownChange:
-        """Take a summary change."""
-        entity = self._touch(body.entity_id)
-        change = ShownChange.of(body, entity.sentences)
+    def take_publication(self, found: Publication, now: float) -> ShownChange | None:
+        """Take what was published; None if it changes no set, as a tombstone does not: the change
+        before it has emptied the summary.
+        """
+        if found.body is None:
+            self.take_tombstone(found.entity_id)
+        elif found.is_changed:
+            return self.take(found.body, now, found.facet)
+        else:
+            self.begin_with(found.body, found.facet)
+        return None
+
+    def take(self, body: SummaryChanged, now: float, facet: str | None = None) -> ShownChange:
+        """Take a change of a summary or facet."""
+        name = SetName(body.entity_id, facet)
+        if facet is not None:
+            known = self.entities.get(name)
+            body = with_changes(body, None if known is None else known.sentences)
+        entity = self._touch(name)
+        change = ShownChange.of(body, entity.sentences, facet)
         present = {one.sentence_id for one in body.sentences}
         come = {one.sentence_id: Come(change, now) for one in change.added}
         entity.come = {key: one for key, one in (entity.come | come).items() if key in present}
@@ -137,12 +156,14 @@ class Board:
 
     def take_tombstone(self, entity_id: str) -> None:
         """The entity was deleted; a change before it has emptied the summary."""
-        entity = self._touch(entity_id)
-        entity.is_deleted, entity.sentences, entity.come = True, (), {}
+        of_it = [name for name in self.entities if name.entity_id == entity_id]
+        for name in of_it or [SetName(entity_id)]:
+            entity = self._touch(name)
+            entity.is_deleted, entity.sentences, entity.come = True, (), {}
 
-    def _touch(self, entity_id: str) -> Entity:
-        entity = self.entities.pop(entity_id, None) or Entity(entity_id)
-        self.entities[entity_id] = entity
+    def _touch(self, name: SetName) -> Entity:
+        entity = self.entities.pop(name, None) or Entity(name)
+        self.entities[name] = entity
         if len(self.entities) > ENTITIES:
             self.entities.pop(next(iter(self.entities)))
         return entity
@@ -155,10 +176,12 @@ class EntityNames:
     entities: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
 
-    def entity(self, entity_id: str) -> str:
-        """The name of an entity."""
-        name = self.entities.get(entity_id) or entity_id.removeprefix(self.prefix)
-        return one_line(name) or repr(entity_id)
+    def of(self, name: SetName) -> str:
+        """The name of an entity, with that of a facet."""
+        entity_id, facet = name
+        shown = self.entities.get(entity_id) or entity_id.removeprefix(self.prefix)
+        shown = one_line(shown) or repr(entity_id)
+        return shown if facet is None else f"{shown}, {one_line(facet)}"
 
     def review(self, review_id: str) -> str:
         """The name of a review."""
@@ -170,24 +193,22 @@ REST_SECONDS: Final = 2.5
 
 
 class Focus:
-    """Chooses the entity to show in full: the one that changed last, or a pinned one."""
+    """Chooses what to show in full: the summary or facet that changed last, or a pinned one."""
 
     def __init__(self) -> None:
-        self._pinned: str | None = None
-        self._chosen: str | None = None
+        self._pinned: SetName | None = None
+        self._chosen: SetName | None = None
         self._since = float("-inf")
 
-    def pin(self, entity_id: str | None) -> None:
-        """Stay with this entity; None: follow the changes again."""
-        self._pinned = entity_id
+    def pin(self, name: SetName | None) -> None:
+        """Stay with this one; None: follow the changes again."""
+        self._pinned = name
 
-    def choose(self, board: Board, now: float) -> str | None:
-        """The entity to show now; None while the board is empty."""
+    def choose(self, board: Board, now: float) -> SetName | None:
+        """What to show now; None while the board is empty."""
         if self._pinned is not None:
             return self._pinned
-        newest = (
-            board.latest[-1].entity_id if board.latest else next(reversed(board.entities), None)
-        )
+        newest = board.latest[-1].name if board.latest else next(reversed(board.entities), None)
         if newest != self._chosen and now - self._since >= REST_SECONDS:
             self._chosen, self._since = newest, now
         return self._chosen

@@ -70,7 +70,7 @@ def _title(entity: Entity, names: EntityNames, width: int) -> Text:
         )
     changes = f", {_count(entity.changes, 'change')}" if entity.changes else ""
     return between(
-        Text(names.entity(entity.entity_id), style="bold cyan"),
+        Text(names.of(entity.name), style="bold cyan"),
         Text(counts + changes, style="dim"),
         width,
     )

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from worker.published.publication import SetName
 from worker.view.board import Board, Entity, EntityNames, ShownChange
 from worker.view.card import card
 from worker.view.reasons import headline
@@ -24,7 +25,7 @@ _COUNT_WIDTH: Final = 7
 def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, now: float) -> Text:
     """Name, reviews and first sentence; bold while the change is fresh."""
     is_fresh = now - entity.changed_at < FRESH_SECONDS
-    name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
+    name = cut(Text(names.of(entity.name), style="cyan"), name_width)
     count = "deleted" if entity.is_deleted else f"{entity.review_count:,}"
     line = Text.assemble(
         ("* " if is_fresh else "  ", "bold green"),
@@ -44,7 +45,7 @@ def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) 
 
 def change_row(change: ShownChange, names: EntityNames, width: int) -> Text:
     """Name, first sentence that came and first that left, each at most half of the line."""
-    line = Text(f"  {names.entity(change.entity_id)} ", style="cyan")
+    line = Text(f"  {names.of(change.name)} ", style="cyan")
     if change.added:
         come = Text(f"+ {one_line(change.added[0].text)} ", style="green")
         line.append_text(cut(come, width // 2) if change.removed else come)
@@ -81,7 +82,7 @@ def screen(
     console: Console,
     board: Board,
     order: Sequence[Entity],
-    focus: str | None,
+    focus: SetName | None,
     names: EntityNames,
     frame: Frame,
     now: float,
@@ -133,9 +134,7 @@ def _others(
     order: Sequence[Entity], names: EntityNames, width: int, plan: _Plan, now: float
 ) -> list[Text]:
     shown = order[: plan.others // plan.lines_each]
-    name_width = min(
-        NAME_WIDTH, max((cell_len(names.entity(one.entity_id)) for one in shown), default=0)
-    )
+    name_width = min(NAME_WIDTH, max((cell_len(names.of(one.name)) for one in shown), default=0))
     lines = []
     for entity in shown:
         lines.append(entity_row(entity, names, name_width, width, now))
@@ -198,7 +197,7 @@ class LiveScreen:
 def change_lines(change: ShownChange, names: EntityNames) -> list[str]:
     """A headline, then a line for each sentence that left (`-`) or came (`+`)."""
     return [
-        f"{names.entity(change.entity_id)}: {headline(change, names)}",
+        f"{names.of(change.name)}: {headline(change, names)}",
         *(f"  - {one_line(one.text)}" for one in change.removed),
         *(f"  + {one_line(one.text)}" for one in change.added),
     ]

@@ -3,7 +3,7 @@
 from tests.view.changes import body
 from worker.events import Record
 from worker.published.history import steps
-from worker.published.published import publication
+from worker.published.publication import publications
 
 
 def steps_of(*summaries, entity="e", **more):
@@ -25,7 +25,9 @@ def _publications(summaries, entity, more):
             value = body(
                 entity, number, after, added, removed, previous=previous, **at(more, number)
             )
-        yield publication(Record("t", 0, number, more.get("stamp", -1), entity.encode(), value))
+        yield from publications(
+            Record("t", 0, number, more.get("stamp", -1), entity.encode(), value)
+        )
         before, previous = after, None if shown is None else number
 
 

@@ -1,5 +1,5 @@
-// The chart of a summary's history: a strip of what came and left at each change, and a row for each sentence with a bar for
-// each time it was in the summary. The live page draws it, and the file that `history --html` writes.
+// The chart of the history of a summary or of facets: a strip of what came and left at each change, and a row for each sentence
+// with a bar for each time it was shown. The live page draws it, and the file that `history --html` writes.
 
 import { el, foreign } from "./dom.js";
 
@@ -10,7 +10,7 @@ const MOST_NARROW = 4; // labels of the axis on a narrow screen
 /**
  * The chart as an element.
  *
- * steps      of each change the numbers `came` and `left`, and `isEnd` where the summary is empty after it
+ * steps      of each change the numbers `came` and `left`, and `isEnd` where nothing is shown after it
  * sentences  `text`, `id`, `rating`, `shade` (a class), and `spans`: [first step, last step or null, is the start known, is the end known]
  * axes       `time` (null without a clock) and `steps`: `at`, the percentage of each step, and `ticks` of [percentage, label]
  * scale      the lowest and the highest rating, null without ratings
@@ -34,7 +34,7 @@ export function timeline({ steps, sentences, axes, scale = null }) {
     el("div", { className: "rows", role: "list" }, ...rows),
     el("div", { className: "grid", ariaHidden: "true" }, el("i", { className: "cursor" }), ...lines));
   const chart = el("figure", { className: "chart" },
-    el("figcaption", {}, "When each sentence was in the summary", ...(scale ? [legend(scale)] : [])), plot);
+    el("figcaption", {}, "When each sentence was shown", ...(scale ? [legend(scale)] : [])), plot);
   chart.dataset.axis = axes.time ? "time" : "steps";
   return chart;
 }

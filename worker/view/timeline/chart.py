@@ -1,11 +1,11 @@
-"""When each sentence was in the summary, and the chart of it as data.
+"""When each sentence was in the summary or in a facet, and the chart of it as data.
 
 `worker/page/static/timeline.js` draws the chart.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from worker.events import SummarySentence
 from worker.published.history import HistoryStep
@@ -33,38 +33,47 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SentenceLife:
-    """A sentence of some summary. An edited sentence is another one."""
+    """A sentence of some summary or facet. An edited sentence is another one."""
 
     latest: SummarySentence
-    """In the last summary that had it."""
+    """In the last set that had it."""
+    facet: str | None = None
     lives: list[Life] = field(default_factory=list)
 
 
 def sentences_of(steps: Sequence[HistoryStep]) -> list[SentenceLife]:
-    """All sentences of the steps: the last summary by rank, then the others, last left first."""
-    found: dict[tuple[str, str], SentenceLife] = {}
-    begun: dict[tuple[str, str], tuple[int, bool]] = {}
+    """All sentences of the steps: the last sets by facet and rank, then the others, last left
+    first.
+    """
+    found: dict[_Key, SentenceLife] = {}
+    begun: dict[_Key, tuple[int, bool]] = {}
     for i, step in enumerate(steps):
-        shown = {(one.sentence_id, one.text): one for one in step.sentences}
-        body = step.publication.body
+        body, facet = step.publication.body, step.publication.facet
+        shown = {(facet, one.sentence_id, one.text): one for one in step.sentences}
         added, removed = (
             (set(body.added), set(body.removed)) if body is not None else (set(), set())
         )
-        for key in [key for key in begun if key not in shown]:
+        of_it = [key for key in begun if body is None or key[0] == facet]
+        for key in [key for key in of_it if key not in shown]:
             first, is_start_known = begun.pop(key)
-            is_end_known = not step.incomplete or key[0] in removed
+            is_end_known = not step.incomplete or key[1] in removed
             found[key].lives.append(Life(first, i, is_start_known, is_end_known))
         for key, one in shown.items():
-            found[key] = SentenceLife(one, found[key].lives if key in found else [])
-            begun.setdefault(key, (i, key[0] in added))
+            found[key] = SentenceLife(one, facet, found[key].lives if key in found else [])
+            begun.setdefault(key, (i, key[1] in added))
     for key, (first, is_start_known) in begun.items():
         found[key].lives.append(Life(first, None, is_start_known, True))
     return sorted(found.values(), key=_order)
 
 
-def _order(sentence: SentenceLife) -> tuple[int, int, int]:
+_Key: TypeAlias = tuple[str | None, str, str]
+
+
+def _order(sentence: SentenceLife) -> tuple[int, str, int, int]:
     latest = sentence.lives[-1]
-    return (0, sentence.latest.rank, 0) if latest.last is None else (1, -latest.last, -latest.first)
+    if latest.last is None:
+        return 0, sentence.facet or "", sentence.latest.rank, 0
+    return 1, "", -latest.last, -latest.first
 
 
 class Scale(NamedTuple):
@@ -105,13 +114,11 @@ def chart(
     """The argument of `timeline` in timeline.js; its comment says what is in it."""
     scale = Scale.of([one.latest.rating for one in sentences if one.latest.rating is not None])
     return {
-        "steps": [
-            {"came": _came(one), "left": _left(one), "isEnd": not one.sentences} for one in steps
-        ],
+        "steps": [{"came": _came(one), "left": _left(one), "isEnd": _is_end(one)} for one in steps],
         "sentences": [
             {
                 "id": printable(one.latest.sentence_id),
-                "text": printable(one.latest.text),
+                "text": printable(_named(one.latest.text, one.facet)),
                 "rating": one.latest.rating,
                 "shade": "r-none" if scale is None else scale.shade(one.latest.rating),
                 "spans": one.lives,
@@ -124,6 +131,14 @@ def chart(
         },
         "scale": scale,
     }
+
+
+def _named(text: str, facet: str | None) -> str:
+    return text if facet is None else f"{facet}: {text}"
+
+
+def _is_end(step: HistoryStep) -> bool:
+    return step.publication.facet is None and not step.sentences
 
 
 def _came(step: HistoryStep) -> int:

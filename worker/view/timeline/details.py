@@ -30,13 +30,14 @@ def _item(number: int, step: HistoryStep) -> Html:
 def _headline(step: HistoryStep) -> Html:
     change = _change(step)
     words = "The entity is forgotten: a tombstone" if change is None else headline(change, _NAMES)
-    return foreign(words[:1].upper() + words[1:])
+    facet = step.publication.facet
+    return foreign(words[:1].upper() + words[1:] if facet is None else f"{facet}: {words}")
 
 
 def _change(step: HistoryStep) -> ShownChange | None:
     """None for a tombstone."""
-    body = step.publication.body
-    return None if body is None else ShownChange.of(body, step.known_before)
+    body, facet = step.publication.body, step.publication.facet
+    return None if body is None else ShownChange.of(body, step.known_before, facet)
 
 
 def _about(step: HistoryStep) -> Iterator[Html]:

@@ -1,4 +1,4 @@
-// Draws the chart and lets a reader step through the changes: the sentences in the summary at one change, and what it changed.
+// Draws the chart and lets a reader step through the changes: the sentences shown at one change, and what it changed.
 // Texts are copied as nodes or set as text, never as markup.
 {
   const by = (id) => document.getElementById(id);
@@ -79,7 +79,7 @@
     tip.replaceChildren(
       line(row.querySelector("q").textContent),
       line(row.querySelector("small").textContent + (rating ? `, rated ${rating.textContent}` : "")),
-      line(`in the summary: change ${spans.slice(0, 8).join(", ")}${spans.length > 8 ? " and more" : ""}`),
+      line(`shown: change ${spans.slice(0, 8).join(", ")}${spans.length > 8 ? " and more" : ""}`),
     );
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();

@@ -26,7 +26,7 @@ _GAPS = (
 
 
 def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
-    """The history of a summary as one HTML file.
+    """The history of a summary, or of facets, as one HTML file.
 
     Args:
         source: the topic or file of the history.
@@ -38,7 +38,7 @@ def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
         "main",
         _header(entity_id, source, steps),
         _notes(steps),
-        _controls(len(steps), None if clock is None else _CLOCKS[clock[0]]),
+        _controls(len(steps), None if clock is None else _CLOCKS[clock[0]], _what(steps)),
         element("div", element("noscript", text(_NO_SCRIPT)), id_="chart"),
         data(chart(steps, sentences_of(steps), by_time, step_axis(len(steps))), id_="history"),
         element("section", class_="card", id_="card", aria_live="polite", hidden=True),
@@ -46,10 +46,11 @@ def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
             "section", element("h2", text("All changes")), details(steps), class_="all", id_="all"
         ),
     )
-    return f"<!doctype html>\n{_document(entity_id, content)}\n"
+    title = f"{entity_id}: history of its {_what(steps)}"
+    return f"<!doctype html>\n{_document(title, content)}\n"
 
 
-def _document(entity_id: str, content: Html) -> Html:
+def _document(title: str, content: Html) -> Html:
     page, shared = files(__package__), files("worker.page").joinpath("static")
     style = Html("".join(_read(one) for one in (shared / "timeline.css", page / "page.css")))
     modules = "".join(_read(shared / name) for name in ("dom.js", "timeline.js"))
@@ -66,7 +67,7 @@ def _document(entity_id: str, content: Html) -> Html:
         Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", text(f"{entity_id}: history of its summary")),
+        element("title", text(title)),
         element("style", style),
     )
     return element("html", head, element("body", content, element("script", script)), lang="en")
@@ -79,7 +80,7 @@ def _read(file: Traversable) -> str:
 def _header(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> Html:
     return element(
         "header",
-        element("p", text("History of a summary"), class_="eyebrow"),
+        element("p", text(f"History of {_what(steps)}"), class_="eyebrow"),
         element("h1", foreign(entity_id)),
         element("dl", *chain.from_iterable(_facts(source, steps))),
     )
@@ -90,16 +91,18 @@ def _facts(source: str, steps: Sequence[HistoryStep]) -> Iterator[tuple[Html, ..
         (step.publication.body for step in reversed(steps) if step.publication.body), None
     )
     is_deleted = steps[-1].publication.body is None
-    facts = {"changes": f"{len(steps):,}", "in the summary": f"{len(steps[-1].sentences):,}"}
+    what = _what(steps)
+    facts = {"changes": f"{len(steps):,}", f"in the {what}": f"{_shown(steps):,}"}
     if is_deleted:
         facts["now"] = "deleted"
     elif latest is not None:
-        facts |= {
-            "live sentences": f"{latest.sentence_count:,}",
-            "reviews": f"{latest.review_count:,}",
-            "k": f"{latest.k:,}",
-            "epoch": f"{latest.epoch:,}",
-        }
+        if what == "summary":
+            facts |= {
+                "live sentences": f"{latest.sentence_count:,}",
+                "reviews": f"{latest.review_count:,}",
+                "k": f"{latest.k:,}",
+            }
+        facts["epoch"] = f"{latest.epoch:,}"
     for name, value in facts.items():
         yield (element("div", element("dt", text(name)), element("dd", text(value))),)
     yield (
@@ -107,12 +110,26 @@ def _facts(source: str, steps: Sequence[HistoryStep]) -> Iterator[tuple[Html, ..
     )
 
 
+def _what(steps: Sequence[HistoryStep]) -> str:
+    return "summary" if all(one.publication.facet is None for one in steps) else "facets"
+
+
+def _shown(steps: Sequence[HistoryStep]) -> int:
+    """How many sentences the summary, or all facets together, have after the last step."""
+    last: dict[str | None, int] = {}
+    for step in steps:
+        if step.publication.body is None:
+            last.clear()
+        last[step.publication.facet] = len(step.sentences)
+    return sum(last.values())
+
+
 def _notes(steps: Sequence[HistoryStep]) -> Html:
     are_missing = steps[0].before is not None or any(step.incomplete for step in steps)
     return element("p", text(_GAPS), class_="note") if are_missing else Html("")
 
 
-def _controls(count: int, clock: str | None) -> Html:
+def _controls(count: int, clock: str | None, what: str) -> Html:
     """The controls of the chart, hidden until JavaScript runs."""
     axes = element(
         "fieldset",
@@ -146,7 +163,7 @@ def _controls(count: int, clock: str | None) -> Html:
     only = element(
         "label",
         element("input", type_="checkbox", id_="only"),
-        element("span", text("only this summary")),
+        element("span", text(f"only the {what} then")),
         class_="only",
     )
     return element(

@@ -1,0 +1,148 @@
+"""What a published message says: a summary, the facets of an entity, or that it was deleted.
+
+One type serves both kinds of changes. A message of facets is read as one publication of each facet,
+whose body is that of a summary: with the facet's sentences and counts. What came to a facet and
+left it follows from the set before, which the message does not have: `with_changes` adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from worker.errors import SetupError
+from worker.events import FacetsChanged, Record, SummaryChanged, SummarySentence
+from worker.events.dates import milliseconds
+
+
+class SetName(NamedTuple):
+    """Names a published set: an entity's summary, or one of its facets."""
+
+    entity_id: str
+    facet: str | None = None
+
+
+class Publication(NamedTuple):
+    """A published set of sentences, or the tombstone of a deleted entity.
+
+    Attributes:
+        entity_id: the message key.
+        body: None for a tombstone. Of a facet `added` and `removed` are empty.
+        partition: 0 in a file.
+        offset: in a file the number of the line, from 0.
+        published_ms: timestamp of the message, milliseconds since 1970; -1 in a file.
+        facet: its name; None for a summary and for a tombstone.
+        is_changed: whether the message says that this set changed; those of its other facets are
+            in it too.
+    """
+
+    entity_id: str
+    body: SummaryChanged | None
+    partition: int
+    offset: int
+    published_ms: int
+    facet: str | None = None
+    is_changed: bool = True
+
+    @property
+    def name(self) -> SetName:
+        """Of its set."""
+        return SetName(self.entity_id, self.facet)
+
+    @property
+    def occurred_ms(self) -> int | None:
+        """Time of the causing event, milliseconds since 1970; None where it is unknown or no
+        time.
+        """
+        if self.body is None or self.body.occurred_at is None:
+            return None
+        try:
+            return milliseconds(self.body.occurred_at)
+        except ValueError:  # a day that does not exist, or the year 0
+            return None
+
+
+def publications(record: Record, *, of_facets: bool = False) -> list[Publication]:
+    """A message of an output topic, or of the topic of facets, decoded. Raises SetupError where it
+    is none.
+    """
+    try:
+        found = decoded(record, of_facets=of_facets)
+    except FAULTS as error:
+        what, setting = ("facets", "FACETS") if of_facets else ("summary", "OUTPUT")
+        raise SetupError(
+            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no "
+            f"{what} change ({error}): name an output topic, as COVERSUMM_{setting}_TOPIC does"
+        ) from error
+    if found is None:
+        asked = "leave --facets out" if of_facets else "ask with --facets"
+        raise SetupError(
+            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is of "
+            f"the other type, {'summaries' if of_facets else 'facets'}: {asked}, or name another "
+            "topic"
+        )
+    return found
+
+
+def decoded(record: Record, *, of_facets: bool) -> list[Publication] | None:
+    """The publications of a message; None if it is of the other type. Raises one of FAULTS."""
+    body = None if record.value is None else _decode(record.value)
+    entity_id = (record.key or b"").decode()
+    if not entity_id:
+        raise ValueError("it has no key")
+    place = record.partition, record.offset, record.timestamp_ms
+    if body is None:
+        return [Publication(entity_id, None, *place)]
+    if isinstance(body, FacetsChanged) != of_facets:
+        return None
+    if isinstance(body, SummaryChanged):
+        return [Publication(entity_id, body, *place)]
+    changed = set(body.changed)
+    return [
+        Publication(entity_id, one, *place, facet, facet in changed) for facet, one in _parts(body)
+    ]
+
+
+def _parts(body: FacetsChanged) -> Iterator[tuple[str, SummaryChanged]]:
+    """The facets of a message by name, each as a summary."""
+    for facet in body.facets:
+        summary = SummaryChanged(
+            entity_id=body.entity_id,
+            epoch=body.epoch,
+            sequence=body.sequence,
+            previous_sequence=body.previous_sequence,
+            sentences=facet.sentences,
+            added=[],
+            removed=[],
+            review_count=facet.review_count,
+            sentence_count=facet.sentence_count,
+            k=facet.k,
+            cause=body.cause,
+            occurred_at=body.occurred_at,
+            embedding_model=body.embedding_model,
+            algorithm=body.algorithm,
+        )
+        yield facet.name, summary
+
+
+def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None) -> SummaryChanged:
+    """A facet's body with what came and left since the set before, by ids and texts. Nothing, if
+    that set is unknown (None).
+    """
+    if before is None and body.previous_sequence is not None:
+        return body
+    old, new = before or (), body.sentences
+    return structs.replace(body, added=_missing_in(old, new), removed=_missing_in(new, old))
+
+
+def _missing_in(some: Sequence[SummarySentence], others: Sequence[SummarySentence]) -> list[str]:
+    known = {(one.sentence_id, one.text) for one in some}
+    return [one.sentence_id for one in others if (one.sentence_id, one.text) not in known]
+
+
+_decode: Final = msgspec.json.Decoder(SummaryChanged | FacetsChanged).decode
+FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
+"""What `decoded` raises for a message that is none of the worker's."""
