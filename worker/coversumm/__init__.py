@@ -9,7 +9,7 @@ reservoir     the sentences near the centroid of the last refill, identical vect
 knn           the k nearest in the reservoir
 certificate   when these are proved to be the nearest of all, and when nothing can have changed
 kernel        the inner loops of a step: compiled if there was a C compiler, else NumPy (portable)
-index         what a refill searches: flat, sgtree or graphgrove
+index         what a refill searches: flat, sgtree or graphgrove; subsets loads many cores at once
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
 matrix        arrays that grow
 points        input: batches of sentences, steps
@@ -19,7 +19,7 @@ short_view    the ranking without near-copies, on demand
 docs/algorithm.md has the notation, the theorem, its proof and the paper's algorithms.
 """
 
-from worker.coversumm.core import EntityCore
+from worker.coversumm.core import EntityCore, load_all
 from worker.coversumm.fixed_point import (
     SCALE,
     CoreError,
@@ -33,6 +33,7 @@ from worker.coversumm.fixed_point import (
 )
 from worker.coversumm.index import Block, Index, Neighborhood, NewIndex, Totals
 from worker.coversumm.index.flat import FlatIndex
+from worker.coversumm.index.subsets import Subsets
 from worker.coversumm.interface import CoverSumm, RankedSentence
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking, brute_force, measure
@@ -55,10 +56,12 @@ __all__ = [
     "RankedSentence",
     "Ranking",
     "Step",
+    "Subsets",
     "Totals",
     "UnknownSentence",
     "VectorError",
     "brute_force",
+    "load_all",
     "max_sentences",
     "measure",
     "no_points",

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from worker.coversumm.bulk.apply import MIN_STEPS, apply_steps
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Index
-from worker.coversumm.knn import knn
+from worker.coversumm.index.subsets import Subsets
+from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.points import Step
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.single import apply_step
@@ -58,13 +59,18 @@ class EntityCore:
         Raises EntityFull if there are too many sentences, and ValueError like the constructor.
         """
         core = cls(k, dimension, index, distinct=distinct, scale=scale)
-        state = core._state
-        totals = index.totals()
-        state.admit(totals.n, totals.max_squared_norm)
-        state.n, state.total = totals.n, totals.total
-        state.ranking_if_changed(state.refill(), (), state.centroid_squared())
-        state.counters = Counters()
+        core.read()
         return core
+
+    def read(self) -> None:
+        """Take in the sentences of the index, for a new core; see `load`."""
+        self._state.begin(self._state.index.totals())
+        self._loaded(self._state.refill())
+
+    def _loaded(self, neighbors: Neighbors) -> None:
+        state = self._state
+        state.ranking_if_changed(neighbors, (), state.centroid_squared())
+        state.counters = Counters()
 
     def apply(self, steps: Sequence[Step]) -> list[Ranking | None]:
         """Apply steps in order; for each its ranking if the set of ids changed or a member was
@@ -124,3 +130,17 @@ class EntityCore:
             + arrays * state.total.nbytes
             + 2000
         )
+
+
+def load_all(cores: Sequence[EntityCore], subsets: Subsets) -> None:
+    """Load new cores, each with a subset of the same stored sentences, which are read as often as
+    for one of them. A core of an empty subset stays new.
+
+    Raises EntityFull.
+    """
+    for core, totals in zip(cores, subsets.totals(), strict=True):
+        core._state.begin(totals)
+    filled = [core for core in cores if core.n]
+    searches = {at: core._state.search() for at, core in enumerate(cores) if core.n}
+    for core, found in zip(filled, subsets.nearest(searches), strict=True):
+        core._loaded(core._state.refilled(found))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate
 from worker.coversumm.certificate import Gap
 from worker.coversumm.fixed_point import EntityFull, exact
-from worker.coversumm.index import Index
+from worker.coversumm.index import Index, Neighborhood, Search, Totals
 from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.reservoir import Reservoir
@@ -108,6 +108,11 @@ class EntityState:
             # comparisons with the old anchor would not be exact: move it
             self.reservoir.exhausted = True
 
+    def begin(self, totals: Totals) -> None:
+        """Take the count and sum of sentences that are live already. Raises EntityFull."""
+        self.admit(totals.n, totals.max_squared_norm)
+        self.n, self.total = totals.n, totals.total
+
     # ---- searching the reservoir
 
     def knn(self) -> Neighbors | None:
@@ -172,14 +177,20 @@ class EntityState:
         if self.n == 0:
             self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
             return Neighbors([], [], [], np.inf)
-        self.counters.refilled += 1
+        return self.refilled(self.index.nearest(*self.search()))
+
+    def search(self) -> Search:
+        """The search of a refill."""
         self._adapt_target()
-        reservoir = self.reservoir
-        if reservoir.exhausted:
-            reservoir.ids_kept *= 4
-        found = self.index.nearest(self.n, self.total, self.target, reservoir.ids_kept)
+        if self.reservoir.exhausted:
+            self.reservoir.ids_kept *= 4
+        return Search(self.n, self.total, self.target, self.reservoir.ids_kept)
+
+    def refilled(self, found: Neighborhood) -> Neighbors:
+        """The nearest of all, after the search of `search`."""
+        self.counters.refilled += 1
         self.counters.visited += self.n
-        reservoir.refill(found, self.n, self.total)
+        self.reservoir.refill(found, self.n, self.total)
         self.since_refill = 0
         neighbors = self.knn()
         assert neighbors is not None, "a refill brings at least k sentences, or all"

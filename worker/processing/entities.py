@@ -47,7 +47,6 @@ class Entities:
         rows = EntityRows(
             self._partitions[key.partition].rows, key.entity_id.encode(), incarnation, dimension
         )
-        make = EntityCore if is_new else EntityCore.load
         facets = self._partitions[key.partition].facets
 
         def load_facets(entity: CachedEntity) -> EntityFacets:
@@ -59,8 +58,9 @@ class Entities:
             key.entity_id,
             rows,
             self._new_index,
-            lambda index: make(config.k, dimension, index, distinct=config.distinct),
+            lambda index: EntityCore(config.k, dimension, index, distinct=config.distinct),
             None if facets is None else load_facets,
+            is_new=is_new,
         )
 
     def keep(self, changes: Iterable[EntityChanges]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from worker.coversumm import Counters, EntityCore, Index, NewIndex
+from worker.coversumm import Counters, EntityCore, FlatIndex, Index, NewIndex
 from worker.events import quote
 from worker.processing.facets import EntityFacets
 from worker.state.entity import EntityRows
@@ -68,6 +68,7 @@ class CachedEntity:
         "_counted",
         "_facets",
         "_index",
+        "_is_new",
         "_load_facets",
         "_new_core",
         "_new_index",
@@ -89,8 +90,13 @@ class CachedEntity:
         new_index: NewIndex,
         new_core: Callable[[Index], EntityCore],
         load_facets: "Callable[[CachedEntity], EntityFacets] | None" = None,
+        *,
+        is_new: bool,
     ) -> None:
-        """`load_facets` reads the entity's facets at their first use; None: none are defined."""
+        """`load_facets` reads the entity's facets at their first use; None: none are defined.
+
+        `is_new`: it has no rows.
+        """
         self.entity_id = entity_id
         self.rows = rows
         self.review_count = 0
@@ -105,6 +111,7 @@ class CachedEntity:
         self._index: Index | None = None
         self._new_index = new_index
         self._new_core = new_core
+        self._is_new = is_new
         self._facets: EntityFacets | None = None
         self._load_facets = load_facets
 
@@ -119,15 +126,39 @@ class CachedEntity:
     def core(self) -> EntityCore:
         """The entity's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
         if self._core is None:
-            self._index = self._new_index(self.rows.dimension, self.rows.blocks)
-            core = self._new_core(self._index)
-            if core.n != self.sentence_count:
-                raise CorruptRow(
-                    describe(self.rows.header_key),
-                    f"counts {self.sentence_count} sentences, {core.n} are stored",
-                )
-            self._core = core
+            core = self._begin_core()
+            if not self._is_new:
+                core.read()
+            return self._set_core(core)
         return self._core
+
+    def load(self) -> None:
+        """Read core and facets, unless they are in memory; a flat index does so in the same passes.
+
+        Raises CorruptRow.
+        """
+        facets = self.facets
+        if facets is None or facets.is_loaded:
+            return
+        if self._core is None and self._new_index is FlatIndex:
+            core = self._begin_core()
+            facets.load(core)
+            self._set_core(core)
+        else:
+            facets.load()
+
+    def _begin_core(self) -> EntityCore:
+        self._index = self._new_index(self.rows.dimension, self.rows.blocks)
+        return self._new_core(self._index)
+
+    def _set_core(self, core: EntityCore) -> EntityCore:
+        if core.n != self.sentence_count:
+            raise CorruptRow(
+                describe(self.rows.header_key),
+                f"counts {self.sentence_count} sentences, {core.n} are stored",
+            )
+        self._core = core
+        return core
 
     def member(self, identifier: bytes) -> SummaryMember:
         """A live sentence as of the last micro-batch. Raises CorruptRow if it is not stored."""

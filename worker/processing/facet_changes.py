@@ -68,7 +68,8 @@ class FacetPublisher:
         self._last: tuple[PlannedStep, FacetsChanged, list[FacetPart]] | None = None
         self._deleted: set[bytes] = set()
         if any(step.moves for step in changes.steps):
-            facets.load()  # now: the steps of the summary change the texts that the entity caches
+            # now: the steps of the summary change the texts that the entity caches
+            changes.entity.load()
 
     def after(self, step: PlannedStep) -> None:
         """Carry out the next step. Raises CorruptRow, TooMuch."""

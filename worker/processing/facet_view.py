@@ -24,7 +24,7 @@ from worker.facets.membership import FacetSet
 from worker.processing.short_view import Extent, fitting
 from worker.state import Rows
 from worker.state.entity import EntityRows, VectorBlock, read_header
-from worker.state.facet_members import FacetMembers, rows_of
+from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 from worker.state.keys import review_of
 from worker.state.partition import read_facets
 from worker.state.rows import Header
@@ -205,21 +205,20 @@ class _Members:
             for number in facets.definitions.visible
         ]
         self._bits: list[NDArray[np.uint64]] = []  # by block
-        last: dict[int, bytes] = {}  # a review's vectors are adjacent, also across blocks
+        reviews = ReviewBits()
         for block in self._blocks():
             assert isinstance(block, VectorBlock)
-            places = block.places
-            bits = members.bits(block.vectors, places)
+            bits = members.bits(block.vectors, block.places)
             self._bits.append(bits)
+            reviews.add(block.places, bits)
             for one in self._counted:
-                for row in rows_of(bits, one.number):
-                    one.sentences += 1
-                    review_id = places[row][0]
-                    if last.get(one.number) != review_id:
-                        last[one.number] = review_id
-                        one.reviews += 1
-                        if (rating := members.rating(review_id)) is not None:
-                            one.ratings[rating] += 1
+                one.sentences += len(rows_of(bits, one.number))
+        for (found, rating), count in reviews.counts(members).items():
+            for one in self._counted:
+                if found >> one.number & 1:
+                    one.reviews += count
+                    if rating is not None:
+                        one.ratings[rating] += count
 
     def ordered(self) -> list[_Counted]:
         """The visible facets by descending sentence count, then name."""

@@ -14,19 +14,29 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm import EntityCore, FlatIndex, Points, Ranking, Step, no_points
+from worker.coversumm import (
+    EntityCore,
+    FlatIndex,
+    Points,
+    Ranking,
+    Step,
+    Subsets,
+    load_all,
+    no_points,
+)
+from worker.coversumm.index import Block
+from worker.coversumm.short_view import kept
 from worker.events import FacetRatings, FacetSummary, facet_part
 from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import NewestReviews
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
-from worker.state.facet_members import FacetMembers, rows_of
+from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 
 if TYPE_CHECKING:
     from worker.processing.entity_cache import SummaryMember
 
 FACET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
-KEPT_ROWS: Final = 65_536  # stored sentences of facets kept while an entity is read, 50 megabytes
 UNIT: Final = 2**1074
 """Ratings are added up exactly, in units of the smallest float64."""
 
@@ -169,6 +179,11 @@ class EntityFacets:
         self.sequence = None if published is None else published.sequence
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether the facets are in memory."""
+        return self._is_loaded
+
+    @property
     def cores(self) -> dict[int, FacetCore]:
         """The facets by number. Raises CorruptRow."""
         self.load()
@@ -186,8 +201,10 @@ class EntityFacets:
 
     # -- from rows
 
-    def load(self) -> None:
-        """Read the facets from the rows, unless that is done. Raises CorruptRow."""
+    def load(self, core: EntityCore | None = None) -> None:
+        """Read the facets from the rows, unless that is done; and the entity's own core in the same
+        passes, if that is given. Raises CorruptRow.
+        """
         if self._is_loaded:
             return
         self._is_loaded = True
@@ -195,46 +212,37 @@ class EntityFacets:
         if self.facets.newest:
             live = ((name, one.instant) for name, one in reviews if not one.deleted)
             self._newest = NewestReviews(self._newest.wanted, live)
-        for number, scan in self._count(FacetMembers(self.facets, reviews)).items():
-            one = self._cores[number]
-            one.index = FlatIndex(self.facets.dimension, scan)
-            one.core = EntityCore.load(
-                one.facet.k, self.facets.dimension, one.index, distinct=self._distinct
-            )
-            scan.kept = None
-            one.now = _digests(self._texts(one.core.ranking().ids))
-            self._touched.add(number)
+        members = FacetMembers(self.facets, reviews)
+        counted = ReviewBits()
+        bits_of = np.array([1 << number for number in self._cores], np.uint64)
 
-    def _count(self, members: FacetMembers) -> dict[int, _Scan]:
-        """Count the reviews of each facet with sentences, and keep its sentences for the search,
-        unless they are too many for memory.
-        """
-        scans: dict[int, _Scan] = {}
-        last: dict[int, bytes] = {}
-        kept = 0
-        for block in self._rows.blocks():
-            places = block.places
-            bits = members.bits(block.vectors, places)
-            for number, one in self._cores.items():
-                if not (rows := rows_of(bits, number)):
-                    continue
-                if number not in scans:
-                    scans[number] = self._scan(number)
-                    scans[number].kept = []
-                for row in rows:
-                    review_id = places[row][0]
-                    if last.get(number) != review_id:  # a review's vectors are adjacent
-                        last[number] = review_id
-                        one.count_review(members.rating(review_id), 1)
-                kept += len(rows)
-                parts = scans[number].kept
-                if parts is not None:
-                    parts.append(block.part(rows))
-                    if kept > KEPT_ROWS:
-                        scans[number].kept = None
-        return scans
+        def inside(block: Block) -> NDArray[np.bool_]:
+            assert isinstance(block, VectorBlock)
+            bits = members.bits(block.vectors, block.places)
+            counted.add(block.places, bits)
+            found = bits[:, None] & bits_of != 0
+            return found if core is None else np.insert(found, 0, True, axis=1)
 
-    def _scan(self, number: int) -> _Scan:
+        cores = [] if core is None else [core]
+        cores += [self._begin(one) for one in self._cores]
+        scan = kept(self._rows.blocks)
+        load_all(cores, Subsets(len(cores), self.facets.dimension, scan, inside))
+        for (bits, rating), count in counted.counts(members).items():
+            for number in _numbers(bits):
+                self._cores[number].count_review(rating, count)
+        for facet in self._cores.values():
+            if facet.core is not None and facet.sentences:
+                facet.now = _digests(self._texts(facet.core.ranking().ids))
+        self._touched.update(self._cores)
+
+    def _begin(self, number: int) -> EntityCore:
+        """The core of a facet without sentences."""
+        one, dimension = self._cores[number], self.facets.dimension
+        one.index = FlatIndex(dimension, self._scan(number))
+        one.core = EntityCore(one.facet.k, dimension, one.index, distinct=self._distinct)
+        return one.core
+
+    def _scan(self, number: int) -> Callable[[], Iterator[VectorBlock]]:
         """Reads the stored sentences of a facet."""
 
         def read() -> Iterator[VectorBlock]:
@@ -244,7 +252,7 @@ class EntityFacets:
                 if rows := rows_of(members.bits(block.vectors, block.places), number):
                     yield block.part(rows)
 
-        return _Scan(read)
+        return read
 
     # -- changes
 
@@ -300,12 +308,10 @@ class EntityFacets:
     def _step(
         self, number: int, gone: Iterable[Sentence], come: Iterable[Sentence]
     ) -> Ranking | None:
-        one, dimension = self.cores[number], self.facets.dimension
-        if one.core is None:
-            one.index = FlatIndex(dimension, self._scan(number))
-            one.core = EntityCore(one.facet.k, dimension, one.index, distinct=self._distinct)
+        dimension = self.facets.dimension
+        core = self.cores[number].core or self._begin(number)
         step = Step(points(list(gone), dimension), points(list(come), dimension))
-        (ranking,) = one.core.apply([step])
+        (ranking,) = core.apply([step])
         return ranking
 
     def on_processed(self) -> None:
@@ -348,19 +354,6 @@ class EntityFacets:
     def shown(self) -> set[bytes]:
         """The sentences of all sets."""
         return {name for one in self.cores.values() for name in one.now}
-
-
-class _Scan:
-    """Reads the stored sentences of a facet, `kept` or from the rows."""
-
-    __slots__ = ("_read", "kept")
-
-    def __init__(self, read: Callable[[], Iterable[VectorBlock]]) -> None:
-        self._read = read
-        self.kept: list[VectorBlock] | None = None
-
-    def __call__(self) -> Iterable[VectorBlock]:
-        return self._read() if self.kept is None else self.kept
 
 
 def _numbers(bits: int) -> Iterator[int]:

@@ -59,9 +59,9 @@ class VectorBlock:
         return sentence_id(self._reviews[i], self._ordinals[i])
 
     @property
-    def places(self) -> list[tuple[bytes, int]]:
-        """Review id and ordinal of each row."""
-        return list(zip(self._reviews, self._ordinals, strict=True))
+    def places(self) -> Iterator[tuple[bytes, int]]:
+        """Review id and ordinal of each row; those of a review are adjacent, also across blocks."""
+        return zip(self._reviews, self._ordinals, strict=True)
 
     def part(self, rows: list[int]) -> "VectorBlock":
         """Some rows as a block of their own."""

@@ -1,6 +1,7 @@
 """Which stored sentences of an entity belong to which visible facet, from its rows alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class FacetMembers:
                 self._of_review[name] = self._of_review.get(name, 0) | 1 << facet
 
     def bits(
-        self, vectors: NDArray[np.int16], places: Sequence[tuple[bytes, int]]
+        self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]
     ) -> NDArray[np.uint64]:
         """By sentence its visible facets, a bit for each; `vectors` is (m, D), and `places` has the
         review and the ordinal of each row.
@@ -68,6 +69,31 @@ class FacetMembers:
             raise CorruptRow(
                 f"review {review_id!r}", "it has vectors, and is missing or deleted"
             ) from None
+
+
+class ReviewBits:
+    """By review the facets of its sentences, which come review by review."""
+
+    def __init__(self) -> None:
+        self._names: list[bytes] = []
+        self._bits: list[int] = []
+
+    def add(self, places: Iterable[tuple[bytes, int]], bits: NDArray[np.uint64]) -> None:
+        """Take in sentences: the review and ordinal of each, and its facets."""
+        names, found = self._names, self._bits
+        for (name, _), one in zip(places, bits.tolist(), strict=True):
+            if names and names[-1] == name:
+                found[-1] |= one
+            else:
+                names.append(name)
+                found.append(one)
+
+    def counts(self, members: FacetMembers) -> Counter[tuple[int, float | None]]:
+        """How many reviews have sentences in exactly these facets, and this rating.
+
+        Raises CorruptRow if there is a sentence without a live review.
+        """
+        return Counter(zip(self._bits, map(members.rating, self._names), strict=True))
 
 
 def rows_of(bits: NDArray[np.uint64], number: int) -> list[int]:

@@ -20,7 +20,7 @@ from worker.coversumm import (
     no_points,
     quantize,
 )
-from worker.coversumm.index.flat import READ_ROWS, _keys
+from worker.coversumm.index.flat import READ_ROWS, keys_of
 
 
 @settings(max_examples=150, deadline=None)
@@ -52,7 +52,7 @@ def test_nearest_is_a_full_ball(seed: int, grid: int, size: int, count: int) -> 
     keys = dict(
         zip(
             live,
-            _keys(
+            keys_of(
                 np.array(list(live.values()), np.int16).reshape(-1, 2), len(live), total
             ).tolist(),
             strict=True,

@@ -52,6 +52,15 @@ class Totals(NamedTuple):
     max_squared_norm: float  # the largest |x|^2, 0 without any
 
 
+class Search(NamedTuple):
+    """A search of `Index.nearest`."""
+
+    n: int
+    total: NDArray[np.float64]
+    wanted: int  # distinct vectors
+    ids_kept: int
+
+
 class Neighborhood(NamedTuple):
     """Every live sentence with a key below `radius_key`, identical vectors as one row."""
 

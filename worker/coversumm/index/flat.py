@@ -6,7 +6,7 @@ tiles of at least `TILE` rows, keeps the candidates below a limit that falls dur
 makes ids for those alone. Loading an entity counts, then searches: the search reuses the rows read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,13 +129,13 @@ class FlatIndex:
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
         """See `Index`."""
-        candidates = _Candidates(count, ids_kept, self._removed)
+        candidates = SearchCandidates(count, ids_kept, self._removed)
         read, self._read = self._read, None
         for tile in self._tiles() if read is None else read:
-            candidates.offer(_keys(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
+            candidates.offer(keys_of(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
         if self._ids:
             vectors = self._vectors.rows
-            candidates.offer(_keys(vectors, n, total), vectors, self._ids_of, stored=False)
+            candidates.offer(keys_of(vectors, n, total), vectors, self._ids_of, stored=False)
         return candidates.neighborhood(self._dimension)
 
     def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
@@ -188,15 +188,19 @@ def _add(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
     return Totals(n + len(vectors), total, max_squared_norm)
 
 
-def _keys(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each vector's key n*|x|^2 - 2*x.S, exact, computed a tile at a time."""
-    keys = np.empty(len(vectors))
+def keys_of(
+    vectors: NDArray[np.int16], n: int | NDArray[np.float64], total: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Each vector's key n*|x|^2 - 2*x.S, exact, (m,), computed a tile at a time; of several sets
+    (m, s), with `n` (s,) and `total` (D, s).
+    """
+    found = np.empty((len(vectors), *np.shape(n)))
     tile = np.empty((TILE, vectors.shape[1]))
     for at in range(0, len(vectors), TILE):
         x = tile[: len(vectors) - at]
         x[:] = vectors[at : at + TILE]
-        keys[at : at + TILE] = n * np.vecdot(x, x) - 2.0 * (x @ total)
-    return keys
+        found[at : at + TILE] = np.multiply.outer(np.vecdot(x, x), n) - 2.0 * (x @ total)
+    return found
 
 
 class _Copies:
@@ -210,7 +214,7 @@ class _Copies:
         self.ids: list[bytes] = []
 
 
-class _Candidates:
+class SearchCandidates:
     """The candidates of a search, by vector: all live sentences seen so far with a key below
     `limit`.
 
@@ -218,7 +222,7 @@ class _Candidates:
     counts.
     """
 
-    def __init__(self, count: int, ids_kept: int, removed: set[bytes]) -> None:
+    def __init__(self, count: int, ids_kept: int, removed: Collection[bytes] = ()) -> None:
         self._count = count
         self._ids_kept = ids_kept
         self._removed = removed
