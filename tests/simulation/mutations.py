@@ -409,15 +409,15 @@ MUTATIONS: dict[str, Mutation] = {
 REPLAY_MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
-        open_transactions_below_the_end_passed_over,
         records_beyond_the_end_handed_over,
         notes_forgotten,
         finals_apart_from_their_rows,
         finals_of_deleted_entities,
         ends_with_its_own_partitions,
+        open_transactions_below_the_end_passed_over,
     )
 }
-"""Those that replays bring to light."""
+"""Those that replays bring to light. `make test` tries the first; the last takes 200 seeds."""
 
 FOCUS = {
     "no_seek_back_after_a_dropped_fetch": "slow_fetch",
