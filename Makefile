@@ -23,7 +23,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures asyncapi clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -209,6 +209,9 @@ page-pictures: setup-dev ## Docs (minutes): Draw docs/page.png and docs/page-pho
 alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL=https://...
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
 
+asyncapi: setup-dev ## Docs (1 min): Write build/asyncapi.html, one page with all topics and messages; needs Node.js 20
+	@$(BIN)/python -m docs.build.asyncapi_page
+
 image: ## Deploy (minutes): The container image IMAGE=NAME, by docker, podman or buildah; BASE=local or an image
 	@PYTHON=$(PYTHON) deploy/image/build
 
@@ -218,10 +221,10 @@ image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kaf
 image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11
 	@$(BIN)/python deploy/image/pin.py
 
-deploy-tools: setup-dev ## Deploy (minutes): helm, checkov and schemas into .cache/deploy; needs Go
+deploy-tools: setup-dev ## Deploy (minutes): helm, checkov, schemas and the parser of AsyncAPI into .cache/deploy; needs Go and Node.js
 	@$(BIN)/python -m tests.deploy.tools
 
-deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, checkov, a real worker
+deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, checkov, a real worker; the AsyncAPI document
 	@$(BIN)/pytest -m "not control_plane and not image" tests/deploy
 
 deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server and scheduler; their first build takes 10 min and 5 GB

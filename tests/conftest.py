@@ -149,6 +149,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items,
             f"The tests of the chart were left out for want of {what}: make deploy-tools",
         )
+    if not tools.ASYNCAPI.exists():
+        why = (
+            f"The AsyncAPI document was not parsed for want of Node.js {tools.NODE_MAJOR} or its "
+            "packages: make deploy-tools"
+        )
+        _leave_out("asyncapi", config, items, why)
     if browser.program() is None:
         why = (
             "The tests of the live page were left out for want of Chromium "

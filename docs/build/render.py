@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from docs.build import schemas
+from docs.build.asyncapi import asyncapi_yaml
 from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.facets import JUDGED
@@ -81,9 +82,10 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def schema_files() -> Iterator[tuple[Path, str]]:
-    """Path and wanted text of every JSON Schema."""
+    """Path and wanted text of every JSON Schema, and of the AsyncAPI document."""
     for name, text in schemas.schemas().items():
         yield ROOT / "schemas" / name, text
+    yield ROOT / "docs" / "reference" / "asyncapi.yaml", asyncapi_yaml()
 
 
 def dashboard_files() -> Iterator[tuple[Path, str]]:

@@ -1,5 +1,5 @@
-"""The published JSON Schemas (2020-12), generated from the types of bodies, summaries and the short
-view (`make docs`).
+"""The published JSON Schemas (2020-12, and for registries draft-07), generated from the types of
+bodies, summaries and views (`make docs`).
 
 They are the same for every worker, so they do not check limits (dimension, model, sizes) or the
 Kafka key.
@@ -21,6 +21,7 @@ from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import ShortView
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
 
 _Number = Annotated[str, Meta(pattern="^[0-9]+$(?!\\n)")]
 
@@ -206,7 +207,7 @@ _OVERVIEW: Final[dict[str, Any]] = {
 }
 _DELETION: Final[dict[str, Any]] = {"entity_id": "B00X", "occurred_at": "2026-11-20T12:00:00Z"}
 
-PUBLISHED: Final = (
+MESSAGES: Final = (
     Published("review.upserted", UpsertBody, _UPSERTS),
     Published(
         "review.deleted",
@@ -224,16 +225,45 @@ PUBLISHED: Final = (
     Published("entity.deleted", EntityDeleted, [{"type": "entity.deleted"} | _DELETION]),
     Published("summary.changed", SummaryChanged, [_SUMMARY]),
     Published("facets.changed", FacetsChanged, [_FACETS]),
+)
+"""The values of messages."""
+HEADERS: Final = Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS])
+PUBLISHED: Final = (
+    *MESSAGES,
     Published("short-view", ShortView, [_SHORT_VIEW]),
     Published("facets-view", FacetsView, [_FACETS_VIEW]),
     Published("overview", Overview, [_OVERVIEW]),
-    Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
+    HEADERS,
 )
 
 
 def schema(published: Published) -> dict[str, Any]:
     """The JSON Schema of one type, with the types it refers to."""
-    _, components = msgspec.json.schema_components([published.type], ref_template="#/$defs/{name}")
+    body, components = parts(published, "#/$defs/{name}")
+    return (
+        {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
+        | body
+        | ({"$defs": components} if components else {})
+        | {"examples": published.examples}
+    )
+
+
+def registry_schema(published: Published) -> dict[str, Any]:
+    """The same for a schema registry: in draft-07 and without an id, as registries compare schemas,
+    and closed, or a new optional field would count as incompatible.
+    """
+    body, components = parts(published, "#/definitions/{name}")
+    definitions = {name: _closed(component) for name, component in components.items()}
+    return (
+        {"$schema": DRAFT_07}
+        | _closed(body)
+        | ({"definitions": definitions} if definitions else {})
+    )
+
+
+def parts(published: Published, ref_template: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of one type, and by name those of the types it refers to."""
+    _, components = msgspec.json.schema_components([published.type], ref_template=ref_template)
     components = {name: _readable(component) for name, component in components.items()}
     body: dict[str, Any] = components.pop(published.type.__name__)
     if "type" in body["properties"]:
@@ -248,14 +278,12 @@ def schema(published: Published) -> dict[str, Any]:
         Overview,
     ):  # fields with a default are also always written
         body["required"] = list(body["properties"])
-    head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
     body["title"] = published.name
-    return (
-        head
-        | body
-        | ({"$defs": components} if components else {})
-        | {"examples": published.examples}
-    )
+    return body, components
+
+
+def _closed(of_object: dict[str, Any]) -> dict[str, Any]:
+    return of_object | {"additionalProperties": False}
 
 
 def _readable(node: Any) -> Any:
@@ -278,8 +306,8 @@ def _readable(node: Any) -> Any:
 
 def schemas() -> dict[str, str]:
     """Name and text of every file in `schemas/`."""
+    files = {f"{one.name}.schema.json": schema(one) for one in PUBLISHED}
+    files |= {f"draft-07/{one.name}.schema.json": registry_schema(one) for one in MESSAGES}
     return {
-        f"{published.name}.schema.json": json.dumps(schema(published), indent=2, ensure_ascii=False)
-        + "\n"
-        for published in PUBLISHED
+        name: json.dumps(made, indent=2, ensure_ascii=False) + "\n" for name, made in files.items()
     }

@@ -1,5 +1,5 @@
 """What the tests of the chart need besides Python: helm, the schemas of Kubernetes, those of custom
-resources, checkov.
+resources, checkov; and the AsyncAPI document's parser and viewer.
 
 `python -m tests.deploy.tools` installs into .cache/deploy what is not there yet, each in its pinned
 version; after that nothing needs the network.
@@ -43,6 +43,8 @@ CRD_MODULES: Final = {
 # Strimzi publishes its definitions as classes, and the program that writes them out.
 STRIMZI_POM: Final = HERE / "strimzi.pom.xml"
 STRIMZI_KINDS: Final = ("topic.KafkaTopic", "user.KafkaUser")
+ASYNCAPI_PACKAGES: Final = ("@asyncapi/parser@3.6.3", "@asyncapi/react-component@3.2.1")
+NODE_MAJOR: Final = 20
 
 
 def key(*parts: str) -> str:
@@ -55,6 +57,7 @@ CHECKOV: Final = CACHE / f"checkov-{key((HERE / 'checkov.txt').read_text())}"
 CRDS: Final = (
     CACHE / f"crds-{key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
 )
+ASYNCAPI: Final = CACHE / f"asyncapi-{key(*ASYNCAPI_PACKAGES)}"
 
 
 def missing_tools() -> list[str]:
@@ -123,6 +126,27 @@ def _crds(folder: Path) -> None:
     )
 
 
+def _npm(folder: Path) -> None:
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--silent")
+    run("npm", "install", "--prefix", folder, *options, *ASYNCAPI_PACKAGES)
+
+
+def node_major() -> int:
+    """The major version of Node.js; 0 without it or without npm."""
+    if not (shutil.which("node") and shutil.which("npm")):
+        return 0
+    return int(run("node", "--version").lstrip("v").partition(".")[0])
+
+
+def install_asyncapi() -> bool:
+    """Install parser and viewer of AsyncAPI; False, with a message, without Node.js."""
+    if not ASYNCAPI.exists() and node_major() < NODE_MAJOR:
+        print(f"the AsyncAPI document is not checked: Node.js {NODE_MAJOR} or newer is missing")
+        return False
+    install(ASYNCAPI, _npm)
+    return True
+
+
 def install(target: Path, fill: Callable[[Path], None]) -> None:
     """Have `fill` make a folder that takes the target's place only once it is whole.
 
@@ -148,6 +172,7 @@ def main() -> None:
     install(VALIDATOR, _venv("validate.txt"))
     install(CRDS, _crds)
     install(CHECKOV, _venv("checkov.txt"))
+    install_asyncapi()
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ OF_THE_WORKER = {
 
 
 def test_the_files_are_what_the_code_says() -> None:
-    files = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    files = {
+        path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8")
+        for path in FOLDER.rglob("*.schema.json")
+    }
     assert files == schemas(), "run `make docs`"
 
 
