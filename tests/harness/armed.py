@@ -57,6 +57,19 @@ STEPS: dict[str, Trigger] = {
 state.
 """
 
+BRIDGE_STEPS: tuple[str, ...] = (
+    "after fetching the offsets",
+    "at a revocation",
+    "before the transaction",
+    "after a produce",
+    "before the flush",
+    "after the flush",
+    "after the offsets",
+    "during the commit",
+    "after the commit",
+)
+"""Those of a bridge. The first two are steps of a rebalance."""
+
 
 class Order(NamedTuple):
     """What is to happen: at the `passage`-th time a process comes to `step`, the signal goes to
@@ -142,6 +155,7 @@ def arm(passes: Callable[[str], None]) -> None:
     _arm_local_batches(passes)
     _arm_takeover(passes)
     _arm_changelog(passes)
+    _arm_bridge(passes)
 
 
 def _arm_transaction(passes: Callable[[str], None]) -> None:
@@ -287,6 +301,23 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
             super().follow()
 
     changelog.ChangelogReader = ArmedReader  # type: ignore[misc]
+
+
+def _arm_bridge(passes: Callable[[str], None]) -> None:
+    from worker.tools.bridge import Bridge
+
+    assigned, revoked = Bridge._assigned, Bridge._revoked
+
+    def armed_assigned(self: Bridge, *args: Any) -> None:
+        assigned(self, *args)
+        passes("after fetching the offsets")
+
+    def armed_revoked(self: Bridge, *args: Any) -> None:
+        passes("at a revocation")
+        revoked(self, *args)
+
+    Bridge._assigned = armed_assigned  # type: ignore[method-assign]
+    Bridge._revoked = armed_revoked  # type: ignore[method-assign]
 
 
 def main() -> None:

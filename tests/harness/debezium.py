@@ -6,11 +6,16 @@ import base64
 import json
 import random
 import struct
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.harness.drive import config
+from tests.harness.small_load import DIMENSION
+from worker.events import Record
 from worker.mapping import TopicMapping, load_mapping
+from worker.processing.in_memory import ProcessorInMemory
 
 TOPIC = "shop.public.reviews"
 MAPPING = f"""
@@ -150,3 +155,41 @@ def _step(after: dict[str, Any], op: str, lsn: int) -> Step:
         event = None
     raw = None if event is None else json.dumps(event).encode()
     return Step(names["entity_id"], key(after), change(op, after, lsn), raw)
+
+
+OF_ONE_BUILD = ("epoch", "sequence", "previous_sequence", "cause")
+
+
+def bodies(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
+    """By entity its changes in order, without what differs between builds; None: a tombstone."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for value in values:
+        if value is not None:
+            body = json.loads(value)
+            found[body["entity_id"]].append(
+                {name: one for name, one in body.items() if name not in OF_ONE_BUILD}
+            )
+    return dict(found)
+
+
+def last_sets(changes: dict[str, list[Any]]) -> dict[str, set[tuple[str, str]]]:
+    """By entity the set last published: distances depend on the order of reviews, it does not."""
+    return {
+        name: {(one["sentence_id"], one["text"]) for one in found[-1]["sentences"]}
+        for name, found in changes.items()
+    }
+
+
+def expected(history: list[Step]) -> dict[str, list[Any]]:
+    """What a worker publishes about these events of the contract."""
+    made = config(k=5, limits={"dimension": DIMENSION, "model": None, "embeds": False})
+    processor = ProcessorInMemory(made, None)
+    records = [
+        Record("reviews", 0, i, 0, one.product.encode(), one.event)
+        for i, one in enumerate(history)
+        if one.event is not None
+    ]
+    batches = processor.process(records)
+    messages = [message for batch in batches for message in batch.messages]
+    assert {message.topic for message in messages} == {"summaries"}
+    return bodies(message.value for message in messages)

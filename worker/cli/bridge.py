@@ -45,6 +45,7 @@ def command(file: Path | None, source: str) -> int:
     if settings.mapping is None:
         raise SetupError("--mapping FILE is missing, and COVERSUMM_MAPPING is not set")
     set_up_logging(settings)
+    from worker.kafka.clients import WORKER_LOG, KafkaClients
     from worker.metrics import Metrics
     from worker.tools.bridge import Bridge, bridge_settings
     from worker.tools.bridge_web import serve
@@ -54,7 +55,7 @@ def command(file: Path | None, source: str) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    bridge = Bridge(own, metrics)
+    bridge = Bridge(own, KafkaClients(own, WORKER_LOG), metrics)
     server = serve(own, bridge, metrics)
     try:
         bridge.run(stopping.is_set)

@@ -22,11 +22,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
-from worker.kafka.clients import WORKER_LOG, KafkaClients
+from worker.kafka.clients import Clients
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
 from worker.kafka.topic_mapping import cached_partitions
 from worker.kafka.topics import Topics, TopicSpec, topic_specs
@@ -72,19 +78,19 @@ class Bridge:
 
     Args:
         settings: those of `bridge_settings`.
+        clients: of the broker with these settings.
         metrics: counts records and commits.
 
     Raises:
         SetupError: the mapping, a topic or the broker is not as required.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, clients: Clients, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
         self._source = settings.input_topic
         mapping = _mapping(settings)
         self._with_headers = mapping.needs_headers
-        clients = KafkaClients(settings, WORKER_LOG)
         self._sources, targets = _prepare(settings, clients)
         self._writer = ContractWriter(
             mapping,
@@ -176,12 +182,22 @@ class Bridge:
             if (error := message.error()) is not None:
                 if is_retriable(KafkaException(error)):
                     continue
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    raise SetupError(self._outside(message.partition()))
                 raise Crash(f"{self._source} [{message.partition()}]: {error.str()}")
             if message.offset() >= ends.get(message.partition(), message.offset() + 1):
                 records.append(self._record(message))
                 ends[message.partition()] = message.offset() + 1
         self._heard_at = time.monotonic() if records else self._heard_at
         return records
+
+    def _outside(self, partition: int) -> str:
+        return (
+            f"the offset {self._cursors.get(partition)} of {self._source} [{partition}], to which "
+            f"the group {self._settings.app_id} has read, is outside the log: records are gone, or "
+            "the topic was created again; choose where to resume with "
+            "`kafka-consumer-groups.sh --reset-offsets`"
+        )
 
     def _record(self, message: Any) -> Record:
         return Record(
@@ -305,7 +321,7 @@ def _mapping(settings: Settings) -> TopicMapping:
     return topics[settings.input_topic]
 
 
-def _prepare(settings: Settings, clients: KafkaClients) -> tuple[int, int]:
+def _prepare(settings: Settings, clients: Clients) -> tuple[int, int]:
     """Create the dead letter topic; the partition counts of the source and the target."""
     specs = topic_specs(settings)
     target = TopicSpec("target", settings.output_topic, specs["input"].config)

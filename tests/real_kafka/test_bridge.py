@@ -1,0 +1,189 @@
+"""A bridge from a topic that Debezium keys by review: nothing is lost, repeated, or reordered
+within a source partition, and the worker behind it publishes the summaries of the contract's
+events.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.harness.armed import BRIDGE_STEPS, Order
+from tests.harness.broker import KafkaBroker
+from tests.harness.debezium import WITH_VECTORS, Step, bodies, expected, last_sets, steps, written
+from tests.harness.eventually import eventually
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.small_load import DIMENSION, SETTINGS
+from tests.harness.topics import committed_offsets, producer, read_topic
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from worker.kafka.topics import partition_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+PARTITIONS = 3
+SOURCE_PARTITIONS = 4
+PRODUCTS = 7
+FROZEN_SECONDS = 8
+"""Past the session, within the transaction's timeout."""
+
+
+def prepared(site: Pipeline, source: str, bridges: int) -> list[WorkerProcess]:
+    """Bridges of a new topic, started; they take orders."""
+    file = written(site.directory, WITH_VECTORS.replace("shop.public.reviews", source))
+    site.broker.create_topic(source, SOURCE_PARTITIONS)
+    made = [
+        WorkerProcess(
+            site.directory / f"bridge-{number}",
+            {**site.environment, "COVERSUMM_BATCH_SIZE": "20"},
+            armed=True,
+            arguments=("bridge", "--mapping", str(file), "--from", source),
+        )
+        for number in range(bridges)
+    ]
+    site.workers += made
+    for bridge in made:
+        bridge.start()
+    return made
+
+
+class Feed:
+    """Sends records to a source; `sent` is their history."""
+
+    def __init__(self, site: Pipeline, source: str, seed: int) -> None:
+        self.sent: list[Step] = []
+        self._source = source
+        self._rest = steps(100_000, PRODUCTS, DIMENSION, seed)
+        self._client = producer(site.broker.bootstrap_servers)
+
+    def __call__(self, count: int) -> None:
+        """Send the next records, so many."""
+        for one in islice(self._rest, count):
+            self._client.produce(self._source, one.value, one.key)
+            self.sent.append(one)
+        self._client.flush(60)
+
+
+def wait_bridged(site: Pipeline, source: str) -> None:
+    """Wait until the bridges have committed the complete source."""
+    servers = site.broker.bootstrap_servers
+    ends = {one.partition: one.offset + 1 for one in read_topic(servers, source)}
+
+    def is_bridged() -> bool:
+        committed = committed_offsets(servers, source, f"{site.name}-bridge-{source}")
+        return all(committed[partition] >= end for partition, end in ends.items())
+
+    eventually(is_bridged, site.logs, every_s=0.3)
+
+
+def check(site: Pipeline, source: str, history: list[Step]) -> None:
+    """Each event once, in the partition of its entity, those of a source partition in order; and
+    the summaries that the events have.
+    """
+    servers = site.broker.bootstrap_servers
+    by_value = {one.value: one for one in history if one.value is not None}
+    places: dict[int, tuple[int, int]] = {}  # by version, where it came from
+    for one in read_topic(servers, source):
+        step = by_value.get(one.value)
+        if step is not None and step.event is not None:
+            version = json.loads(step.event)["review_version"]
+            places[version] = (one.partition, one.offset)
+    found = read_topic(servers, site.input_topic)
+    events = [json.loads(one.value or b"") for one in found]
+    wanted = [json.loads(one.event) for one in history if one.event is not None]
+    in_order = lambda some: sorted(some, key=lambda event: event["review_version"])  # noqa: E731
+    assert in_order(events) == in_order(wanted)
+    last: dict[tuple[int, int], int] = {}
+    for message, event in zip(found, events, strict=True):
+        entity_id = event["entity_id"]
+        assert message.key == entity_id.encode()
+        assert message.partition == partition_of(entity_id, PARTITIONS)
+        partition, offset = places[event["review_version"]]
+        assert offset > last.get((partition, message.partition), -1)
+        last[partition, message.partition] = offset
+    assert read_topic(servers, f"{source}.dlq") == []
+    published = bodies(one.value for one in read_topic(servers, site.output_topic))
+    assert last_sets(published) == last_sets(expected(history))
+
+
+def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
+    source = "flowing.shop"
+    with pipeline(kafka, "flowing", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        feed = Feed(site, source, seed=4)
+        (bridge,) = prepared(site, source, 1)
+        site.start()
+        feed(600)
+        wait_bridged(site, source)
+        metrics = bridge.metrics()
+        assert metrics["coversumm_partitions"] == SOURCE_PARTITIONS
+        assert metrics["coversumm_ready"] == 1
+        site.wait_caught_up()
+        site.stop()  # with exit code 0
+        check(site, source, feed.sent)
+
+
+def strike(site: Pipeline, victim: WorkerProcess, feed: Feed, order: Order) -> None:
+    """Let this happen to a bridge while records arrive, and wait until it is over."""
+    victim.arm(order)
+
+    def is_struck() -> bool:
+        feed(20)
+        return victim.struck()
+
+    eventually(is_struck, site.logs, every_s=0.3)
+    if order.signal == signal.SIGSTOP:
+        time.sleep(FROZEN_SECONDS)
+        victim.resume()
+    else:
+        victim.wait()
+
+
+def wait_all_ready(site: Pipeline) -> None:
+    """As a platform does: start those that ended."""
+
+    def are_ready() -> bool:
+        for one in site.workers:
+            if not one.alive:
+                site.restart(one)
+        return all(one.ready() for one in site.workers)
+
+    eventually(are_ready, site.logs, every_s=0.2)
+
+
+@pytest.mark.long
+def test_killed_and_frozen_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """One of two bridges at each step of a batch and of a rebalance; and the workers behind them at
+    any moment.
+    """
+    chance = random.Random(5)
+    orders = [
+        Order(step, 7 if step == "after a produce" else 1, signal.SIGKILL) for step in BRIDGE_STEPS
+    ]
+    orders += [
+        Order(step, 1, signal.SIGSTOP)
+        for step in ("after fetching the offsets", "after the flush", "after the offsets")
+    ]
+    source = "struck.shop"
+    with pipeline(kafka, "struck", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        feed = Feed(site, source, seed=2)
+        bridges = prepared(site, source, 2)
+        site.start(2)
+        for number, order in enumerate(orders):
+            wait_all_ready(site)
+            victim, other = bridges[number % 2], bridges[1 - number % 2]
+            if order.step in BRIDGE_STEPS[:2]:
+                other.kill()  # its start makes the group share the partitions again
+                other.start()
+            strike(site, victim, feed, order)
+            chance.choice(site.workers[2:]).kill()
+        feed(100)
+        wait_all_ready(site)
+        wait_bridged(site, source)
+        site.wait_caught_up()
+        site.stop()
+        check(site, source, feed.sent)

@@ -1,0 +1,299 @@
+"""A bridge's rules, on a group and a log in memory: each record once, whatever happens between two
+steps (real ones: tests/real_kafka/test_bridge.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+
+from tests.harness.fake_admin import SETTINGS, FakeAdmin
+from tests.harness.fake_clients import FakeClients
+from tests.harness.fake_producer import FakeProducer
+from worker.errors import Crash, Fenced, SetupError
+from worker.kafka.topics import partition_of
+from worker.metrics import Metrics
+from worker.tools.bridge import Bridge, bridge_settings
+
+SOURCE = "shop"
+MAPPING = f"""
+[topic."{SOURCE}"]
+[[topic."{SOURCE}".rule]]
+emit = "review.deleted"
+entity_id = "product"
+review_id = "id"
+"""
+
+
+class Fetched:
+    """A record as librdkafka hands it out, or an error."""
+
+    def __init__(self, partition: int, offset: int, error: KafkaError | None = None) -> None:
+        self._place = partition, offset
+        self._error = error
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def topic(self) -> str:
+        return SOURCE
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def key(self) -> bytes:
+        return b"row"
+
+    def value(self) -> bytes:
+        partition, offset = self._place
+        return json.dumps({"product": "B00X", "id": f"{partition}:{offset}"}).encode()
+
+
+class Group:
+    """A source topic with its group, and the consumer of one member. `during` has what happens
+    inside the next calls of `consume`, after the records were fetched.
+    """
+
+    def __init__(self, ends: Mapping[int, int]) -> None:
+        self.ends = dict(ends)
+        self.starts = dict.fromkeys(ends, 0)
+        self.offsets: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
+        self.generation = 0
+        self.during: list[Callable[[], Iterable[Fetched] | None]] = []
+        self.closed = False
+        self._on_assign: Any = None
+        self._on_revoke: Any = None
+
+    def join(self) -> None:
+        """All partitions are given to the member."""
+        self.generation += 1
+        self._on_assign(self, [TopicPartition(SOURCE, partition) for partition in self.ends])
+
+    def lose(self) -> None:
+        """They are taken from it."""
+        self._on_revoke(self, [TopicPartition(SOURCE, partition) for partition in self.positions])
+        self.positions = {}
+
+    def subscribe(self, _topics: list[str], on_assign: Any, on_revoke: Any) -> None:
+        self._on_assign, self._on_revoke = on_assign, on_revoke
+
+    def consume(self, _number: int, _seconds: float) -> list[Fetched]:
+        found = []
+        for partition, position in self.positions.items():
+            end = min(position + 2, self.ends[partition])
+            found += [Fetched(partition, offset) for offset in range(position, end)]
+            self.positions[partition] = end
+        if self.during:
+            found += self.during.pop(0)() or ()
+        return found
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.positions = {place.partition: place.offset for place in places}
+
+    def committed(self, places: list[TopicPartition], _seconds: float) -> list[TopicPartition]:
+        return [
+            TopicPartition(SOURCE, one.partition, self.offsets.get(one.partition, OFFSET_INVALID))
+            for one in places
+        ]
+
+    def get_watermark_offsets(
+        self, place: TopicPartition, _seconds: float = 0, cached: bool = False
+    ) -> tuple[int, int]:
+        return self.starts[place.partition], self.ends[place.partition]
+
+    def consumer_group_metadata(self) -> int:
+        return self.generation
+
+    def list_topics(self, _topic: str, timeout: float) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Target(FakeProducer):
+    """A producer whose transactions become visible with the group's offsets, or not at all."""
+
+    def __init__(self, config: Mapping[str, Any], group: Group) -> None:
+        super().__init__(config)
+        self._group = group
+        self.visible: list[tuple[Any, ...]] = []
+        self.next_failures: list[dict[str, KafkaError]] = []
+
+    def begin_transaction(self) -> None:
+        super().begin_transaction()
+        self.produced = []
+        self.failures = self.next_failures.pop(0) if self.next_failures else {}
+
+    def commit_transaction(self, timeout: float) -> None:
+        super().commit_transaction(timeout)
+        assert self.metadata == self._group.generation
+        self.visible += self.produced
+        self._group.offsets |= {partition: offset for _, partition, offset in self.offsets}
+
+
+class Site:
+    """A bridge over a group of two partitions with three records each."""
+
+    def __init__(self, folder: Path, ends: Mapping[int, int]) -> None:
+        file = folder / "mapping.toml"
+        file.write_text(MAPPING)
+        settings = replace(SETTINGS, data_dir=folder)
+        self.group = Group(ends)
+        self.admin = FakeAdmin(shop=2, reviews=5)
+        self.targets: list[Target] = []
+        self.clients = FakeClients(
+            consumer=lambda: self.group, producer=self._producer, admin=lambda: self.admin
+        )
+        self.metrics = Metrics()
+        self.bridge = Bridge(bridge_settings(settings, SOURCE, file), self.clients, self.metrics)
+        self.target = self.targets[-1]
+        self.group.during = [self.group.join]
+
+    def _producer(self, config: Mapping[str, Any]) -> Target:
+        self.targets.append(Target(config, self.group))
+        return self.targets[-1]
+
+    def run(self) -> None:
+        """Until all is read, or for 50 rounds."""
+        rounds = iter(range(50))
+        self.bridge.run(lambda: self.group.offsets == self.group.ends or next(rounds, None) is None)
+
+    def seen(self) -> dict[int, list[int]]:
+        """By source partition the offsets of the visible events, in order."""
+        found: dict[int, list[int]] = {partition: [] for partition in self.group.ends}
+        for topic, partition, key, value, _ in self.target.visible:
+            assert (topic, partition, key) == ("reviews", partition_of("B00X", 5), b"B00X")
+            source, _, offset = json.loads(value)["review_id"].partition(":")
+            found[int(source)].append(int(offset))
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, {0: 5, 1: 3})
+
+
+ALL = {0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
+
+
+def error(code: int) -> KafkaError:
+    return KafkaError(code)
+
+
+def test_each_record_once_in_order(site: Site) -> None:
+    site.run()
+    assert site.seen() == ALL
+    assert site.group.offsets == site.group.ends
+    assert site.target.calls[0] == "init"
+    assert site.group.closed
+    assert site.admin.partitions["shop.dlq"] == 2
+    assert site.target.config["transactional.id"].startswith("app-bridge-shop-")
+    assert b'coversumm_events_total{outcome="applied",type="review.deleted"} 8.0' in (
+        site.metrics.page(site.bridge)
+    )
+
+
+def test_it_reads_what_is_committed_and_resets_no_offset(site: Site) -> None:
+    (asked,) = site.clients.asked
+    assert (asked.group, asked.isolation) == ("app-bridge-shop", "read_committed")
+    assert asked.options["auto.offset.reset"] == "error"
+
+
+def test_a_takeover_begins_at_the_committed_offsets_else_at_the_logs_start(site: Site) -> None:
+    site.group.offsets, site.group.starts[1] = {0: 2}, 1
+    site.run()
+    assert site.seen() == {0: [2, 3, 4], 1: [1, 2]}
+
+
+def test_what_was_fetched_during_a_rebalance_is_read_again(site: Site) -> None:
+    """An operator set the offset back: behind it, nothing of before the rebalance may count."""
+
+    def rebalance() -> None:
+        site.group.lose()
+        site.group.offsets[0] = 1
+        site.group.join()
+
+    site.group.during = [site.group.join, lambda: None, rebalance]
+    site.run()
+    assert site.seen() == {0: [0, 1, 1, 2, 3, 4], 1: [0, 1, 2]}
+
+
+def test_a_record_that_arrives_twice_counts_once(site: Site) -> None:
+    again = [Fetched(0, 1), Fetched(1, 0)]
+    site.group.during = [site.group.join, lambda: None, lambda: again]
+    site.run()
+    assert site.seen() == ALL
+
+
+def test_records_of_a_partition_that_was_taken_away_do_not_count(site: Site) -> None:
+    site.group.during = [site.group.join, site.group.lose, lambda: [Fetched(0, 0)]]
+    site.run()
+    assert site.seen() == {0: [], 1: []}
+    assert site.bridge.ready() == (False, "waiting for the group")
+
+
+@pytest.mark.parametrize("step", ["offsets", "commit"])
+def test_a_batch_that_the_group_refused_is_read_again(site: Site, step: str) -> None:
+    """Also without a rebalance that this member sees."""
+    site.target.next_failures = [{}, {step: error(KafkaError.ILLEGAL_GENERATION)}]
+    site.run()
+    assert "abort" in site.target.calls
+    assert site.seen() == ALL
+
+
+def test_a_commit_names_the_membership_of_its_assignment(site: Site) -> None:
+    """The group goes on to a generation that this member has not been told of."""
+
+    def overtaken() -> None:
+        site.group.generation += 1
+
+    site.group.during = [site.group.join, overtaken]
+    with pytest.raises(AssertionError):  # the broker's: of another generation
+        site.run()
+    assert site.target.metadata == 1
+    assert site.seen() == {0: [], 1: []}
+
+
+@pytest.mark.parametrize("step", ["produce", "flush", "offsets", "commit"])
+def test_a_commit_that_fails_ends_the_process(site: Site, step: str) -> None:
+    site.target.next_failures = [{step: error(KafkaError.TOPIC_AUTHORIZATION_FAILED)}]
+    with pytest.raises(Crash, match="a commit of shop failed"):
+        site.run()
+    assert site.seen() == {0: [], 1: []}
+    assert site.group.closed
+
+
+def test_a_commit_without_an_answer_ends_the_process(site: Site) -> None:
+    """It may have happened: the next start decides it, and reads the offsets after that."""
+    site.target.unsent = 1
+    with pytest.raises(Crash, match="not answered in time"):
+        site.run()
+
+
+def test_of_two_with_one_instance_id_the_first_ends(site: Site) -> None:
+    site.target.next_failures = [{"offsets": error(KafkaError.PRODUCER_FENCED)}]
+    with pytest.raises(Fenced, match="COVERSUMM_INSTANCE_ID"):
+        site.run()
+
+
+def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
+    lost = Fetched(0, -1, error(KafkaError._AUTO_OFFSET_RESET))
+    away = Fetched(0, -1, error(KafkaError._TRANSPORT))
+    site.group.during = [site.group.join, lambda: [away], lambda: [lost]]
+    with pytest.raises(SetupError, match=r"the offset 2 of shop \[0\].*is outside the log"):
+        site.run()
+    assert site.seen() == {0: [0, 1], 1: [0, 1]}
