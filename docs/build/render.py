@@ -27,6 +27,7 @@ from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.peers.table import peers_table
 from tests.bench.tables import (
+    calls_table,
     core_table,
     embed_table,
     memory_table,
@@ -51,6 +52,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
     "docs/quality.md": QUALITY,
     "docs/facets.md": JUDGED,
+    "docs/llm.md": {"calls": calls_table},
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,

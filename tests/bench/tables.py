@@ -292,6 +292,29 @@ def _pages(record: dict[str, Any]) -> str:
     )
 
 
+CALLED = {"summary.changed": "summary", "facets.changed": "facets"}
+
+
+def calls_table() -> str:
+    """Calls of a language model for 1,000 reviews, a line for each file of reviews."""
+    record = read_record("calls.json")
+    least = list(record["rows"][0]["summary.changed"])
+    events = [f"{name}, m = {m}" for name in CALLED.values() for m in least]
+    lines = [
+        f"| reviews | products | each review | nightly | if new | {' | '.join(events)} |",
+        "|---" * (5 + len(events)) + "|",
+    ]
+    for row in record["rows"]:
+        calls = [row["reviews"], row["every_night"], row["changed_nights"]]
+        calls += [row[kind][m] for kind in CALLED for m in least]
+        cells = (f"{1000 * one / row['reviews']:,.0f}" for one in calls)
+        lines.append(
+            f"| `{row['file'].partition('.')[0]}`, {row['reviews']:,} | {row['entities']:,} | "
+            f"{' | '.join(cells)} |"
+        )
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
+
+
 PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "reviews": "reviews"}
 
 

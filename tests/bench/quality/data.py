@@ -164,7 +164,7 @@ def products(
         if review.rating is not None and review.created_at is not None
     ]
     usable.sort(key=lambda review: review.created_at or "")
-    return _of_texts(usable, at_least, embed, most)
+    return of_texts(usable, at_least, embed, most)
 
 
 def stays(
@@ -178,12 +178,13 @@ def stays(
     many, or only those whose ids begin with `begins`.
     """
     reviews = [one for one in lines(path, TextReview) if one.entity_id.startswith(begins)]
-    return _of_texts(reviews, at_least, embed, most)
+    return of_texts(reviews, at_least, embed, most)
 
 
-def _of_texts(
+def of_texts(
     reviews: list[TextReview], at_least: int, embed: Embed, most: int | None = None
 ) -> list[Entity]:
+    """The entities with at least so many of these reviews, the largest `most`; reviews in order."""
     counts = Counter(review.entity_id for review in reviews)
     wanted = [id_ for id_, count in counts.most_common(most) if count >= at_least]
     split: dict[str, list[Review]] = {id_: [] for id_ in wanted}

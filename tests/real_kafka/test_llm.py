@@ -1,0 +1,192 @@
+"""deploy/examples/llm on a real Kafka and a real HTTP endpoint: one result per change, after kills
+too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
+from tests.harness.llm import Call, LanguageModel, content, good
+from tests.harness.node import die_with_parent
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, FACETS, events
+from tests.harness.topics import Message, producer, read_topic
+from tests.harness.workers import ROOT
+from worker.events import Record
+from worker.processing.config import processor_config
+from worker.processing.in_memory import ProcessorInMemory
+from worker.settings import Settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+PROGRAM = ROOT / "deploy" / "examples" / "llm" / "prose.py"
+CHANGES = 20
+REFUSED = {
+    0: content(["of nobody"], ["of nobody"], ["of nobody"]),
+    1: "no JSON",
+    2: content(["of nobody"]),
+    3: content([], [], []),
+}
+"""By number of the call answers that are refused: all three of the first change, one of the
+second.
+"""
+UNAVAILABLE = {5, 8, 9, 10}
+"""Calls that are answered with 503: once, and until the program gives up."""
+KILLED_BEFORE, KILLED_AFTER = 13, 16
+"""Calls before and after whose answer the program is killed."""
+
+
+def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[Message]:
+    """Changes of a worker's processor, and tombstones, in the topic; as they are there."""
+    settings = Settings(
+        embedder="none", dimension=DIMENSION, k=5, facets=FACETS["COVERSUMM_FACETS"], epoch=3
+    )
+    config = replace(processor_config(settings, 1, None), facets_topic="facets")
+    processor = ProcessorInMemory(config, None)
+    load = [Record("reviews", 0, i, 0, one.key, one.value) for i, one in enumerate(events(400))]
+    wanted = "facets" if of_facets else config.output_topic
+    made = [
+        one for batch in processor.process(load) for one in batch.messages if one.topic == wanted
+    ]
+    tombstones = [one for one in made if one.value is None]
+    assert len(made) > CHANGES
+    assert len(tombstones) > 1
+    client = producer(kafka.bootstrap_servers)
+    kafka.create_topic(topic, 2)
+    kafka.create_topic(f"{topic}.prose", 2)
+    for one in [*made[:CHANGES], *tombstones[:2]]:
+        client.produce(topic, one.value, one.key, headers=one.headers)
+    assert client.flush(PATIENCE_SECONDS) == 0
+    return read_topic(kafka.bootstrap_servers, topic)
+
+
+class Prose:
+    """`prose.py` as a process."""
+
+    def __init__(self, kafka: KafkaBroker, model: LanguageModel, source: str, folder: Path):
+        self.log_path = folder / "prose.log"
+        self._environment = {
+            **os.environ,
+            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "SOURCE_TOPIC": source,
+            "TARGET_TOPIC": f"{source}.prose",
+            "LLM_BASE_URL": model.url,
+            "LLM_MODEL": "a-model",
+            "LLM_API_KEY": "a-key",
+            "INSTANCE": source,
+        }
+        self.process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """Start it, or start it again after its end."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(PROGRAM)],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+
+    def log(self) -> str:
+        """What it wrote over all its lives."""
+        return self.log_path.read_text()
+
+
+def by_key(messages: Iterable[Message]) -> dict[bytes | None, list[Any]]:
+    """By key what a result has in common with its change, in order; None: a tombstone."""
+    found = defaultdict(list)
+    for one in messages:
+        body = one.value and json.loads(one.value)
+        build = ("entity_id", "epoch", "sequence")
+        found[one.key].append(body and {name: body[name] for name in build})
+    return dict(found)
+
+
+def quotes_of(message: Message) -> set[str]:
+    """The ids of the sentences of a change."""
+    body = json.loads(message.value or b'{"facets": []}')
+    return {one["sentence_id"] for each in body.get("facets", [body]) for one in each["sentences"]}
+
+
+@pytest.mark.parametrize(
+    "of_facets",
+    [pytest.param(True, id="facets"), pytest.param(False, id="summaries", marks=pytest.mark.long)],
+)
+def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets: bool) -> None:
+    source = f"llm-{'facets' if of_facets else 'summaries'}"
+    changes = publish_changes(kafka, source, of_facets=of_facets)
+    with LanguageModel() as model:
+        program = Prose(kafka, model, source, tmp_path)
+
+        def answer(number: int, call: Call) -> str | None:
+            if number == KILLED_BEFORE:
+                program.process.kill()
+            return None if number in UNAVAILABLE else REFUSED.get(number) or good(call)
+
+        model.answer = answer
+        model.after = lambda number: program.process.kill() if number == KILLED_AFTER else None
+        ends = []
+
+        def is_complete() -> bool:
+            if (code := program.process.poll()) is not None:
+                ends.append(code)
+                program.start()
+            results = read_topic(kafka.bootstrap_servers, f"{source}.prose")
+            return len(results) >= len(changes)
+
+        program.start()
+        try:
+            eventually(is_complete, program.log, every_s=0.5)
+        finally:
+            program.process.kill()
+            program.process.wait(PATIENCE_SECONDS)
+
+    assert ends == [1, -signal.SIGKILL, -signal.SIGKILL], program.log()
+    results = read_topic(kafka.bootstrap_servers, f"{source}.prose")
+    assert by_key(results) == by_key(changes)
+    check_grounded(changes, results)
+    check_calls(model, changes)
+    log = program.log()
+    assert log.count("refused: ") == len(REFUSED)
+    assert "given: ['of nobody']" in log
+    assert f"{model.url}/chat/completions: HTTP Error 503" in log
+
+
+def check_grounded(changes: list[Message], results: list[Message]) -> None:
+    """Each sentence rests on quotes of its change; without a good answer there is none."""
+    known = {
+        (one.key, json.loads(one.value)["sequence"]): quotes_of(one) for one in changes if one.value
+    }
+    bodies = [(one.key, json.loads(one.value)) for one in results if one.value]
+    for key, body in bodies:
+        quoted = known[key, body["sequence"]]
+        assert {name for one in body["sentences"] for name in one["ids"]} <= quoted
+        assert len(body["sentences"]) in ((0, 3) if quoted else (0,))
+    refused = [
+        body for key, body in bodies if known[key, body["sequence"]] and not body["sentences"]
+    ]
+    assert len(refused) == 1
+
+
+def check_calls(model: LanguageModel, changes: list[Message]) -> None:
+    """One call per change, and those that had to be repeated: at most one per kill."""
+    repeated = len(model.calls) - sum(1 for one in changes if quotes_of(one))
+    assert repeated - (len(REFUSED) - 1) - len(UNAVAILABLE) in (1, 2)
+    for call in model.calls:
+        assert call.headers["Authorization"] == "Bearer a-key"
+        assert call.body["model"] == "a-model"
+        assert {"role": "system"}.items() <= call.body["messages"][0].items()
