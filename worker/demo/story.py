@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from worker.events.summary import decode_summary
+from worker.events import SummaryChanged
+from worker.events.codec import decode_change
 from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
 
 
@@ -65,7 +66,9 @@ class Story:
 
     def take_change(self, value: bytes, now: float) -> ShownChange:
         """Take a `summary.changed` from the output topic."""
-        return self.board.take(decode_summary(value), now)
+        body = decode_change(value)
+        assert isinstance(body, SummaryChanged)
+        return self.board.take(body, now)
 
     def leave_out(self, reviews: int) -> None:
         """Subtract reviews that will not be sent."""

@@ -1,25 +1,25 @@
 """Codecs: a record's value to an event's body, a summary's body to a message's value.
 
 A codec knows one format and no rules. To add one, write a module beside `json_codec.py` and add it
-to `CODECS`. It need not check fields: `msgspec.convert(mapping, Body)` applies the constraints of
-`inputs.py`, and `json_codec.wrong_field` describes an error in the contract's words.
+to `CODECS` if it reads events, to `OUTPUTS` if it writes. It need not check fields:
+`msgspec.convert(mapping, Body)` applies the constraints of `inputs.py`, and
+`json_codec.wrong_field` describes an error in the contract's words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from worker.events import json_codec
+from msgspec import ValidationError
+from msgspec.json import Decoder
+
+from worker.events import json_codec, json_row
 from worker.events.facets import FacetsChanged, FacetSummary
 from worker.events.inputs import Body
 from worker.events.summary import RankedChange, SummaryChanged
 
 
-class Codec(Protocol):
-    """A format of values: a module, or an object."""
-
-    @property
-    def CONTENT_TYPE(self) -> bytes:
-        """Media type for the header `content-type`."""
+class InputCodec(Protocol):
+    """A format of events: a module, or an object."""
 
     def decode(self, value: bytes) -> Body:
         """The body in `value`, with every field of its declared type and form.
@@ -28,8 +28,16 @@ class Codec(Protocol):
         `bad_field`, `bad_vector`.
         """
 
-    def encode(self, body: SummaryChanged) -> bytes:
-        """The value of a summary change; deterministic."""
+
+class OutputCodec(Protocol):
+    """A format of summaries and facets: a module, or an object."""
+
+    @property
+    def CONTENT_TYPE(self) -> bytes:
+        """Media type for the header `content-type`."""
+
+    def encode(self, body: SummaryChanged | FacetsChanged) -> bytes:
+        """The value of a complete body; deterministic."""
 
     def quote(self, sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
         """The part of a sentence that is the same in every message, for `encode_ranked`."""
@@ -50,5 +58,23 @@ class Codec(Protocol):
         """The value of a change of facets, from a body without them; deterministic."""
 
 
+class Codec(InputCodec, OutputCodec, Protocol):
+    """A format of both."""
+
+
 CODECS: Final[Mapping[str, Codec]] = {"json": json_codec}
 DEFAULT: Final[Codec] = CODECS["json"]  # reads and writes unless another is passed
+OUTPUTS: Final[Mapping[str, OutputCodec]] = {"json": json_codec, "json-row": json_row}
+"""By value of COVERSUMM_OUTPUT_FORMAT."""
+
+_decode: Final[Callable[[bytes], SummaryChanged | FacetsChanged]] = Decoder(
+    SummaryChanged | FacetsChanged
+).decode
+
+
+def decode_change(value: bytes) -> SummaryChanged | FacetsChanged:
+    """The body of a published message, in JSON or flat rows. Raises msgspec.DecodeError."""
+    try:
+        return _decode(value)
+    except ValidationError:
+        return _decode(json_row.to_json(value))

@@ -74,8 +74,8 @@ class LastFacets(Struct, array_like=True, frozen=True):
     offset: int
     timestamp_ms: int
     occurred_at: str | None
-    value: bytes  # of its message
+    value: bytes  # of its message, in JSON
 
 
 decode_facets = Decoder(FacetsChanged).decode
-"""The body of a `facets.changed` from its bytes. Raises msgspec.DecodeError."""
+"""The body of a `facets.changed` from its JSON. Raises msgspec.DecodeError."""

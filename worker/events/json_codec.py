@@ -80,7 +80,7 @@ def parse(value: bytes) -> Any:
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
 
-def encode(body: SummaryChanged) -> bytes:
+def encode(body: SummaryChanged | FacetsChanged) -> bytes:
     """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
     return _encode_body(body)
 

@@ -12,7 +12,7 @@ from hashlib import sha1
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL
 
-from worker.events.codec import DEFAULT
+from worker.events.codec import DEFAULT, OutputCodec
 from worker.events.facets import FACETS_CHANGED, FacetsChanged, FacetSummary
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
@@ -44,9 +44,15 @@ def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> 
     return DEFAULT.quote(sentence_id, review_id, text, rating)
 
 
-def summary_message(topic: str, partition: int, body: SummaryChanged, record: Record) -> Message:
+def summary_message(
+    topic: str,
+    partition: int,
+    body: SummaryChanged,
+    record: Record,
+    codec: OutputCodec = DEFAULT,
+) -> Message:
     """A summary change; `record` is its cause."""
-    return _summary_message(topic, partition, body, DEFAULT.encode(body), record)
+    return _summary_message(topic, partition, body, codec.encode(body), record)
 
 
 class SummaryDraft(NamedTuple):
@@ -57,9 +63,11 @@ class SummaryDraft(NamedTuple):
     record: Record
 
 
-def summary_messages(topic: str, drafts: Sequence[SummaryDraft]) -> list[Message]:
+def summary_messages(
+    topic: str, drafts: Sequence[SummaryDraft], codec: OutputCodec = DEFAULT
+) -> list[Message]:
     """The messages of many summary changes, as `summary_message` makes them."""
-    values = DEFAULT.encode_ranked([draft.change for draft in drafts])
+    values = codec.encode_ranked([draft.change for draft in drafts])
     return [
         _summary_message(topic, partition, change.body, value, record)
         for (change, partition, record), value in zip(drafts, values, strict=True)
@@ -103,9 +111,11 @@ def facet_part(
     return DEFAULT.encode_facet(facet, quotes, distances, support)
 
 
-def facets_value(body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
+def facets_value(
+    body: FacetsChanged, facets: Sequence[bytes], codec: OutputCodec = DEFAULT
+) -> bytes:
     """The value of a change of facets, from a body without them."""
-    return DEFAULT.encode_facets(body, facets)
+    return codec.encode_facets(body, facets)
 
 
 def facets_message(

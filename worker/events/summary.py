@@ -111,4 +111,4 @@ class LastChange(Struct, array_like=True, frozen=True):
 
 
 decode_summary = Decoder(SummaryChanged).decode
-"""The body of a `summary.changed` from its bytes. Raises msgspec.DecodeError."""
+"""The body of a `summary.changed` from its JSON. Raises msgspec.DecodeError."""

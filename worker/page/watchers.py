@@ -14,7 +14,8 @@ import msgspec
 from aiohttp import web
 
 from worker.events import Message, SummaryChanged
-from worker.events.summary import decode_summary
+from worker.events.codec import decode_change
+from worker.events.json_row import to_json
 from worker.stream.feed import ChangeFeed
 
 MOST_WATCHERS: Final = 200
@@ -135,7 +136,8 @@ def _in_short(message: Message) -> dict[str, object]:
     entity_id = (message.key or b"").decode()
     if message.value is None:
         return {"entity_id": entity_id, "deleted": True}
-    body: SummaryChanged = decode_summary(message.value)
+    body = decode_change(message.value)
+    assert isinstance(body, SummaryChanged)
     added = set(body.added)
     texts = [one.text[:SHOWN_CHARACTERS] for one in body.sentences if one.sentence_id in added]
     return {
@@ -151,9 +153,12 @@ def _in_short(message: Message) -> dict[str, object]:
 
 
 def _of_one(count: int, messages: list[Message]) -> bytes:
-    """The last changes of one entity as they were published; a tombstone is null."""
+    """The last changes of one entity in JSON; a tombstone is null."""
     skipped = SKIPPED if count > len(messages) else b""
-    return skipped + b"".join(_frame("change", message.value or b"null") for message in messages)
+    return skipped + b"".join(
+        _frame("change", to_json(message.value) if message.value else b"null")
+        for message in messages
+    )
 
 
 def _frame(event: str, data: bytes) -> bytes:

@@ -14,10 +14,12 @@ from worker.events import (
     RecordMapping,
     Rejected,
 )
+from worker.events.codec import DEFAULT, OUTPUTS, OutputCodec
 from worker.events.dates import milliseconds
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import FacetSet, facet_set, label_bits
 from worker.settings import Settings
+from worker.settings.checks import escaped_bytes
 from worker.state import Fingerprint
 from worker.text.engine import EmbeddingEngine
 from worker.text.splitting import SPLITTER
@@ -125,6 +127,8 @@ class ProcessorConfig:
     """
     facets: FacetSet | None = None
     facets_topic: str = ""
+    output: OutputCodec = DEFAULT
+    """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -185,6 +189,7 @@ def processor_config(
         index=settings.index,
         facets=facets,
         facets_topic=settings.facets_topic,
+        output=OUTPUTS[settings.output_format],
     )
 
 
@@ -199,7 +204,9 @@ def load_facets(
         return None
     definitions = read_definitions(settings.facets)
     shown = sum(definitions.facets[number].k for number in definitions.visible)
-    most = shown * 6 * (settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS)
+    most = (
+        shown * escaped_bytes(settings) * (settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS)
+    )
     if most > settings.max_message_bytes:
         raise SetupError(
             f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="

@@ -19,6 +19,8 @@ from worker.events import (
     facets_value,
     tombstone_message,
 )
+from worker.events.codec import DEFAULT
+from worker.events.facets import decode_facets
 from worker.processing.changes import EntityChanges, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey, SummaryMember
@@ -219,6 +221,8 @@ def _without_previous(body: FacetsChanged, facets: EntityFacets) -> FacetsChange
 def last_facets_message(key: EntityKey, kept: LastFacets, config: ProcessorConfig) -> Message:
     """The message of the last change of a committed entity's facets."""
     record = Record(kept.topic, key.partition, kept.offset, kept.timestamp_ms, None, None)
+    is_stored = config.output is DEFAULT
+    value = kept.value if is_stored else config.output.encode(decode_facets(kept.value))
     return facets_message(
-        config.facets_topic, key.entity_id, config.epoch, kept.occurred_at, kept.value, record
+        config.facets_topic, key.entity_id, config.epoch, kept.occurred_at, value, record
     )

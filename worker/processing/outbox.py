@@ -57,10 +57,9 @@ class UnmeasuredChange(NamedTuple):
 class Outbox:
     """Collects and counts a micro-batch's messages, each under the index of its record."""
 
-    def __init__(self, load: Load, topic: str, facets_topic: str) -> None:
+    def __init__(self, load: Load, config: ProcessorConfig) -> None:
         self._load = load
-        self._topic = topic  # of summaries
-        self._facets_topic = facets_topic
+        self._config = config
         # by record: those of summaries, changes of facets, their tombstones
         self._messages: list[tuple[int, int, Message]] = []
         self._changes: list[UnmeasuredChange] = []
@@ -103,7 +102,7 @@ class Outbox:
 
     def _make(self) -> None:
         """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""
-        changes = self._changes
+        changes, config = self._changes, self._config
         self._changes, self._change_bytes = [], 0
         facets, self._facets = self._facets, []
         rankings = {
@@ -111,9 +110,9 @@ class Outbox:
         }
         measure(list(rankings.values()))
         for index, body, parts, record in facets:
-            value = facets_value(body, [part.encode() for part in parts])
+            value = facets_value(body, [part.encode() for part in parts], config.output)
             message = facets_message(
-                self._facets_topic, body.entity_id, body.epoch, body.occurred_at, value, record
+                config.facets_topic, body.entity_id, body.epoch, body.occurred_at, value, record
             )
             self._load.weigh(len(message.key or b"") + len(value))
             self._messages.append((index, 1, message))
@@ -126,7 +125,8 @@ class Outbox:
             )
             for change, distances in zip(changes, measured, strict=True)
         ]
-        for change, message in zip(changes, summary_messages(self._topic, drafts), strict=True):
+        made = summary_messages(config.output_topic, drafts, config.output)
+        for change, message in zip(changes, made, strict=True):
             self._load.weigh(len(message.key or b"") + len(message.value or b""))
             self._messages.append((change.at, 0, message))
 
@@ -192,7 +192,8 @@ def kept_message(
     ]
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
     change = RankedChange(body, quotes, kept.distances, kept.support)
-    return summary_messages(config.output_topic, [SummaryDraft(change, partition, record)])[0]
+    drafts = [SummaryDraft(change, partition, record)]
+    return summary_messages(config.output_topic, drafts, config.output)[0]
 
 
 def quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:

@@ -334,7 +334,7 @@ class Processor:
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
         self._classify(planned.plan)
-        outbox = Outbox(load, self.config.output_topic, self.config.facets_topic)
+        outbox = Outbox(load, self.config)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)

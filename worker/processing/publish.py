@@ -227,7 +227,7 @@ def deletion_messages(
     if not entity.published:
         return [tombstone]
     emptied = _changed(entity, {}, (0, 0), event, record, config)
-    return [summary_message(topic, partition, emptied, record), tombstone]
+    return [summary_message(topic, partition, emptied, record, config.output), tombstone]
 
 
 def _changed(

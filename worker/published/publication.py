@@ -15,6 +15,7 @@ from msgspec import structs
 
 from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged, SummarySentence
+from worker.events.codec import decode_change
 from worker.events.dates import milliseconds
 
 
@@ -89,7 +90,7 @@ def publications(record: Record, *, of_facets: bool = False) -> list[Publication
 
 def decoded(record: Record, *, of_facets: bool) -> list[Publication] | None:
     """The publications of a message; None if it is of the other type. Raises one of FAULTS."""
-    body = None if record.value is None else _decode(record.value)
+    body = None if record.value is None else decode_change(record.value)
     entity_id = (record.key or b"").decode()
     if not entity_id:
         raise ValueError("it has no key")
@@ -143,6 +144,5 @@ def _missing_in(some: Sequence[SummarySentence], others: Sequence[SummarySentenc
     return [one.sentence_id for one in others if (one.sentence_id, one.text) not in known]
 
 
-_decode: Final = msgspec.json.Decoder(SummaryChanged | FacetsChanged).decode
 FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
 """What `decoded` raises for a message that is none of the worker's."""

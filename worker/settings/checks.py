@@ -79,9 +79,9 @@ def _check_order(settings: Fields) -> Iterator[str]:
 def _check_message_bytes(settings: Fields) -> Iterator[str]:
     from worker.events import MAX_SENTENCE_ID_CHARS  # late: it loads NumPy
 
-    # JSON escapes a character in up to six bytes; a sentence has its ids four times
-    sentence_bytes = 6 * (settings.max_sentence_chars + 4 * MAX_SENTENCE_ID_CHARS)
-    summary_bytes = settings.k * sentence_bytes
+    # a sentence has its ids four times
+    characters = settings.max_sentence_chars + 4 * MAX_SENTENCE_ID_CHARS
+    summary_bytes = settings.k * characters * escaped_bytes(settings)
     if summary_bytes > settings.max_message_bytes:
         yield (
             f"COVERSUMM_MAX_MESSAGE_BYTES: {show_size(settings.max_message_bytes)} may be too "
@@ -89,6 +89,13 @@ def _check_message_bytes(settings: Fields) -> Iterator[str]:
             f"COVERSUMM_MAX_SENTENCE_CHARS={settings.max_sentence_chars}: set at least "
             f"{summary_bytes}, and max.message.bytes of the output topic with it"
         )
+
+
+def escaped_bytes(settings: Fields) -> int:
+    """Most bytes of a character in a message: JSON escapes one in six, and a string of JSON the
+    backslash too.
+    """
+    return 7 if settings.output_format == "json-row" else 6
 
 
 def _check_sasl(settings: Fields) -> Iterator[str]:

@@ -68,6 +68,12 @@ class Fields:
         kinds.name(249),
         "Summary changes; each epoch its own topic",
     )
+    output_format: str = setting(
+        "json",
+        kinds.choice("json", "json-row"),
+        "Form of summaries and facets: `json`, or `json-row`, whose arrays and objects are strings "
+        "with their JSON, for sinks that write columns, see [connect](../connect.md)",
+    )
     dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
     facets: str = setting(
         "",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from worker.events import Message, Record
+from worker.events.codec import DEFAULT
 from worker.processing.config import check_index, processor_config
 from worker.processing.embed import VectorStore
 from worker.processing.facet_view import FacetsView, Overview
@@ -50,7 +51,7 @@ class FileSummarizer:
     ) -> None:
         """Works as on an input topic of one partition. Raises SetupError."""
         check_index(settings.index)
-        config = replace(processor_config(settings, 1, engine), input_topic=topic)
+        config = replace(processor_config(settings, 1, engine), input_topic=topic, output=DEFAULT)
         self._processor = ProcessorInMemory(config, engine, vectors)
 
     def take(self, records: Sequence[Record]) -> Outcome:

@@ -1,0 +1,65 @@
+"""Flat rows are the JSON messages with nested values as JSON text, and readers take both."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.harness.small_load import DIMENSION, FACETS, events
+from worker.events import Message, Record
+from worker.events.codec import decode_change
+from worker.events.json_row import NESTED, to_json
+from worker.page.watchers import _of_one
+from worker.processing.config import processor_config
+from worker.processing.in_memory import ProcessorInMemory
+from worker.published.publication import publications
+from worker.settings import Settings
+
+
+def messages(output_format: str, emit: str = "every") -> list[Message]:
+    """Those of summaries and facets."""
+    settings = Settings(
+        embedder="none",
+        dimension=DIMENSION,
+        k=5,
+        facets=FACETS["COVERSUMM_FACETS"],
+        output_format=output_format,
+    )
+    config = replace(processor_config(settings, 1, None), emit=emit)
+    processor = ProcessorInMemory(config, None)
+    load = [Record("reviews", 0, at, 0, one.key, one.value) for at, one in enumerate(events(150))]
+    made = [one for batch in processor.process(load) for one in batch.messages]
+    return [one for one in made if one.topic != config.dlq_topic]
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_rows_are_the_json_messages_with_text_for_nested_values(emit: str) -> None:
+    plain, rows = messages("json", emit), messages("json-row", emit)
+    assert len(plain) == len(rows) > 10
+    kinds = set()
+    for one, row in zip(plain, rows, strict=True):
+        assert one._replace(value=None) == row._replace(value=None)
+        assert (one.value is None) == (row.value is None)
+        if one.value is None or row.value is None:
+            continue
+        body, fields = json.loads(one.value), json.loads(row.value)
+        assert list(body) == list(fields)
+        assert not any(isinstance(value, dict | list) for value in fields.values())
+        nested = {name for name in fields if name in NESTED}
+        assert fields | {name: json.loads(fields[name]) for name in nested} == body
+        assert to_json(row.value) == to_json(one.value) == one.value
+        kinds.add(body["type"])
+    assert kinds == {"summary.changed", "facets.changed"}
+
+
+def test_readers_take_both_forms() -> None:
+    for one in messages("json-row"):
+        if one.value is None:
+            continue
+        plain = to_json(one.value)
+        assert decode_change(one.value) == decode_change(plain)
+        record = Record("summaries", 0, 1, 2, one.key, one.value)
+        of_facets = one.topic != "marketplace.review-summaries.v1"
+        found = publications(record, of_facets=of_facets)
+        assert found == publications(record._replace(value=plain), of_facets=of_facets)
+        assert _of_one(1, [one]) == _of_one(1, [one._replace(value=plain)])
