@@ -19,12 +19,14 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
+from tests.harness.kafka_connect import KafkaConnect, properties
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.postgres import Postgres
 from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, feed
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import ROOT, Pipeline, pipeline
+from worker.events.json_row import to_json
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -108,7 +110,7 @@ def without_nul(value: Any) -> Any:
 def compacted(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
     """By entity its last message, without the tombstones."""
     last = {one.key: one.value for one in read_topic(kafka.bootstrap_servers, topic)}
-    bodies = [json.loads(value) for value in last.values() if value is not None]
+    bodies = [json.loads(to_json(value)) for value in last.values() if value is not None]
     return {one["entity_id"]: one for one in map(without_nul, bodies)}
 
 
@@ -212,3 +214,47 @@ def send_older(kafka: KafkaBroker, topic: str, bodies: dict[str, Any]) -> None:
         value = json.dumps({**body, "sequence": 10**9, **earlier, "review_count": 0})
         client.produce(topic, value, body["entity_id"].encode())
     assert client.flush(PATIENCE_SECONDS) == 0
+
+
+def connectors(site: Pipeline, server: Postgres) -> list[dict[str, str]]:
+    """The connectors of the files for these topics and this server."""
+    found = []
+    for topic, table in tables_of(site).items():
+        told = properties((FOLDER / "connect" / f"{table}.properties").read_text())
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        of_test = {"topics": topic, "connection.url": url, "connection.username": "postgres"}
+        found.append({**told, **of_test})
+    return found
+
+
+@pytest.mark.long
+def test_kafka_connect_under_kills(
+    kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    """Rows of PostgreSQL cannot have U+0000, and a connector ends there: none is sent."""
+    load = [one for one in events(400) if b"\\u0000" not in (one.value or b"")]
+    load = [one for one in load if b"\0" not in (one.key or b"")]
+    settings = SETTINGS | FACETS | {"COVERSUMM_OUTPUT_FORMAT": "json-row"}
+    with pipeline(
+        kafka, "connected", tmp_path, settings=settings, input_config=LARGE_MESSAGES
+    ) as site:
+        (worker,) = site.start()
+        connect = KafkaConnect(kafka.bootstrap_servers, tmp_path, connectors(site, server))
+        connect.start()
+        size = len(load) // 3 + 1
+        for number in range(3):
+            feed(site, load[number * size : (number + 1) * size])
+            eventually(lambda at=number: len(rows(database, "summaries")) > at, connect.log)
+            connect.kill()
+            connect.start()
+            worker.kill()
+            worker.start()
+        worker.wait_ready()
+        site.wait_caught_up()
+        site.stop()
+        wanted = {table: compacted(kafka, topic) for topic, table in tables_of(site).items()}
+        eventually(
+            lambda: {table: rows(database, table) for table in wanted} == wanted, connect.log
+        )
+        assert all(len(found) > 5 for found in wanted.values())
+        connect.kill()
