@@ -21,6 +21,7 @@ FLOORS = (
     ("worker.processing",),
     ("worker.kafka",),
     ("worker.storage",),
+    ("worker.registry",),
     ("worker.settings",),
     ("worker.mapping", "worker.state"),
     ("worker.facets",),

@@ -54,6 +54,7 @@ CONFINED = {
     "opentelemetry": ("worker/spans.py",),
     "onnxruntime": ("worker/text/",),
     "pyarrow": ("worker/sources/",),
+    "fastavro": ("worker/registry/",),
 }
 
 

@@ -117,7 +117,9 @@ BAD = [
     ("COVERSUMM_WEB_ADVERTISED_URL", "worker-0:8080"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://[::1:8080"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://worker:port"),
-    ("COVERSUMM_SCHEMA_REGISTRY_URL", "http://registry:8081"),
+    ("COVERSUMM_SCHEMA_REGISTRY_URL", "registry:8081"),
+    ("COVERSUMM_SCHEMA_REGISTRY_URL", "http://registry:8081?a=b"),
+    ("COVERSUMM_SCHEMA_REGISTRY_URL", "http://registry:0"),
     ("COVERSUMM_SECURITY_PROTOCOL", "TLS"),
     ("COVERSUMM_SASL_MECHANISM", "GSSAPI"),
     ("COVERSUMM_SASL_USERNAME", "u"),
@@ -256,12 +258,28 @@ def test_secrets_are_shown_nowhere() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_reserved_variable_is_refused_unless_it_is_empty() -> None:
-    with pytest.raises(
-        SetupError, match=r"COVERSUMM_SCHEMA_REGISTRY_URL: 'on' cannot be used.*unset it"
+REGISTRY = {"COVERSUMM_SCHEMA_REGISTRY_URL": "http://a:8081/ , https://b/apis/ccompat/v7/"}
+OF_REGISTRY = "COVERSUMM_SCHEMA_REGISTRY_"
+
+
+def test_a_registry_has_several_urls_and_one_way_to_log_in() -> None:
+    settings = Settings.from_environment(REGISTRY)
+    assert settings.schema_registry_url == "http://a:8081,https://b/apis/ccompat/v7"
+    user = {f"{OF_REGISTRY}USERNAME": "u", f"{OF_REGISTRY}PASSWORD": "secret"}
+    assert Settings.from_environment(REGISTRY | user).secrets() == ["secret"]
+    for given, words in (
+        (user | {f"{OF_REGISTRY}TOKEN": "t"}, "TOKEN: set, and so is"),
+        ({f"{OF_REGISTRY}USERNAME": "u"}, "set both or neither"),
+        ({f"{OF_REGISTRY}CA_LOCATION": "/no/file"}, "not a file that can be read"),
+        ({f"{OF_REGISTRY}CA_LOCATION": __file__}, "registry's CA file"),
     ):
-        Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URL": "on"})
-    assert Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URL": " "}) == Settings()
+        with pytest.raises(SetupError, match=words):
+            Settings.from_environment(REGISTRY | given)
+    with pytest.raises(SetupError, match="TOKEN: set, but COVERSUMM_SCHEMA_REGISTRY_URL is not"):
+        Settings.from_environment({f"{OF_REGISTRY}TOKEN": "t"})
+    with pytest.raises(SetupError, match="URL: its value is not accepted") as refused:
+        Settings.from_environment({f"{OF_REGISTRY}URL": "http://user:marker@registry:8081"})
+    assert "marker" not in str(refused.value)
     with pytest.raises(SetupError, match="COVERSUMM_SCHEMA_REGISTRY_URI: there is no such setting"):
         Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URI": ""})
 

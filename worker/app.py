@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from worker.events import RecordMapping
+from worker.events.codec import DEFAULT
 from worker.facets.definitions import read_definitions
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
@@ -20,7 +21,7 @@ from worker.kafka.group import check_group_metadata
 from worker.kafka.offsets import InputLog
 from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topic_mapping import mapping_of
+from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
 from worker.limits import Limit
 from worker.metrics import Metrics
@@ -29,6 +30,7 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
+from worker.registry.lookup import SchemaLookup
 from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
@@ -106,7 +108,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     check_index(settings.index)
     if settings.facets:
         read_definitions(settings.facets)  # before any broker is asked
-    mapping_of(settings, 1)
+    reading(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(
@@ -142,7 +144,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
         seek,
         bounds,
-        mapping_of(settings, partitions),
+        *reading(settings, partitions),
     )
     worker.group.check_before_joining()
     worker.producer.start()
@@ -161,17 +163,21 @@ def assemble(
     seek: Callable[[], Awaitable[None]],
     bounds: RunBounds = ENDLESS,
     mapping: RecordMapping | None = None,
+    schemas: SchemaLookup | None = None,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; it reads and writes nothing.
 
     `partitions` is the input's partition count, `seek` the consumer's seek, which ends a takeover.
     Without an `engine` every event brings its embeddings, without a `mapping` the input has the
-    contract's events.
+    contract's events, without `schemas` they are JSON.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
-    config = processor_config(settings, partitions, engine, bounds.emit, bounds.selection, mapping)
+    codec = DEFAULT if schemas is None else schemas.codec
+    config = processor_config(
+        settings, partitions, engine, bounds.emit, bounds.selection, mapping, codec
+    )
     output = None if config.emit == "none" else config.output_topic
     facets = config.facets_topic if output and config.facets is not None else None
     outputs = [topic for topic in (output, facets) if topic]
@@ -259,10 +265,17 @@ def assemble(
         group=group,
         takeover=takeover,
         delivery=Delivery(
-            settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings
+            settings,
+            assignment,
+            processor_thread,
+            commits,
+            metrics.observe_limit,
+            surroundings,
+            schemas,
         ),
         bounds=bounds,
         with_headers=mapping is not None and mapping.needs_headers,
+        schemas=schemas,
     )
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from docs.build.chart import chart_files
-from docs.build.render import ROOT, dashboard_files, pages, schema_files
+from docs.build.render import ROOT, avro_files, dashboard_files, pages, schema_files
 
 
 def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None 
         print("usage: python -m docs.build [--write]", file=sys.stderr)
         return 2
     files = (
-        chain(pages(), schema_files(), dashboard_files(), chart_files())
+        chain(pages(), schema_files(), avro_files(), dashboard_files(), chart_files())
         if generated is None
         else generated
     )

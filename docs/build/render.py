@@ -38,6 +38,7 @@ from tests.bench.tables import (
 )
 from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
+from worker.registry.contract import TYPES, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 100
@@ -88,6 +89,12 @@ def schema_files() -> Iterator[tuple[Path, str]]:
     for name, text in schemas.schemas().items():
         yield ROOT / "schemas" / name, text
     yield ROOT / "docs" / "reference" / "asyncapi.yaml", asyncapi_yaml()
+
+
+def avro_files() -> Iterator[tuple[Path, str]]:
+    """Path and wanted text of every Avro schema."""
+    for name, kind in TYPES.items():
+        yield ROOT / "schemas" / "avro" / f"{name}.avsc", schema_text(kind)
 
 
 def dashboard_files() -> Iterator[tuple[Path, str]]:

@@ -18,7 +18,12 @@ EXAMPLES = re.findall(
 
 
 def test_there_are_examples_of_each_kind() -> None:
-    assert [name for name, *_ in EXAMPLES] == ["Flat JSON", "CloudEvents", "Debezium"]
+    assert [name for name, *_ in EXAMPLES] == [
+        "Flat JSON",
+        "CloudEvents",
+        "Debezium",
+        "Avro and JSON Schema",
+    ]
 
 
 @pytest.mark.parametrize(("name", "mapping", "records", "events"), EXAMPLES)

@@ -12,6 +12,7 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.cluster_record import CLUSTER_ENOUGH, CLUSTER_RESULTS, ClusterRow
 from tests.harness.record import RESULTS, Recorder, Row
+from tests.harness.registry import Registry
 
 CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"
 
@@ -26,6 +27,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """One schema registry for the whole session. Tests keep apart by subjects."""
+    with Registry(tmp_path_factory.mktemp("registry")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

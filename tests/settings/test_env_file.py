@@ -111,7 +111,7 @@ def test_the_environment_wins_and_is_left_as_it_was(
     [
         ("COVERSUMM_K=many", "COVERSUMM_K: 'many' is not accepted"),
         ("COVERSUMM_EMITT=every", "COVERSUMM_EMITT: there is no such setting"),
-        ("COVERSUMM_SCHEMA_REGISTRY_URL=x", "COVERSUMM_SCHEMA_REGISTRY_URL: 'x' cannot be used"),
+        ("COVERSUMM_SCHEMA_REGISTRY_URL=x", "COVERSUMM_SCHEMA_REGISTRY_URL: 'x' is not accepted"),
     ],
 )
 def test_what_is_not_accepted_names_file_and_line(

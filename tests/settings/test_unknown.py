@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from worker.settings import RESERVED, settings_by_field, unknown_settings
+from worker.settings import settings_by_field, unknown_settings
 from worker.settings.environment import unknown_variables
 
-KNOWN = {*(one.variable for one in settings_by_field().values()), *RESERVED}
+KNOWN = {one.variable for one in settings_by_field().values()}
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ class Rig:
         takes: int = 1000,
         ledger: Ledger = NO_LEDGER,
         size: TransactionSize | None = None,
+        schemas: Any = None,
     ) -> None:
         self.log: list[Any] = []
         self.feed = ChangeFeed(MESSAGE.topic, Threads())
@@ -119,6 +120,7 @@ class Rig:
             CommitQueue(commit, settlement, self.assignment, surroundings),
             self.metrics.observe_limit,
             surroundings,
+            schemas,
         )
 
     async def deliver(self, batch: MicroBatch) -> None:
@@ -916,3 +918,47 @@ async def test_every_commit_is_progress() -> None:
     rig.assignment.progress.at = 0.0
     await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.progress.at > 0
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+class Schemas:
+    """Schemas that come with the third request."""
+
+    waiting = None
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.on_request: Callable[[], None] = lambda: None
+
+    def missing(self, records: Sequence[Record]) -> list[int]:
+        return [7] if len(self.asked) < 3 and records else []
+
+    def fetch(self, ids: Sequence[int]) -> None:
+        self.asked.append(list(ids))
+        self.on_request()
+
+
+@pytest.mark.asyncio
+async def test_records_wait_for_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.stream.delivery.SCHEMA_PAUSE_SECONDS", 0)
+    schemas = Schemas()
+    rig = Rig(schemas=schemas)
+    rig.take_over(p0=5)
+    await rig.deliver(batch((0, 5), starts={0: 5}))
+    assert schemas.asked == [[7]] * 3
+    assert rig.assignment.positions == {0: 6}
+
+
+@pytest.mark.asyncio
+async def test_a_rebalance_does_not_wait_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.stream.delivery.SCHEMA_PAUSE_SECONDS", 0)
+    schemas = Schemas()
+    rig = Rig(schemas=schemas)
+    rig.take_over(p0=5)
+    schemas.on_request = rig.assignment.revoke
+    await rig.deliver(batch((0, 5), starts={0: 5}))
+    assert schemas.asked == [[7]]
+    assert rig.transactions() == []
+    assert (len(rig.done), rig.assignment.positions) == (1, {0: 5})

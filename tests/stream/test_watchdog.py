@@ -217,8 +217,23 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         partitions=2,
         contact=contact,
         settings=SimpleNamespace(stall_timeout_ms=300_000),
+        schemas=SimpleNamespace(waiting=None),
     )
     return WorkerStatus(app, worker)
+
+
+def test_a_registry_that_does_not_answer_is_said_and_is_no_hindrance(
+    status: WorkerStatus, app: Any, assignment: Assignment
+) -> None:
+    """A restart would not end its outage."""
+    app.consumer.ends = {0: 12}
+    assert status.stall() == "there is lag and nothing arrives: {0: 2}"
+    schemas: Any = status._worker.schemas
+    schemas.waiting = "no answer of the schema registry for 5 s"
+    assert status.ready() == (False, "no answer of the schema registry for 5 s")
+    assert status.stall() is None
+    assignment.doubt = "a doubt"
+    assert status.stall() == "a commit is in doubt: a doubt"
 
 
 def test_nothing_hinders_a_worker_that_is_at_the_end(status: WorkerStatus) -> None:

@@ -52,7 +52,7 @@ COLUMNS = (
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="Records as JSON lines: a record's value, or {key, value, headers, topic} as `kcat -J` "
-    "writes it; - is standard input.",
+    "writes it; framed ones decoded; - is standard input.",
 )
 @click.option("--from-topic", is_flag=True, help="The last records of the mapping's topics.")
 @click.option("--topic", help="Only this topic of the mapping; the topic of sample records.")
@@ -111,9 +111,12 @@ def _chosen(
 
 
 def _of_file(sample: str, topics: "Mapping[str, TopicMapping]") -> "Iterator[tuple[str, Record]]":
-    from worker.tools.mapping import samples_of_file
+    from worker.tools.mapping import samples_of_file, with_frames
 
-    return samples_of_file(sample, next(iter(topics)) if len(topics) == 1 else None)
+    only = next(iter(topics)) if len(topics) == 1 else None
+    for place, record in samples_of_file(sample, only):
+        known = record.topic in topics
+        yield place, with_frames(record, topics[record.topic]) if known else record
 
 
 def _of_topics(
@@ -122,14 +125,17 @@ def _of_topics(
     """The last records of each topic; the number of its partitions is known to `judge` then."""
     from worker.kafka.clients import KafkaClients
     from worker.kafka.reader import TopicReader
-    from worker.kafka.topic_mapping import refusing_strays
+    from worker.kafka.topic_mapping import refusing_strays, with_schemas
     from worker.kafka.topics import reached
     from worker.tools.mapping import samples_of_topic
 
     clients = reached(settings, KafkaClients(settings))
     for name, mapping in list(judge.topics.items()):
         with TopicReader(clients, name, settings.app_id) as reader:
-            judge.topics[name] = refusing_strays(mapping, file, len(reader.partitions))
+            own, schemas = with_schemas(settings, mapping)
+            judge.topics[name] = refusing_strays(own or mapping, file, len(reader.partitions))
+            if schemas is not None:
+                judge.schemas[name] = schemas
             yield from samples_of_topic(reader, limit)
 
 

@@ -2,8 +2,8 @@
 
 A codec knows one format and no rules. To add one, write a module beside `json_codec.py` and add it
 to `CODECS` if it reads events, to `OUTPUTS` if it writes. It need not check fields:
-`msgspec.convert(mapping, Body)` applies the constraints of `inputs.py`, and
-`json_codec.wrong_field` describes an error in the contract's words.
+`json_codec.body_of` applies the constraints of `inputs.py`, and describes an error in the
+contract's words.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from worker.events.codec import DEFAULT, Codec
+from worker.events.codec import DEFAULT, InputCodec
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import Body, EntityDeleted, Event, Record
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
@@ -40,7 +40,7 @@ class RecordMapping(Protocol):
 def decode(
     records: Sequence[Record],
     limits: Limits,
-    codec: Codec = DEFAULT,
+    codec: InputCodec = DEFAULT,
     mapping: RecordMapping | None = None,
 ) -> list[Event | Rejected | Ignored]:
     """One result for each record, in order. A `mapping` replaces the codec and the check of keys.
@@ -75,7 +75,11 @@ def decode(
 
 
 def _check(
-    record: Record, limits: Limits, codec: Codec, mapping: RecordMapping | None, pool: VectorPool
+    record: Record,
+    limits: Limits,
+    codec: InputCodec,
+    mapping: RecordMapping | None,
+    pool: VectorPool,
 ) -> UpsertDraft | Event | Rejected | Ignored:
     value = record.value
     try:

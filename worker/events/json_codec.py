@@ -2,18 +2,19 @@
 words.
 
 msgspec words an error the same way for parsed bytes and for a converted mapping, so other codecs
-can use `unknown_type` and `wrong_field`.
+can use `unknown_type` and `body_of`.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
 
 from worker.events.facets import FacetsChanged, FacetSummary
-from worker.events.inputs import EVENT_TYPES, Body, Head
+from worker.events.inputs import EVENT_TYPES, Body, Head, UpsertBody
 from worker.events.reasons import BadEvent, Reason, shown
 from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
 
@@ -44,6 +45,30 @@ def wrong_field(error: msgspec.DecodeError) -> BadEvent:
     if "matching regex" in message:
         message = "Expected an RFC 3339 timestamp"
     return BadEvent(Reason.BAD_FIELD, f"{path}: {message}")
+
+
+def body_of(members: dict[str, Any], kind: type[Body]) -> Body:
+    """The body of a known type that another format has decoded. Raises BadEvent."""
+    items = members.get("sentences")
+    if type(items) is list:
+        for position, item in enumerate(items):
+            if type(item) is dict and "labels" in item:
+                item["labels"] = _raw(item["labels"], f"sentences[{position}].labels")
+    try:
+        body: Body = msgspec.convert(members, kind)
+    except msgspec.ValidationError as error:
+        raise wrong_field(error) from None
+    if isinstance(body, UpsertBody) and body.rating is not None and not isfinite(body.rating):
+        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is no number of JSON")
+    return body
+
+
+def _raw(value: Any, where: str) -> msgspec.Raw:
+    """As the decoder leaves a field that is checked only if it is used."""
+    try:
+        return msgspec.Raw(_encode_body(value))
+    except (TypeError, ValueError, OverflowError):
+        raise BadEvent(Reason.BAD_FIELD, f"{where}: Expected an array of strings") from None
 
 
 CONTENT_TYPE: Final = b"application/json"

@@ -10,7 +10,7 @@ class Reason(StrEnum):
     """Why a record became a dead letter."""
 
     BAD_JSON = "bad_json"
-    BAD_WIRE_FORMAT = "bad_wire_format"  # reserved for Avro in the contract, not used yet
+    BAD_WIRE_FORMAT = "bad_wire_format"
     NO_KEY = "no_key"
     KEY_MISMATCH = "key_mismatch"
     UNKNOWN_TYPE = "unknown_type"

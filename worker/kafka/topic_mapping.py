@@ -1,4 +1,5 @@
-"""The mapping of the input topic, which also refuses records in the wrong partition.
+"""How the records of the input topic are read: its schemas, and its mapping, which also refuses
+records in the wrong partition.
 
 All records of an entity must be in one partition, or their order is lost. A record whose key is the
 entity id is accepted in any partition, as an event of the contract is. Another record must be in
@@ -13,6 +14,9 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.topics import partition_of
 from worker.mapping import TopicMapping, load_mapping
+from worker.registry.avro import check_fastavro
+from worker.registry.client import SchemaRegistry
+from worker.registry.lookup import SchemaLookup
 from worker.settings import Settings
 
 CACHED_ENTITIES = 10_000
@@ -35,6 +39,32 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
             "COVERSUMM_MAPPING if the topic has the contract's events"
         )
     return refusing_strays(topics[topic], settings.mapping, partitions)
+
+
+def reading(settings: Settings, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
+    """The mapping of the input topic, if it has one, and the schemas of framed records, if any are
+    expected.
+
+    Raises SetupError and FileErrors.
+    """
+    return with_schemas(settings, mapping_of(settings, partitions))
+
+
+def with_schemas(
+    settings: Settings, mapping: TopicMapping | None
+) -> tuple[TopicMapping | None, SchemaLookup | None]:
+    """The mapping with the schemas of a registry. Raises SetupError without the extra `avro`."""
+    if settings.schema_registry_url is None:
+        return mapping, None
+    check_fastavro()
+    registry = SchemaRegistry.of(settings)
+    if mapping is None:
+        return None, SchemaLookup(registry)
+    in_values, in_keys = mapping.value == "framed", mapping.key == "framed"
+    if not in_values and not in_keys:
+        return mapping, None
+    schemas = SchemaLookup(registry, in_values=in_values, in_keys=in_keys)
+    return mapping.unframing(schemas.codec.unframe), schemas
 
 
 def cached_partitions(partitions: int) -> Callable[[str], int]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import msgspec
-
+from worker.events.frame import FRAME_BYTES, check_frame
 from worker.events.inputs import (
     Body,
     EntityDeleted,
@@ -22,8 +21,8 @@ from worker.events.inputs import (
     SentencesDeleted,
     UpsertBody,
 )
-from worker.events.json_codec import parse, wrong_field
-from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
+from worker.events.json_codec import body_of, parse
+from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
 from worker.mapping.paths import CE, HEADERS, KEY, Get, Path, Roots, is_there
 from worker.mapping.values import Expression
 
@@ -33,8 +32,6 @@ BODIES: Final[dict[str, type[Body]]] = {
     "sentences.deleted": SentencesDeleted,
     "entity.deleted": EntityDeleted,
 }
-FRAME_BYTES: Final = 5
-"""A zero byte and the id of a schema, before the payload."""
 ANY_OF: Final = ("text", "sentences")
 """Of a review one must be there; either may be null."""
 
@@ -110,13 +107,12 @@ class Rule:
             self._check_text(roots)
             members["text"] = None
         try:
-            return msgspec.convert(members, kind)
-        except msgspec.ValidationError as error:
-            bad = wrong_field(error)
-        name, _, rest = bad.rejected.detail.partition(":")
-        if rest == " missing" and name in self.fields:
-            raise BadEvent(Reason.BAD_FIELD, f"{name}: nothing at {self._read_by(name)}")
-        raise bad
+            return body_of(members, kind)
+        except BadEvent as bad:
+            name, _, rest = bad.rejected.detail.partition(":")
+            if rest != " missing" or name not in self.fields:
+                raise
+        raise BadEvent(Reason.BAD_FIELD, f"{name}: nothing at {self._read_by(name)}")
 
     def _check_text(self, roots: Roots) -> None:
         """A review may be without words, but a wrong path must not make all of them so."""
@@ -140,6 +136,7 @@ class TopicMapping:
         tombstone: the rule of null values.
         digest: of what the file says of the topic, comments and spaces aside.
         refuse: an entity id and its record to the complaint about its partition; None: it is right.
+        unframe: decodes framed keys and values by their schemas; None: they are JSON.
     """
 
     topic: str
@@ -150,6 +147,7 @@ class TopicMapping:
     unwrap: str | None = None
     digest: str = ""
     refuse: Callable[[str, Record], str | None] | None = None
+    unframe: Callable[[bytes], Any] | None = None
     _reads: tuple[bool, bool, bool] = field(init=False, default=(False, False, False))
 
     def __post_init__(self) -> None:
@@ -169,6 +167,10 @@ class TopicMapping:
     def refusing(self, refuse: Callable[[str, Record], str | None]) -> TopicMapping:
         """The same mapping that refuses records by the entity that they are mapped to."""
         return replace(self, refuse=refuse)
+
+    def unframing(self, unframe: Callable[[bytes], Any]) -> TopicMapping:
+        """The same mapping that decodes framed keys and values by their schemas."""
+        return replace(self, unframe=unframe)
 
     def read(self, record: Record) -> Body | Ignored:
         """What the record means. Raises BadEvent."""
@@ -213,7 +215,7 @@ class TopicMapping:
         headers = dict(record.headers) if reads_ce or reads_headers else {}
         value: Any = None
         if record.value is not None:
-            value = _json(record.value, self.value, "value")
+            value = self._decoded(record.value, self.value, "value")
         ce: dict[str, Any] = {}
         if reads_ce:
             ce, value = _cloud_event(headers, value)
@@ -231,24 +233,20 @@ class TopicMapping:
                 return raw.decode()
             except UnicodeDecodeError:
                 raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
-        key = _json(raw, self.key, "key")
+        key = self._decoded(raw, self.key, "key")
         if self.unwrap is not None and type(key) is dict and self.unwrap in key:
             return key[self.unwrap]
         return key
 
-
-def _json(raw: bytes, form: str, what: str) -> Any:
-    """The JSON in a key or value. Raises BadEvent."""
-    if form == "framed":
-        if raw[:1] != b"\0" or len(raw) < FRAME_BYTES:
-            raise BadEvent(
-                Reason.BAD_WIRE_FORMAT, f"{what}: {shown(raw[:8])} is no zero byte and schema id"
-            )
-        raw = raw[FRAME_BYTES:]
-    try:
-        return parse(raw)
-    except BadEvent as bad:
-        raise BadEvent(bad.rejected.reason, f"{what}: {bad.rejected.detail}") from None
+    def _decoded(self, raw: bytes, form: str, what: str) -> Any:
+        """What a key or value has. Raises BadEvent."""
+        try:
+            if form != "framed":
+                return parse(raw)
+            check_frame(raw)
+            return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
+        except BadEvent as bad:
+            raise BadEvent(bad.rejected.reason, f"{what}: {bad.rejected.detail}") from None
 
 
 def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:

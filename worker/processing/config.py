@@ -14,7 +14,7 @@ from worker.events import (
     RecordMapping,
     Rejected,
 )
-from worker.events.codec import DEFAULT, OUTPUTS, OutputCodec
+from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import FacetSet, facet_set, label_bits
@@ -119,6 +119,9 @@ class ProcessorConfig:
     max_message_bytes: int  # the largest message the dead-letter topic accepts
     index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
     selection: RecordSelection = ALL  # other records are skipped
+    codec: InputCodec = DEFAULT
+    """Reads the contract's events. Not part of the fingerprint: the events decide, not their form.
+    """
     mapping: RecordMapping | None = None
     """Reads the records of a topic with fields of its own.
 
@@ -158,6 +161,7 @@ def processor_config(
     emit: Emit | None = None,
     selection: RecordSelection = ALL,
     mapping: RecordMapping | None = None,
+    codec: InputCodec = DEFAULT,
 ) -> ProcessorConfig:
     """The processor's part of the settings; `emit` overrides theirs.
 
@@ -180,6 +184,7 @@ def processor_config(
         min_changes=settings.emit_min_changes,
         selection=selection,
         mapping=mapping,
+        codec=codec,
         limits=limits,
         batch=batch_limits(settings),
         cache_bytes=settings.cache_bytes,

@@ -312,10 +312,11 @@ class Processor:
         self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
     ) -> dict[int, Event | Rejected]:
         """The new records' events by index; other records get their outcome."""
-        selection, mapping = self.config.selection, self.config.mapping
+        config, selection, mapping = self.config, self.config.selection, self.config.mapping
         # with a mapping the entity is known once the record is mapped
         of_entity = [i for i in new if mapping is not None or selection.has_entity(records[i])]
-        decoded = decode([records[i] for i in of_entity], self.config.limits, mapping=mapping)
+        taken = [records[i] for i in of_entity]
+        decoded = decode(taken, config.limits, config.codec, mapping)
         events: dict[int, Event | Rejected] = {}
         for i in new:
             outcomes[i] = Ignored.NOT_SELECTED

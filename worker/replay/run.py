@@ -13,18 +13,20 @@ from typing import Final, NamedTuple
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.codec import DEFAULT
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
 from worker.kafka.errors import patiently
 from worker.kafka.offsets import CommittedOffset, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topic_mapping import mapping_of
+from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics
 from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
+from worker.registry.lookup import SchemaLookup
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled_archive import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
@@ -134,19 +136,19 @@ class Replay:
 
     def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
         """Its fingerprint and its mapping: one replay gives one result."""
-        mapping = self._mapping(partitions)
+        mapping, _ = self._reading_of(partitions)
         fields = processor_config(self.settings, partitions, engine).fingerprint.fields()
         return {**fields, MAPPING: NONE if mapping is None else mapping.digest}
 
-    def _mapping(self, partitions: int) -> TopicMapping | None:
-        """The topic's mapping. Raises SetupError if it needs headers, which files lack."""
-        mapping = mapping_of(self.settings, partitions)
+    def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
+        """See `reading`. Raises SetupError if the mapping needs headers, which files lack."""
+        mapping, schemas = reading(self.settings, partitions)
         if mapping is not None and mapping.needs_headers and self.names.request.history is not None:
             raise SetupError(
                 f"COVERSUMM_MAPPING={self.settings.mapping} reads headers of {mapping.topic} (ce, "
                 "header:NAME), and an archive has none: replay from the topic"
             )
-        return mapping
+        return mapping, schemas
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
         """See `estimate`; begins nothing. Raises SetupError."""
@@ -156,20 +158,22 @@ class Replay:
         request, _ = self._filled_request()
         ranges = ranges_of(request, self._clients, self.settings, partitions)
         self.holes = holes_of(request.history, ranges)
+        mapping, schemas = self._reading_of(partitions)
         config = processor_config(
             self.settings,
             partitions,
             engine,
             request.emit,
             request.selection,
-            self._mapping(partitions),
+            mapping,
+            DEFAULT if schemas is None else schemas.codec,
         )
-        with self._reading(request) as read:
+        with self._reading(request, schemas) as read:
             return estimate(read, ranges, config, engine, vectors, self._throttle)
 
     @contextmanager
-    def _reading(self, request: Request) -> Iterator[Read]:
-        """A reader of both files and topic."""
+    def _reading(self, request: Request, schemas: SchemaLookup | None) -> Iterator[Read]:
+        """A reader of both files and topic, with the schemas of what it reads."""
         in_files = _in_files(request)
         with ExitStack() as opened:
             reader = None
@@ -180,6 +184,12 @@ class Replay:
                 )
 
             def read(partition: int, start: int, end: int) -> Iterator[Record]:
+                for record in stored(partition, start, end):
+                    if schemas is not None:
+                        schemas.require([record])
+                    yield record
+
+            def stored(partition: int, start: int, end: int) -> Iterator[Record]:
                 if request.history is not None and start in in_files.get(partition, ()):
                     records = request.history.read(partition, start)
                     yield from takewhile(lambda record: record.offset < end, records)

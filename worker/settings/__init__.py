@@ -38,7 +38,6 @@ from worker.settings.fields import (
     MAX_BATCH_EVENTS,
     MAX_SENTENCES_PER_ENTITY,
     PREFIX,
-    RESERVED,
     Fields,
     Setting,
     settings_by_field,
@@ -51,7 +50,6 @@ __all__ = [
     "MAX_BATCH_EVENTS",
     "MAX_SENTENCES_PER_ENTITY",
     "PREFIX",
-    "RESERVED",
     "Setting",
     "Settings",
     "environment_file",
@@ -93,6 +91,14 @@ class Settings(Fields):
                 "COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
             ) from cause
 
+        try:
+            self.registry_tls_context()
+        except (OSError, ValueError) as cause:
+            raise SetupError(
+                f"the registry's CA file cannot be used ({cause}): check "
+                "COVERSUMM_SCHEMA_REGISTRY_CA_LOCATION"
+            ) from cause
+
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] = os.environ, **instead: str | None
@@ -103,7 +109,6 @@ class Settings(Fields):
         None.
         """
         described = settings_by_field()
-        _refuse_reserved(environ)
         _refuse_misspelt(environ, [setting.variable for setting in described.values()])
         options = {name: text for name, text in instead.items() if text is not None}
         values = {
@@ -205,6 +210,11 @@ class Settings(Fields):
             context.load_cert_chain(self.ssl_certificate_location, self.ssl_key_location, password)
         return context
 
+    def registry_tls_context(self) -> ssl.SSLContext | None:
+        """TLS for the schema registry; None for the system's. Raises OSError for a bad file."""
+        location = self.schema_registry_ca_location
+        return None if location is None else ssl.create_default_context(cafile=location)
+
 
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The origin of each field: `default`, `computed`, `environment`, or `file:line`."""
@@ -221,7 +231,7 @@ def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
 
     `Settings.from_environment` refuses others.
     """
-    known = {*(one.variable for one in settings_by_field().values()), *RESERVED}
+    known = {one.variable for one in settings_by_field().values()}
     unknown = [
         f"{placed(one.variable)} ({f'is it {one.nearest}?' if one.nearest else 'nothing is near'})"
         for one in unknown_variables(environ, known)
@@ -234,19 +244,14 @@ def _parse(setting: Setting, what: str, text: str) -> Any:
     try:
         return setting.kind.parse(text)
     except ValueError:
-        value = "its value" if setting.secret else _shown(text)
+        is_secret = setting.secret or re.search("//.*@", text)  # a password in a URL
+        value = "its value" if is_secret else _shown(text)
         raise SetupError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
-
-
-def _refuse_reserved(environ: Mapping[str, str]) -> None:
-    for variable, why in RESERVED.items():
-        if text := environ.get(variable, "").strip():
-            raise SetupError(f"{placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
     """Raise SetupError for a near miss; others may be variables that Kubernetes adds."""
-    names = {*known, *RESERVED}
+    names = set(known)
     for variable in environ:
         if near := misspelt(variable, names):
             raise SetupError(

@@ -31,6 +31,7 @@ def complaints(settings: Fields) -> Iterator[str]:
     yield from _check_message_bytes(settings)
     yield from _check_sasl(settings)
     yield from _check_tls_files(settings)
+    yield from _check_registry(settings)
 
 
 def _check_names(settings: Fields) -> Iterator[str]:
@@ -128,6 +129,26 @@ def _check_tls_files(settings: Fields) -> Iterator[str]:
         yield "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION: set both or neither"
     if settings.ssl_key_password is not None and settings.ssl_key_location is None:
         yield "COVERSUMM_SSL_KEY_PASSWORD: set, but COVERSUMM_SSL_KEY_LOCATION is not"
+
+
+def _check_registry(settings: Fields) -> Iterator[str]:
+    prefix = "COVERSUMM_SCHEMA_REGISTRY_"
+    values = {
+        "USERNAME": settings.schema_registry_username,
+        "PASSWORD": settings.schema_registry_password,
+        "TOKEN": settings.schema_registry_token,
+        "CA_LOCATION": settings.schema_registry_ca_location,
+    }
+    given = [name for name, value in values.items() if value is not None]
+    if given and settings.schema_registry_url is None:
+        yield f"{prefix}{given[0]}: set, but {prefix}URL is not"
+    if ("USERNAME" in given) != ("PASSWORD" in given):
+        yield f"{prefix}USERNAME, {prefix}PASSWORD: set both or neither"
+    if "USERNAME" in given and "TOKEN" in given:
+        yield f"{prefix}TOKEN: set, and so is {prefix}USERNAME: unset one of them"
+    location = settings.schema_registry_ca_location
+    if location is not None and not _is_readable(location):
+        yield f"{prefix}CA_LOCATION: {location!r} is not a file that can be read"
 
 
 def _is_readable(location: str) -> bool:

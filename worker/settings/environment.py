@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from worker.errors import SetupError
-from worker.settings.fields import PREFIX, RESERVED, settings_by_field
+from worker.settings.fields import PREFIX, settings_by_field
 
 _LINE: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)")
 _SINGLE: Final = re.compile(r"'(?P<text>[^']*)'\s*(?:#.*)?")
@@ -139,7 +139,7 @@ def _value_of(variable: str) -> str:
 
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process with only these settings."""
-    known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)
+    known = {setting.variable for setting in settings_by_field().values()}
     kept = {name: text for name, text in os.environ.items() if name not in known}
     return {**kept, **variables}
 

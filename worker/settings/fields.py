@@ -15,8 +15,6 @@ DEFAULT_MODEL_DIMENSION: Final = 384
 MAX_BATCH_EVENTS: Final = 5000
 MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
 """Sentences that the core ranks exactly, in every dimension that can be set."""
-RESERVED: Final = {f"{PREFIX}SCHEMA_REGISTRY_URL": "this version has no Avro"}
-"""Variables of other versions that are refused, with the reason."""
 
 
 class Setting(NamedTuple):
@@ -62,6 +60,27 @@ class Fields:
         kinds.file(),
         "TOML file of rules that read an input topic with fields of its own, see "
         "[connect](../connect.md); without one the topic has the contract's events",
+    )
+    schema_registry_url: str | None = setting(
+        None,
+        kinds.urls(),
+        "Schema registry with Confluent's API: values that begin with a zero byte and a schema id "
+        "are Avro (extra `avro`) or JSON Schema, see [connect](../connect.md#avro-and-json-schema)",
+    )
+    schema_registry_username: str | None = setting(
+        None, kinds.one_line(), "User name for the registry"
+    )
+    schema_registry_password: str | None = setting(
+        None, kinds.one_line(), "Password for the registry", secret=True
+    )
+    schema_registry_token: str | None = setting(
+        None, kinds.one_line(), "Bearer token for the registry, instead of both", secret=True
+    )
+    schema_registry_ca_location: str | None = setting(
+        None,
+        kinds.one_line(),
+        "CA certificates for the registry, a PEM file",
+        instead="the system's",
     )
     output_topic: str = setting(
         "marketplace.review-summaries.v1",

@@ -128,6 +128,22 @@ def url() -> Kind:
     return Kind("a URL like http://worker-0.coversumm:8080", web_origin)
 
 
+def urls() -> Kind:
+    """URLs of one service, without user, password and query; trailing slashes are dropped."""
+    host = r"(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
+    url = rf"https?://{host}(:[1-9][0-9]{{0,4}})?(/[^\s?#@,]*)?"
+
+    def parse(text: str) -> str:
+        given = [one.strip().rstrip("/") for one in text.split(",")]
+        if not all(re.fullmatch(url, one) and urlsplit(one).port != 0 for one in given):
+            raise ValueError
+        return ",".join(given)
+
+    schema = {"type": "string", "pattern": f"^{url}(,{url})*$"}
+    accepts = "a URL like https://registry:8081, or several separated by commas"
+    return Kind(accepts, parse, schema=schema)
+
+
 def hosts() -> Kind:
     """Names of hosts, without ports."""
     name = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"

@@ -31,7 +31,7 @@ and serving HTTP.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from worker.errors import Crash
 from worker.events import Record
@@ -42,6 +42,9 @@ from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.surroundings import ProcessorThread, Surroundings
 from worker.stream.tracing import NO_CONTEXTS, Contexts
+
+SCHEMA_PAUSE_SECONDS = 0.5
+"""Pause between two requests for a schema that could not be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,22 @@ class MicroBatch:
     contexts: Contexts = field(default_factory=lambda: NO_CONTEXTS)
 
 
+class SchemaSource(Protocol):
+    """Fetches the schemas that records need before they are decoded.
+
+    Attributes:
+        waiting: why no schema can be fetched, in words; None while one can.
+    """
+
+    waiting: str | None
+
+    def missing(self, records: Sequence[Record]) -> list[int]:
+        """The ids in these records that have to be fetched."""
+
+    def fetch(self, ids: Sequence[int]) -> None:
+        """Try once to fetch these; blocks for a few seconds at most."""
+
+
 class Delivery:
     """Takes micro-batches from the consumer, in order, through processing and commit."""
 
@@ -76,7 +95,9 @@ class Delivery:
         commits: CommitQueue,
         on_limit: Callable[[Limit], None],
         surroundings: Surroundings,
+        schemas: SchemaSource | None = None,
     ) -> None:
+        """Without `schemas` records need none."""
         self._input_topic = settings.input_topic
         self._batch_events = settings.batch_size
         self._batch_bytes = settings.batch_bytes
@@ -86,6 +107,9 @@ class Delivery:
         self._on_limit = on_limit
         self._tracing = surroundings.tracing
         self._die = surroundings.die
+        self._threads = surroundings.threads
+        self._clock = surroundings.clock
+        self._schemas = schemas
         self._tenure: Tenure | None = None  # of the last micro-batch
         self._ends: dict[int, int] = {}  # where the next one of this tenure has to begin
         self._latest: MicroBatch | None = None  # the last one that was delivered
@@ -103,7 +127,7 @@ class Delivery:
             is_complete = False
             if batch.tenure == self._assignment.tenure:
                 self._check_chain(batch)
-                is_complete = await self._deliver_all(batch)
+                is_complete = await self._schemas_known(batch) and await self._deliver_all(batch)
             await self._commits.then(
                 lambda happened: self._close(batch, done, is_committed=is_complete and happened)
             )
@@ -133,6 +157,22 @@ class Delivery:
                     f"not at {expected}"
                 )
         self._ends.update(batch.ends)
+
+    async def _schemas_known(self, batch: MicroBatch) -> bool:
+        """Wait for the schemas of its records; False if the tenure ended first.
+
+        The requests have a thread of their own: processing must be free to let partitions go.
+        """
+        schemas = self._schemas
+        if schemas is None:
+            return True
+        while ids := schemas.missing(batch.records):
+            await self._threads.beside(lambda: schemas.fetch(ids))
+            if batch.tenure != self._assignment.tenure:
+                return False
+            if schemas.missing(batch.records):
+                await self._threads.beside(lambda: self._clock.sleep(SCHEMA_PAUSE_SECONDS))
+        return True
 
     async def _deliver_all(self, batch: MicroBatch) -> bool:
         """Process and commit all parts; False if the tenure ended before the last one was sent."""

@@ -57,6 +57,8 @@ class WorkerStatus:
             return False, "rebalancing"
         if app.in_recovery or not self._assignment.is_flowing:
             return False, "restoring the state from the changelog"
+        if waiting := self._schemas_waiting():
+            return False, waiting
         held = self._assignment.positions
         return (
             True,
@@ -106,6 +108,10 @@ class WorkerStatus:
         self._app.contact_watch.listen()
         return self._contact.silence(for_seconds)
 
+    def _schemas_waiting(self) -> str | None:
+        schemas = self._worker.schemas
+        return None if schemas is None else schemas.waiting
+
     def rocksdb_bytes(self) -> int:
         """Memory that the databases use."""
         return self._worker.surroundings.databases.memory_bytes
@@ -129,6 +135,8 @@ class WorkerStatus:
             return BUSY
         if assignment.membership is not None and not assignment.is_flowing:
             return "partitions are being taken over"
+        if self._schemas_waiting():
+            return None  # an outage too
         behind = {p: lag for p, lag in self.lag().items() if lag}
         return f"there is lag and nothing arrives: {behind}" if behind else None
 

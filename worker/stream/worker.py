@@ -7,7 +7,7 @@ from worker.kafka.contact import Contact
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.delivery import Delivery
+from worker.stream.delivery import Delivery, SchemaSource
 from worker.stream.feed import ChangeFeed
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog
@@ -20,7 +20,7 @@ from worker.stream.takeover import Takeover
 @dataclass(frozen=True)
 class StreamWorker:
     """A worker without Faust. `partitions` is the input's partition count; `with_headers`: its
-    mapping reads the headers of records.
+    mapping reads the headers of records; `schemas`: from a registry, for Avro and JSON Schema.
     """
 
     settings: Settings
@@ -39,3 +39,4 @@ class StreamWorker:
     delivery: Delivery
     bounds: RunBounds = ENDLESS
     with_headers: bool = False
+    schemas: SchemaSource | None = None

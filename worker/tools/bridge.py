@@ -34,7 +34,7 @@ from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
-from worker.kafka.topic_mapping import cached_partitions
+from worker.kafka.topic_mapping import cached_partitions, with_schemas
 from worker.kafka.topics import Topics, TopicSpec, topic_specs
 from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
 from worker.kafka.transactions import Transactions
@@ -52,6 +52,8 @@ ABORT_SECONDS: Final = 5.0
 """Seconds for the abort of a transaction that the group refused."""
 CONTACT_SECONDS: Final = 2.0
 """Interval of requests to the broker while no record arrives, and their timeout."""
+SCHEMA_PAUSE_SECONDS: Final = 0.5
+"""Pause between two requests for a schema that could not be fetched."""
 LAG_SECONDS: Final = 1.0
 """Interval of measuring the lag."""
 
@@ -89,7 +91,8 @@ class Bridge:
         self._settings = settings
         self._metrics = metrics
         self._source = settings.input_topic
-        mapping = _mapping(settings)
+        mapping, self._schemas = with_schemas(settings, _mapping(settings))
+        assert mapping is not None
         self._with_headers = mapping.needs_headers
         self._sources, targets = _prepare(settings, clients)
         self._writer = ContractWriter(
@@ -135,7 +138,7 @@ class Bridge:
             while not is_stopping():
                 records = self._fetch()
                 self._moved_at = time.monotonic()
-                if records:
+                if records and self._schemas_known(records):
                     self._commit(records)
                 self._keep_contact()
                 self._measure_lag()
@@ -209,6 +212,19 @@ class Bridge:
             message.value(),
             tuple(message.headers() or ()) if self._with_headers else (),
         )
+
+    def _schemas_known(self, records: Sequence[Record]) -> bool:
+        """Whether the schemas of these records are known. If not, fetches them, and drops the
+        records to be read again: the group expects a poll from time to time.
+        """
+        if self._schemas is None or not (ids := self._schemas.missing(records)):
+            return True
+        self._schemas.fetch(ids)
+        if not self._schemas.missing(records):
+            return True
+        time.sleep(SCHEMA_PAUSE_SECONDS)
+        self._read_again()
+        return False
 
     def _commit(self, records: Sequence[Record]) -> None:
         """Rule 3. Raises Crash and Fenced."""
@@ -287,6 +303,8 @@ class Bridge:
             return False, "no broker answers"
         if not self._is_assigned:
             return False, "waiting for the group"
+        if self._schemas is not None and self._schemas.waiting:
+            return False, self._schemas.waiting
         return True, f"bridging {len(self._cursors)} partitions of {self._source}"
 
     def partitions(self) -> tuple[int, int]:

@@ -19,9 +19,10 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import Crash, SetupError
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.topic_mapping import mapping_of
+from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
 from worker.processing.config import processor_config
+from worker.registry.client import SchemaRegistry, patiently
 from worker.settings import Settings
 from worker.state import Fingerprint
 from worker.state.errors import StateError
@@ -105,7 +106,9 @@ def checks(settings: Settings) -> Iterator[ConfigCheck]:
     """Check the broker. Raises SetupError if it does not answer, or refuses this client, and for a
     wrong mapping.
     """
-    mapping_of(settings, 1)
+    reading(settings, 1)
+    if settings.schema_registry_url is not None:
+        yield check_registry(settings)
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     yield ConfigCheck("broker", "answers", True, settings.bootstrap_servers)
@@ -115,6 +118,16 @@ def checks(settings: Settings) -> Iterator[ConfigCheck]:
     yield broker.check_group()
     yield broker.check_transactions()
     yield check_state(settings, clients, topics)
+
+
+def check_registry(settings: Settings) -> ConfigCheck:
+    """Whether the schema registry answers."""
+    urls = str(settings.schema_registry_url)
+    try:
+        patiently(SchemaRegistry.of(settings).ask)
+    except SetupError as cause:
+        return ConfigCheck("schema registry", "answers", False, "no", str(cause))
+    return ConfigCheck("schema registry", "answers", True, urls)
 
 
 class _Broker:

@@ -9,9 +9,11 @@ import msgspec
 
 from worker.errors import SetupError
 from worker.events import Ignored, Limits, Record, Rejected, decode
+from worker.events.frame import FRAME_BYTES, is_framed
 from worker.kafka.reader import TopicReader
 from worker.mapping import TopicMapping
 from worker.mapping.rules import Rule
+from worker.registry.lookup import SchemaLookup
 from worker.sources.opened import OpenedFile
 
 RECORD_MEMBERS: Final = {
@@ -19,6 +21,7 @@ RECORD_MEMBERS: Final = {
     *("tstype", "ts", "broker", "payload"),
 }
 """Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
+NO_SCHEMA: Final = bytes(FRAME_BYTES)
 IGNORED: Final = "ignored"
 DEAD_LETTER: Final = "dead letter"
 
@@ -43,6 +46,8 @@ class MappingCheck:
 
     topics: dict[str, TopicMapping]
     limits: Limits
+    schemas: dict[str, SchemaLookup] = field(default_factory=dict)
+    """By topic with framed records."""
     taken: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By topic and rule."""
     filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -56,6 +61,8 @@ class MappingCheck:
                 f"{place}: the mapping has no topic {record.topic or 'for it'}, only "
                 f"{', '.join(self.topics)}: name one with --topic"
             )
+        if record.topic in self.schemas:
+            self.schemas[record.topic].require([record])
         rule = mapping.rule_of(record)
         name = None if rule is None else rule.name
         (found,) = decode([record], self.limits, mapping=mapping)
@@ -101,6 +108,16 @@ def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]
         for number, line in enumerate(file.lines(), start=1):
             if line is not None and line.strip():
                 yield f"line {number}", _record(line.strip(), number - 1, topic or "")
+
+
+def with_frames(record: Record, mapping: TopicMapping) -> Record:
+    """A sample with the frames that its topic has: a file of JSON lines has decoded records."""
+    key, value = record.key, record.value
+    if mapping.key == "framed" and key is not None and not is_framed(key):
+        key = NO_SCHEMA + key
+    if mapping.value == "framed" and value is not None and not is_framed(value):
+        value = NO_SCHEMA + value
+    return record._replace(key=key, value=value)
 
 
 def samples_of_topic(reader: TopicReader, limit: int) -> Iterator[tuple[str, Record]]:

@@ -1,0 +1,99 @@
+"""A real schema registry: Apicurio in memory, with Confluent's API. Maven fetches it once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from tests.harness.eventually import eventually
+from tests.harness.node import CACHE, BrokerError, die_with_parent, free_port, java_options
+from tests.harness.patience import PATIENCE_SECONDS
+
+VERSION = "2.6.13.Final"
+ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
+FOLDER = CACHE.with_name("apicurio") / VERSION
+
+
+def unpacked() -> Path:
+    """The folder of the registry's jars; a half-filled one is never seen."""
+    if FOLDER.is_dir():
+        return FOLDER
+    FOLDER.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=FOLDER.parent, prefix="fetching-") as scratch:
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}"]
+        command.append(f"-DoutputDirectory={scratch}")
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900
+        )
+        archives = list(Path(scratch).glob("*.tar.gz"))
+        if done.returncode or not archives:
+            raise BrokerError(f"Maven could not fetch {ARTIFACT}:\n{done.stdout}{done.stderr}")
+        with tarfile.open(archives[0]) as archive:
+            archive.extractall(Path(scratch) / "all", filter="data")
+        with contextlib.suppress(FileExistsError, OSError):  # another process was faster
+            (Path(scratch) / "all").rename(FOLDER)
+    return FOLDER
+
+
+class Registry:
+    """One registry on 127.0.0.1, empty at its start; a context manager.
+
+    Attributes:
+        url: of Confluent's API.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._log_path = directory / "registry.log"
+        self._directory = directory
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def __enter__(self) -> Self:
+        jar = next(unpacked().glob("*-runner.jar"))
+        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", *java_options]
+        command += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}"]
+        command += [f"-Djava.io.tmpdir={self._directory}", "-jar", str(jar)]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        try:
+            eventually(self._answers, lambda: self._log_path.read_text(errors="replace")[-4000:])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_SECONDS)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections are taken, and nothing is answered."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer,
+        ):
+            return bool(answer.status == 200)
+        assert self._process.poll() is None, self._log_path.read_text(errors="replace")[-4000:]
+        return False

@@ -1,0 +1,226 @@
+"""Records written by confluent-kafka's own serializers, on a real registry."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from confluent_kafka.schema_registry import (
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    topic_record_subject_name_strategy,
+)
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.debezium import bodies, expected, steps, written
+from tests.harness.eventually import eventually
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.registry import Registry
+from tests.harness.small_load import DIMENSION, SETTINGS
+from tests.harness.topics import producer, read_topic
+from tests.harness.workers import WorkerProcess, pipeline
+from tests.real_kafka.test_bridge import wait_bridged
+from worker.events import EVENT_TYPES
+from worker.kafka.topics import partition_of
+from worker.registry.contract import INPUTS, record_name, schema_text
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+PARTITIONS, SOURCE_PARTITIONS = 3, 4
+PRODUCTS = 7
+
+JSON_SCHEMA = json.dumps(
+    {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Event", "type": "object"}
+)
+
+
+class Writers:
+    """confluent-kafka's own serializers on a registry: one Avro record, a union, JSON Schema."""
+
+    def __init__(self, client: SchemaRegistryClient, topic: str) -> None:
+        context = SerializationContext(topic, MessageField.VALUE)
+        self._context = context
+        texts = {record_name(kind): schema_text(kind) for kind in INPUTS.values()}
+        references = []
+        for name, text in texts.items():
+            client.register_schema(f"{topic}.{name}", Schema(text, "AVRO"))
+            references.append(SchemaReference(f"coversumm.{name}", f"{topic}.{name}", 1))
+        union = Schema(json.dumps([one.name for one in references]), "AVRO", references)
+        self._union = AvroSerializer(client, union)
+        other = {"subject.name.strategy": topic_record_subject_name_strategy}
+        self._ones = {
+            name: AvroSerializer(client, text, conf=other) for name, text in texts.items()
+        }
+        self._json = JSONSerializer(JSON_SCHEMA, client, conf=other)
+
+    def write(self, event: bytes, form: int) -> bytes:
+        """An event of the contract in one of four forms."""
+        members = json.loads(event)
+        if form == 0:
+            return event
+        if form == 1:
+            return bytes(self._json(members, self._context))
+        name = record_name(
+            INPUTS[next(one for one, n in EVENT_TYPES.items() if n == members["type"])]
+        )
+        del members["type"]
+        for one in members.get("sentences") or ():
+            one["embedding"] = base64.b64decode(one["embedding"])
+        if form == 2:
+            return bytes(self._ones[name](members, self._context))
+        return bytes(self._union((f"coversumm.{name}", members), self._context))
+
+
+def test_avro_and_json_schema_give_the_summaries_of_json(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    """Written by confluent-kafka; the registry is away while the worker starts."""
+    settings = {**SETTINGS, "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url}
+    history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.event is not None]
+    with (
+        pipeline(kafka, "avro", tmp_path, partitions=PARTITIONS, settings=settings) as site,
+        SchemaRegistryClient({"url": registry.url}) as schemas,
+    ):
+        writers = Writers(schemas, site.input_topic)
+        client = producer(kafka.bootstrap_servers)
+        good = [writers.write(one.event or b"", at % 4) for at, one in enumerate(history)]
+        for one, value in zip(history, good, strict=True):
+            partition = partition_of(one.product, PARTITIONS)
+            client.produce(site.input_topic, value, one.product, partition)
+        bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:]]
+        for value in bad:
+            client.produce(site.input_topic, value, b"3", 0)
+        client.flush(60)
+        registry.pause()
+        try:
+            worker = site.worker().start()
+            says = "no answer of the schema registry for"
+            eventually(lambda: says in reason(worker), site.logs)
+            assert not worker.ready()
+        finally:
+            registry.resume()
+        worker.wait_ready()
+        site.wait_caught_up()
+        site.stop()
+        published = read_topic(kafka.bootstrap_servers, site.output_topic)
+        assert bodies(one.value for one in published) == expected(history)
+        letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
+        assert [one.value for one in letters] == bad
+        found = [dict(one.headers) for one in letters]
+        assert {one["dlq.reason"] for one in found} == {b"bad_wire_format"}
+        assert b"schema id 8323072: the registry does not know it" in found[2]["dlq.detail"]
+        assert "the schema registry answers again" in worker.log_text()
+
+
+def reason(worker: WorkerProcess) -> str:
+    """What `/readyz` says; empty while nobody answers."""
+    try:
+        with worker.get("/readyz", timeout_s=2) as answer:
+            return str(answer.read())
+    except HTTPError as error:
+        with error:
+            return str(error.read())
+    except OSError:
+        return ""
+
+
+ROWS = """
+[topic."SOURCE"]
+key = "framed"
+value = "framed"
+tombstone = "ignore"
+
+[[topic."SOURCE".rule]]
+when = { "after.state" = "ON" }
+emit = "review.upserted"
+entity_id = "after.product"
+review_id = "key.id"
+review_version = "after.version"
+sentences = "after.parts"
+occurred_at = { path = "after.at", epoch = "ms" }
+
+[[topic."SOURCE".rule]]
+emit = "review.deleted"
+entity_id = "after.product"
+review_id = "key.id"
+review_version = "after.version"
+"""
+PART = {
+    "type": "record",
+    "name": "Part",
+    "fields": [{"name": "text", "type": "string"}, {"name": "embedding", "type": "bytes"}],
+}
+ROW = {
+    "type": "record",
+    "name": "Row",
+    "fields": [
+        {"name": "product", "type": "long"},
+        {"name": "version", "type": "long"},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["ON", "OFF"]}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "parts", "type": {"type": "array", "items": PART}},
+    ],
+}
+CHANGE = {"type": "record", "name": "Change", "fields": [{"name": "after", "type": ["null", ROW]}]}
+ROW_KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+
+
+def send_rows(
+    kafka: KafkaBroker, schemas: SchemaRegistryClient, source: str
+) -> list[dict[str, Any]]:
+    """Send changes of rows in Avro; the events that they mean, by version."""
+    write_key = AvroSerializer(schemas, json.dumps(ROW_KEY))
+    write_row = AvroSerializer(schemas, json.dumps(CHANGE))
+    of_key = SerializationContext(source, MessageField.KEY)
+    of_value = SerializationContext(source, MessageField.VALUE)
+    client = producer(kafka.bootstrap_servers)
+    vector = struct.pack(f"<{DIMENSION}f", *range(1, DIMENSION + 1))
+    wanted = []
+    for number in range(40):
+        at = datetime(2025, 11, 20, 12, 0, number, tzinfo=UTC)
+        state, text = "OFF" if number % 7 == 6 else "ON", f"Row {number}."
+        row = {"product": number % 5, "version": number, "state": state, "at": at}
+        change = {"after": {**row, "parts": [{"text": text, "embedding": vector}]}}
+        client.produce(source, write_row(change, of_value), write_key({"id": number}, of_key))
+        names = {"entity_id": str(number % 5), "review_id": str(number), "review_version": number}
+        if state == "ON":
+            parts = [{"text": text, "embedding": base64.b64encode(vector).decode()}]
+            time = f"2025-11-20T12:00:{number:02}Z"
+            own = {"type": "review.upserted", "sentences": parts, "occurred_at": time}
+            wanted.append(names | own)
+        else:
+            wanted.append(names | {"type": "review.deleted"})
+    client.flush(60)
+    return wanted
+
+
+def test_a_bridge_reads_avro_rows_by_their_avro_keys(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    source = "avro.rows"
+    file = written(tmp_path, ROWS.replace("SOURCE", source))
+    kafka.create_topic(source, SOURCE_PARTITIONS)
+    with SchemaRegistryClient({"url": registry.url}) as schemas:
+        wanted = send_rows(kafka, schemas, source)
+    settings = {**SETTINGS, "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url}
+    with pipeline(kafka, "avro-rows", tmp_path, partitions=PARTITIONS, settings=settings) as site:
+        arguments = ("bridge", "--mapping", str(file), "--from", source)
+        bridge = WorkerProcess(tmp_path / "bridge", site.environment, arguments=arguments)
+        site.workers.append(bridge.start())
+        wait_bridged(site, source)
+        site.stop()
+        found = [
+            json.loads(one.value or b"")
+            for one in read_topic(kafka.bootstrap_servers, site.input_topic)
+        ]
+        assert sorted(found, key=lambda event: event["review_version"]) == wanted

@@ -1,0 +1,39 @@
+"""Framed Avro values, written by fastavro."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+
+from worker.registry.avro import AvroSchema
+from worker.registry.contract import INPUTS, avro_schema
+from worker.registry.framed import FramedCodec, JsonSchema, UnusableSchema
+
+CONTRACT = [avro_schema(kind) for kind in INPUTS.values()]
+"""The schemas of all events."""
+UNION, JSON, GONE = 1, 2, 3
+"""Ids: a union of all events, JSON Schema, and an unusable one. Others: one event each."""
+ONE = {schema["name"]: number for number, schema in enumerate(CONTRACT, start=10)}
+
+
+def framed(identifier: int, schema: Any, value: Any) -> bytes:
+    """A value as a producer writes it."""
+    stream = io.BytesIO()
+    stream.write(b"\0" + identifier.to_bytes(4, "big"))
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+def codec() -> FramedCodec:
+    """A codec that knows the schemas above."""
+    union = AvroSchema(
+        json.dumps([f"coversumm.{one['name']}" for one in CONTRACT]),
+        [json.dumps(one) for one in CONTRACT],
+    )
+    return FramedCodec(
+        {UNION: union, JSON: JsonSchema(), GONE: UnusableSchema("it is gone")}
+        | {ONE[one["name"]]: AvroSchema(json.dumps(one)) for one in CONTRACT}
+    )

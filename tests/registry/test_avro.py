@@ -1,0 +1,147 @@
+"""Writers' schemas: what is read with them, and which are refused before anything is read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.registry.framing import CONTRACT, framed
+from worker.events.reasons import BadEvent
+from worker.registry.avro import MAX_DEPTH, AvroSchema, BadSchema
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    made = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": made}
+
+
+ROW = record(
+    "Row",
+    id="long",
+    changed=["null", {"type": "long", "logicalType": "timestamp-millis"}],
+    price={"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+    state={"type": "enum", "name": "State", "symbols": ["ON", "OFF"]},
+    hash={"type": "fixed", "name": "Hash", "size": 2},
+    tags={"type": "map", "values": {"type": "array", "items": "string"}},
+)
+VALUE = {
+    "id": 3,
+    "changed": 1_763_640_000_000,
+    "price": b"\x01",
+    "state": "OFF",
+    "hash": b"ab",
+    "tags": {"a": ["b"]},
+}
+CHANGE = {**record("Change", before=["null", ROW], after=["null", "Row"]), "namespace": "shop"}
+
+
+def test_values_are_those_that_json_would_have_and_bytes() -> None:
+    schema = AvroSchema(json.dumps(CHANGE))
+    value = {"before": None, "after": VALUE}
+    plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))
+    assert schema.read(framed(1, plain, value)) == ("Change", value)
+
+
+def test_names_come_from_referred_schemas_and_a_union_says_which() -> None:
+    other = record("Other", row="shop.Row")
+    row = {**ROW, "namespace": "shop"}
+    union = AvroSchema('["shop.Row", "Other"]', [json.dumps(row), json.dumps(other)])
+    plain = [json.loads(json.dumps(row).replace('"logicalType"', '"was"')), other]
+    assert union.read(framed(1, plain, ("Other", {"row": VALUE}))) == ("Other", {"row": VALUE})
+    assert union.read(framed(1, plain, ("shop.Row", VALUE))) == ("Row", VALUE)
+
+
+def nested(depth: int) -> Any:
+    schema: Any = "int"
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+DOUBLING = [
+    record(f"R{level}", **dict.fromkeys("abcdefghij", f"R{level + 1}" if level < 8 else "null"))
+    for level in range(9)
+]
+CHAIN = [
+    record(f"R{level}", a=f"R{level + 1}" if level < 2 * MAX_DEPTH else "int")
+    for level in range(2 * MAX_DEPTH + 1)
+]
+REFUSED = [
+    (record("Node", next=["null", "Node"]), "recursive"),
+    (record("Node", next={"type": "map", "values": "Node"}), "recursive"),
+    ([record("A", b="B"), record("B", a={"type": "array", "items": "A"})], "recursive"),
+    ({"type": "array", "items": "null"}, "too few bytes"),
+    ({"type": "array", "items": record("Empty")}, "too few bytes"),
+    ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "too few bytes"),
+    (
+        {"type": "map", "values": record("N", **{f"f{n}": "null" for n in range(40)})},
+        "too few bytes",
+    ),
+    (DOUBLING, "more than 10000 values"),
+    (nested(MAX_DEPTH + 1), "deeper"),
+    (CHAIN, "deeper"),
+    ("Missing", "no type 'Missing'"),
+    ([], "no type"),
+    (7, "no type"),
+    ({}, "no type"),
+    ({"type": "record"}, "no name"),
+    (record("R", a="int") | {"fields": [{"type": "int"}]}, "no Avro"),
+    ({"type": "enum", "name": "E"}, "no Avro"),
+    ({"type": "fixed", "name": "F", "size": "x"}, "no Avro"),
+]
+
+
+@pytest.mark.parametrize(("schema", "words"), REFUSED)
+def test_a_schema_is_refused(schema: Any, words: str) -> None:
+    with pytest.raises(BadSchema, match=words):
+        AvroSchema(json.dumps(schema))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff".decode("latin-1")])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(BadSchema, match="no JSON"):
+        AvroSchema(text)
+
+
+def test_a_nullable_record_of_many_fields_may_be_an_item() -> None:
+    """The bound is on what takes no bytes, not on large records."""
+    wide = record("Wide", **{f"f{n}": ["null", "string"] for n in range(200)})
+    AvroSchema(json.dumps({"type": "array", "items": ["null", wide]}))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"\0\0\0\0\1", "EOFError"),
+        (b"\0\0\0\0\1\x08ab", "EOFError"),
+        (b"\0\0\0\0\1\x04\xff\xfe", "UnicodeDecodeError"),
+        (b"\0\0\0\0\1\x04ab!", "1 bytes follow"),
+        (b"\0\0\0\0\1\x03ab", "EOFError"),  # a negative length
+        (b"\0\0\0\0\1" + b"\xff" * 9 + b"\x01ab", "EOFError"),  # of 2**62 bytes
+    ],
+)
+def test_bytes_that_do_not_fit_are_refused(value: bytes, words: str) -> None:
+    with pytest.raises(BadEvent) as refused:
+        AvroSchema('"string"').read(value)
+    assert refused.value.rejected.reason == "bad_wire_format"
+    assert words in refused.value.rejected.detail
+
+
+def test_a_count_without_items_takes_no_memory() -> None:
+    """Counts of 2**60 items, of which there are none."""
+    many = b"\0\0\0\0\1" + b"\x80" * 8 + b"\x20"
+    for schema in ({"type": "array", "items": "string"}, {"type": "map", "values": "int"}):
+        with pytest.raises(BadEvent):
+            AvroSchema(json.dumps(schema)).read(many)
+
+
+@given(st.binary(max_size=200), st.sampled_from([CHANGE, *CONTRACT, CONTRACT]))
+def test_any_bytes_are_read_or_refused(payload: bytes, schema: Any) -> None:
+    reader = AvroSchema(json.dumps(schema))
+    with suppress(BadEvent):
+        reader.read(b"\0\0\0\0\1" + payload)

@@ -1,0 +1,152 @@
+"""The client: what it asks, whom it trusts, and what it makes of answers that are none."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness.node import free_port
+from tests.registry.served import Answers, served
+from worker.errors import SetupError
+from worker.registry import client
+from worker.registry.client import (
+    RegistryRefused,
+    RegistryUnreachable,
+    SchemaRegistry,
+    patiently,
+)
+from worker.settings import Settings
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    with served() as made:
+        yield made
+
+
+@pytest.fixture
+def registry(answers: Answers) -> SchemaRegistry:
+    return SchemaRegistry([answers.url], {})
+
+
+def reference(subject: str) -> dict[str, Any]:
+    return {"name": subject, "subject": subject, "version": 1}
+
+
+def test_a_schema_comes_with_all_that_it_refers_to_deepest_first(
+    answers: Answers, registry: SchemaRegistry
+) -> None:
+    answers.given |= {
+        "GET /schemas/ids/7": (
+            200,
+            {"schema": "root", "references": [reference("a"), reference("b/c")]},
+        ),
+        "GET /subjects/a/versions/1": (200, {"schema": "A", "references": [reference("b/c")]}),
+        "GET /subjects/b%2Fc/versions/1": (200, {"schema": "C"}),
+        "GET /schemas/ids/8": (200, {"schema": "{}", "schemaType": "JSON"}),
+    }
+    found = registry.schema(7)
+    assert found is not None
+    assert (found.text, found.schema_type, found.referred) == ("root", "AVRO", ("C", "A"))
+    assert registry.schema(8) == ("{}", "JSON", ())
+    assert registry.schema(9) is None
+
+
+def test_schemas_that_refer_to_each_other_end(answers: Answers, registry: SchemaRegistry) -> None:
+    answers.given |= {
+        "GET /schemas/ids/7": (200, {"schema": "root", "references": [reference("a")]}),
+        "GET /subjects/a/versions/1": (200, {"schema": "A", "references": [reference("b")]}),
+        "GET /subjects/b/versions/1": (200, {"schema": "B", "references": [reference("a")]}),
+    }
+    found = registry.schema(7)
+    assert found is not None
+    assert set(found.referred) == {"A", "B"}
+
+
+def test_a_schema_that_refers_to_too_many_is_refused(
+    answers: Answers, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_REFERENCES", 2)
+    names = ["a", "b", "c"]
+    answers.given |= {f"GET /subjects/{n}/versions/1": (200, {"schema": n}) for n in names}
+    many = {"schema": "root", "references": [reference(name) for name in names]}
+    answers.given["GET /schemas/ids/7"] = (200, many)
+    with pytest.raises(RegistryRefused, match="more than 2 schemas"):
+        registry.schema(7)
+
+
+USER = {"schema_registry_username": "u", "schema_registry_password": "p"}
+BASIC = f"Basic {base64.b64encode(b'u:p').decode()}"
+
+
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [({}, None), (USER, BASIC), ({"schema_registry_token": "t"}, "Bearer t")],
+)
+def test_credentials_go_to_the_registry_alone(
+    answers: Answers, given: dict[str, str], header: str | None
+) -> None:
+    registry = SchemaRegistry.of(Settings(schema_registry_url=answers.url, **given))
+    with served() as elsewhere:
+        answers.given["GET /schemas/ids/7"] = (302, f"{elsewhere.url}/x".encode())
+        elsewhere.given["GET /x"] = (200, {"schema": "s"})
+        assert registry.schema(7) == ("s", "AVRO", ())
+        assert [one for _, one, _ in answers.requests] == [header]
+        assert [one for _, one, _ in elsewhere.requests] == [None]
+
+
+def test_another_url_is_asked_until_one_answers_and_it_stays(answers: Answers) -> None:
+    answers.given["GET /schemas/ids/7"] = (200, {"schema": "s"})
+    with served() as broken:
+        broken.given["GET /schemas/ids/7"] = (503, b"down")
+        gone = f"http://127.0.0.1:{free_port()}"
+        registry = SchemaRegistry([gone, broken.url, answers.url], {})
+        for _ in range(2):
+            assert registry.schema(7) is not None
+        assert (len(broken.requests), len(answers.requests)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (500, {"error_code": 50001, "message": "the store is away"}, "500 the store is away"),
+        (429, b"", "429"),
+        (404, b"<html>", "404 Not Found"),
+        (401, b"", "COVERSUMM_SCHEMA_REGISTRY_USERNAME"),
+        (403, {"error_code": 40301, "message": "denied"}, "403 denied: check"),
+        (200, b"<html>", "no JSON"),
+        (200, {"id": 7}, "no schema"),
+    ],
+)
+def test_an_answer_that_says_nothing_of_the_schema_is_no_answer(
+    answers: Answers, registry: SchemaRegistry, status: int, body: Any, words: str
+) -> None:
+    answers.given["GET /schemas/ids/7"] = (status, body)
+    with pytest.raises(RegistryUnreachable, match=words):
+        registry.schema(7)
+
+
+def test_an_answer_without_end_is_refused(
+    answers: Answers, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100)
+    answers.given["GET /schemas/ids/7"] = (200, {"schema": "s" * 200})
+    with pytest.raises(RegistryRefused, match="more than 100 bytes"):
+        registry.schema(7)
+
+
+def test_a_command_asks_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PAUSE_SECONDS", 0)
+    registry = SchemaRegistry([f"http://127.0.0.1:{free_port()}"], {})
+    asked = []
+
+    def ask() -> None:
+        asked.append(1)
+        registry.ask()
+
+    with pytest.raises(SetupError, match=r"Connection refused.*COVERSUMM_SCHEMA_REGISTRY_URL"):
+        patiently(ask)
+    assert len(asked) == client.ATTEMPTS

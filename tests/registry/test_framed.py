@@ -1,0 +1,201 @@
+"""Framed values: the same events as in JSON, refused for the same reasons."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs.build.render import ROOT
+from tests.events.examples import LIMITS, given, packed, record, upsert, vector
+from tests.harness.debezium import mapping as mapped
+from tests.registry.framing import CONTRACT, GONE, JSON, ONE, UNION, codec, framed
+from worker.events import Event, Record, Rejected, ReviewUpserted, decode
+from worker.registry.avro import AvroSchema
+from worker.registry.contract import INPUTS, TYPES, avro_schema, record_name
+from worker.registry.framed import FramedCodec
+
+CODEC = codec()
+NAMES = {name: record_name(kind) for name, kind in TYPES.items()}
+
+
+def read(value: bytes | None, key: bytes | None = b"e") -> Event | Rejected | Any:
+    (found,) = decode([record(value, key)], LIMITS, CODEC)
+    return found
+
+
+def as_avro(event: dict[str, Any], identifier: int) -> bytes:
+    """An event of the contract in Avro; its vectors are float32."""
+    event = json.loads(json.dumps(event))
+    name = NAMES[event.pop("type")]
+    for one in event.get("sentences") or ():
+        if isinstance(one, dict) and isinstance(one.get("embedding"), list):
+            one["embedding"] = struct.pack(f"<{len(one['embedding'])}f", *one["embedding"])
+    if identifier == UNION:
+        return framed(UNION, CONTRACT, (f"coversumm.{name}", event))
+    schema = next(one for one in CONTRACT if one["name"] == name)
+    return framed(ONE[name], schema, event)
+
+
+EVENTS = [
+    upsert(),
+    upsert(review_version=3, rating=4.5, language="en", occurred_at="2026-11-20T12:00:00Z"),
+    upsert(text=None),
+    given("Good.", vector([3, 4]), vector([0, 0], " "), embedding_model="tiny"),
+    {"type": "review.deleted", "entity_id": "e", "review_id": "r", "reason": "spam"},
+    {"type": "sentences.deleted", "entity_id": "e", "sentence_ids": ["r#0"]},
+    {"type": "entity.deleted", "entity_id": "e"},
+]
+
+
+@pytest.mark.parametrize("identifier", [0, UNION])
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_in_avro_is_the_event_in_json(event: dict[str, Any], identifier: int) -> None:
+    other = read(as_avro(event, identifier))
+    for plain in (json.dumps(event).encode(), frame(JSON) + json.dumps(event).encode()):
+        one = read(plain)
+        assert not isinstance(one, Rejected)
+        if isinstance(one, ReviewUpserted) and one.sentences is not None:
+            assert isinstance(other, ReviewUpserted)
+            assert other.sentences is not None
+            for mine, theirs in zip(one.sentences, other.sentences, strict=True):
+                assert mine.text == theirs.text
+                np.testing.assert_array_equal(mine.vector, theirs.vector)
+        else:
+            assert one == other
+
+
+def frame(identifier: int) -> bytes:
+    return b"\0" + identifier.to_bytes(4, "big")
+
+
+NAN = struct.pack("<2f", 1, float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "words"),
+    [
+        (as_avro(upsert(review_version=-1), 0), "bad_field", "review_version: "),
+        (as_avro(upsert(occurred_at="2026-11-20"), 0), "bad_field", "occurred_at: "),
+        (as_avro(upsert(rating=float("nan")), 0), "bad_field", "rating: nan"),
+        (as_avro(upsert(entity_id="f"), 0), "key_mismatch", "key 'e'"),
+        (as_avro(given(vector([1])), 0), "wrong_dimension", "sentences[0].embedding"),
+        (as_avro(upsert(), 0) + b"!", "bad_wire_format", "1 bytes follow"),
+        (frame(GONE), "bad_wire_format", "schema id 3: it is gone"),
+        (frame(99), "bad_wire_format", "schema id 99: "),
+        (b"\0\0\1", "bad_wire_format", "no zero byte and schema id"),
+        (frame(JSON) + b"{", "bad_json", ""),
+        (frame(JSON) + b'{"type":"no"}', "unknown_type", "type: "),
+        (b"{", "bad_json", ""),
+    ],
+)
+def test_what_is_refused_says_why(value: bytes, reason: str, words: str) -> None:
+    found = read(value)
+    assert isinstance(found, Rejected)
+    assert found.reason == reason
+    assert words in found.detail
+
+
+def test_vectors_of_bytes_are_checked_as_others_are() -> None:
+    schema = avro_schema(INPUTS[ReviewUpserted])
+    event = {"entity_id": "e", "review_id": "r", "sentences": [{"text": "a", "embedding": NAN}]}
+    found = read(framed(ONE["ReviewUpserted"], schema, event))
+    assert isinstance(found, Rejected)
+    assert found.reason == "bad_vector"
+
+
+def test_labels_come_through() -> None:
+    item = {"text": "a", "embedding": struct.pack("<2f", 1, 0), "labels": ["price"]}
+    event = {"entity_id": "e", "review_id": "r", "sentences": [item, {**item, "labels": None}]}
+    schema = avro_schema(INPUTS[ReviewUpserted])
+    value = framed(ONE["ReviewUpserted"], schema, event)
+    limits = replace(LIMITS, labels={"price": 4})
+    (found,) = decode([record(value)], limits, CODEC)
+    assert isinstance(found, ReviewUpserted)
+    assert found.sentences is not None
+    assert [one.labels for one in found.sentences] == [4, 0]
+
+
+def test_a_record_of_another_name_names_the_remedy() -> None:
+    other = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    mine = FramedCodec({5: AvroSchema(json.dumps(other))})
+    (found,) = decode([record(framed(5, other, {"id": 1}))], LIMITS, mine)
+    assert isinstance(found, Rejected)
+    assert (found.reason, "'Row'" in found.detail) == ("unknown_type", True)
+    assert "COVERSUMM_MAPPING" in found.detail
+
+
+def test_any_record_is_read_through_a_mapping(tmp_path: Path) -> None:
+    row = {
+        "type": "record",
+        "name": "Row",
+        "fields": [
+            {"name": "product", "type": "long"},
+            {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+            {"name": "text", "type": ["null", "string"]},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {
+                "name": "parts",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Part",
+                        "fields": [
+                            {"name": "text", "type": "string"},
+                            {"name": "labels", "type": {"type": "array", "items": "string"}},
+                        ],
+                    },
+                },
+            },
+        ],
+    }
+    mine = FramedCodec({5: AvroSchema(json.dumps(row))})
+    mapping = mapped(
+        tmp_path,
+        """
+        [topic.t]
+        key = "framed"
+        value = "framed"
+        [[topic.t.rule]]
+        emit = "review.upserted"
+        entity_id = "key.product"
+        review_id = "id"
+        text = "text"
+        sentences = "parts"
+        occurred_at = { path = "at", epoch = "ms" }
+        """,
+        "t",
+    ).unframing(mine.unframe)
+    plain = json.loads(json.dumps(row).replace('"logicalType"', '"was"'))
+    parts = [{"text": "Good.", "labels": ["price"]}]
+    value = {"product": 3, "id": "x", "text": None, "at": 1_763_640_000_000, "parts": parts}
+    raw = framed(5, plain, value)
+    (found,) = decode([Record("t", 0, 0, 0, raw, raw)], LIMITS, mapping=mapping)
+    assert isinstance(found, ReviewUpserted)
+    assert (found.entity_id, found.review_id) == ("3", "x")
+    assert found.occurred_at == "2025-11-20T12:00:00Z"
+    (bad,) = decode([Record("t", 0, 0, 0, raw, frame(99))], LIMITS, mapping=mapping)
+    assert isinstance(bad, Rejected)
+    assert bad.reason == "bad_wire_format"
+    assert bad.detail.startswith("value: schema id 99")
+
+
+def test_the_files_are_the_schemas() -> None:
+    files = {path.name for path in Path(ROOT / "schemas" / "avro").iterdir()}
+    assert files == {f"{name}.avsc" for name in TYPES}
+
+
+def test_packed_vectors_are_the_same_in_both() -> None:
+    event = given(vector(packed(3, 4)))
+    raw = {"entity_id": "e", "review_id": "r"}
+    item = {"text": "Good.", "embedding": struct.pack("<2f", 3, 4)}
+    schema = avro_schema(INPUTS[ReviewUpserted])
+    one = read(json.dumps(event).encode())
+    other = read(framed(ONE["ReviewUpserted"], schema, {**raw, "sentences": [item]}))
+    np.testing.assert_array_equal(one.sentences[0].vector, other.sentences[0].vector)

@@ -1,0 +1,147 @@
+"""When schemas are asked for, and what becomes of records until they are known."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.harness.fake_clients import FakeClock
+from tests.registry.framing import framed
+from worker.events import Record
+from worker.events.reasons import BadEvent
+from worker.registry.client import RegistryRefused, RegistryUnreachable, SchemaTexts
+from worker.registry.lookup import AGAIN_SECONDS, GRACE_SECONDS, SchemaLookup
+
+TEXT = '"string"'
+
+
+class Registry:
+    """A registry as the lookup asks it."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, SchemaTexts] = {}
+        self.refusal: Exception | None = None
+        self.asked: list[int] = []
+
+    def schema(self, identifier: int) -> SchemaTexts | None:
+        self.asked.append(identifier)
+        if self.refusal is not None:
+            raise self.refusal
+        return self.known.get(identifier)
+
+
+@pytest.fixture
+def registry() -> Any:
+    return Registry()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def lookup(registry: Any, clock: FakeClock) -> SchemaLookup:
+    return SchemaLookup(registry, clock)
+
+
+def record(value: bytes | None, key: bytes | None = None) -> Record:
+    return Record("t", 0, 0, 0, key, value)
+
+
+def frame(identifier: int) -> bytes:
+    return b"\0" + identifier.to_bytes(4, "big")
+
+
+def test_an_id_is_asked_for_once(lookup: SchemaLookup, registry: Registry) -> None:
+    registry.known = {7: SchemaTexts(TEXT, "AVRO", ()), 8: SchemaTexts("{}", "JSON", ())}
+    records = [record(frame(7)), record(frame(7)), record(frame(8)), record(b"{}"), record(None)]
+    records += [record(b"\0\0"), record(b""), record(b"x", frame(9))]
+    assert lookup.missing(records) == [7, 8]
+    lookup.fetch([7, 8])
+    assert lookup.missing(records) == []
+    assert registry.asked == [7, 8]
+    assert lookup.codec.unframe(framed(7, "string", "a")) == "a"
+    assert lookup.codec.unframe(frame(8) + b"[1]") == [1]
+
+
+def test_keys_have_ids_where_a_mapping_says_so(registry: Any) -> None:
+    lookup = SchemaLookup(registry, in_values=False, in_keys=True)
+    assert lookup.missing([record(frame(7), frame(9)), record(frame(8))]) == [9]
+
+
+def test_a_registry_that_does_not_answer_is_waited_for(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    registry.refusal = RegistryUnreachable("http://a: refused")
+    for _ in range(3):
+        lookup.fetch([7])
+        clock.sleep(25)
+    assert lookup.missing([record(frame(7))]) == [7]
+    assert lookup.waiting == "no answer of the schema registry for 50 s (http://a: refused)"
+    assert [one.levelname for one in caplog.records] == ["WARNING"]  # once a minute
+    registry.refusal, registry.known = None, {7: SchemaTexts(TEXT, "AVRO", ())}
+    lookup.fetch([7])
+    assert (lookup.waiting, lookup.missing([record(frame(7))])) == (None, [])
+    assert caplog.messages[-1] == "the schema registry answers again, after 75 s"
+
+
+def test_an_unknown_id_is_refused_after_a_while_and_asked_for_again_later(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock
+) -> None:
+    records = [record(frame(7))]
+    lookup.fetch([7])
+    assert lookup.missing(records) == [7]
+    assert lookup.waiting is None  # other records are not kept from anybody
+    clock.sleep(GRACE_SECONDS)
+    lookup.fetch([7])
+    assert lookup.missing(records) == []
+    with pytest.raises(BadEvent) as refused:
+        lookup.codec.decode(frame(7))
+    assert refused.value.rejected.detail == "schema id 7: the registry does not know it"
+    clock.sleep(AGAIN_SECONDS + 1)
+    assert lookup.missing(records) == [7]
+    lookup.fetch([7])  # no second grace
+    assert lookup.missing(records) == []
+    clock.sleep(AGAIN_SECONDS + 1)
+    registry.known = {7: SchemaTexts(TEXT, "AVRO", ())}
+    lookup.fetch([7])
+    clock.sleep(2 * AGAIN_SECONDS)
+    assert lookup.missing(records) == []
+    assert lookup.codec.unframe(framed(7, "string", "a")) == "a"
+
+
+def test_few_unknown_ids_are_remembered(
+    lookup: SchemaLookup, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.registry.lookup.MAX_UNKNOWN", 2)
+    lookup.fetch([1, 2, 3])
+    clock.sleep(GRACE_SECONDS)
+    lookup.fetch([1, 2, 3])
+    assert lookup.missing([record(frame(one)) for one in (1, 2, 3)]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (SchemaTexts("", "PROTOBUF", ()), "PROTOBUF is neither Avro nor JSON Schema"),
+        (SchemaTexts('{"type":"array","items":"null"}', "AVRO", ()), "too few bytes"),
+        (RegistryRefused(0, "it refers to more than 200 schemas"), "more than 200"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_at_once(
+    lookup: SchemaLookup, registry: Registry, found: Any, words: str
+) -> None:
+    if isinstance(found, Exception):
+        registry.refusal = found
+    else:
+        registry.known = {7: found}
+    lookup.fetch([7])
+    assert lookup.missing([record(frame(7))]) == []
+    with pytest.raises(BadEvent) as refused:
+        lookup.codec.decode(frame(7))
+    assert refused.value.rejected.reason == "bad_wire_format"
+    assert words in refused.value.rejected.detail

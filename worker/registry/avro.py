@@ -1,0 +1,255 @@
+"""A writer's Avro schema, checked, and the values that it describes.
+
+The writer's schema alone decodes a value. Whoever may register a schema must not be able to end the
+worker with it, so a schema is refused if
+
+- it is recursive, or nested deeper than `MAX_DEPTH`: its values could be as deep as they are long,
+- few bytes can stand for many values, as in an array of nulls (`_Shape`).
+
+Logical types are left out: a timestamp is its number, a decimal its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from worker.errors import SetupError
+from worker.events.frame import FRAME_BYTES
+from worker.events.reasons import BadEvent, Reason
+from worker.extras import install_command
+
+try:
+    import fastavro
+except ImportError:
+    fastavro = None
+
+MAX_DEPTH: Final = 100
+"""Deepest nesting of types, through names too."""
+VALUES_PER_BYTE: Final = 16
+"""Most values that a byte may stand for in the long run; ordinary records have one or two."""
+MAX_VALUES: Final = 10_000
+"""Most values beyond that in one message: those of types that take no bytes."""
+
+_MIN_BYTES: Final = {
+    "null": 0,
+    "boolean": 1,
+    "int": 1,
+    "long": 1,
+    "float": 4,
+    "double": 8,
+    "bytes": 1,
+    "string": 1,
+}
+"""By primitive type, the fewest bytes of a value."""
+_RECORDS: Final = ("record", "error")
+_NAMED: Final = (*_RECORDS, "enum", "fixed")
+_KEPT: Final = ("type", "symbols", "size")
+"""What reading needs of a named type besides its name and fields."""
+
+
+class BadSchema(Exception):
+    """A schema that is no Avro, or that is refused. The message says why."""
+
+
+def check_fastavro() -> None:
+    """Raise SetupError without the library that reads Avro."""
+    if fastavro is None:
+        raise SetupError(f"Avro needs the extra `avro`: {install_command('avro')}")
+
+
+class AvroSchema:
+    """Reads the values of one writer's schema.
+
+    Args:
+        text: the schema.
+        referred: schemas whose names it uses, each after those that it uses itself.
+
+    Raises:
+        BadSchema: the schema is refused.
+    """
+
+    def __init__(self, text: str, referred: Sequence[str] = ()) -> None:
+        try:
+            shape = _Shape()
+            for one in referred:
+                shape.define(msgspec.json.decode(one))
+            schema = msgspec.json.decode(text)
+            shape.define(schema)
+            shape.check(schema)
+            branches = schema if isinstance(schema, list) else [schema]
+            parsed = [fastavro.parse_schema(shape.alone(one)) for one in branches]
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadSchema(f"it is no JSON: {error}") from None
+        except BadSchema:
+            raise
+        except Exception as error:  # fastavro has many of its own
+            raise BadSchema(f"it is no Avro: {error}") from None
+        self._is_union = isinstance(schema, list)
+        self._branches: list[tuple[str, Any]] = [(_name(one), one) for one in parsed]
+
+    def read(self, value: bytes) -> tuple[str, Any]:
+        """The type's name, without namespace, and the framed value decoded. Raises BadEvent."""
+        stream = BytesIO(value)
+        stream.seek(FRAME_BYTES)
+        try:
+            branch = fastavro.schemaless_reader(stream, "int") if self._is_union else 0
+            name, schema = self._branches[branch] if branch >= 0 else ("", None)
+            decoded = fastavro.schemaless_reader(stream, schema)
+        except Exception as error:  # of many kinds, by what the bytes happen to mean
+            raise _bad(f"it does not fit its schema ({type(error).__name__})") from None
+        if rest := len(value) - stream.tell():
+            raise _bad(f"{rest} bytes follow the value that its schema describes")
+        return name, decoded
+
+
+class _Measure(NamedTuple):
+    """What is known of a type: see `_Shape`; `height` is how deep its values may be."""
+
+    excess: int
+    height: int
+
+
+class _Shape:
+    """The named types of a schema, and how many values few bytes may stand for.
+
+    A type's *excess* is the most values that one value of it may decode to, minus `VALUES_PER_BYTE`
+    for each byte that it takes. An array or a map whose items have an excess above 0 could hold
+    values without end.
+    """
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
+        self._measured: dict[str, _Measure | None] = {}  # None: under way
+
+    def define(self, schema: Any, namespace: str = "", level: int = 0) -> None:
+        """Note the named types in a schema. Raises BadSchema."""
+        _check_depth(level)
+        if isinstance(schema, list):
+            for one in schema:
+                self.define(one, namespace, level + 1)
+        if not isinstance(schema, dict):
+            return
+        kind = schema.get("type")
+        if kind in _NAMED:
+            name = _full_name(schema, namespace)
+            namespace = name.rpartition(".")[0]
+            self._definitions.setdefault(name, (schema, namespace))
+        for one in (kind, schema.get("items"), schema.get("values"), *_types(schema)):
+            self.define(one, namespace, level + 1)
+
+    def check(self, schema: Any) -> None:
+        """Raise BadSchema unless its values are bounded by their bytes."""
+        if self._measure(schema, "", 0).excess > MAX_VALUES:
+            raise BadSchema(f"a few bytes may become more than {MAX_VALUES} values")
+
+    def _measure(self, schema: Any, namespace: str, level: int) -> _Measure:
+        _check_depth(level)
+        if isinstance(schema, list) and schema:
+            parts = [self._measure(one, namespace, level + 1) for one in schema]
+            most = max(part.excess for part in parts)
+            return _Measure(most - VALUES_PER_BYTE, 1 + max(part.height for part in parts))
+        if isinstance(schema, str):
+            least = _MIN_BYTES.get(schema)
+            if least is not None:
+                return _Measure(1 - VALUES_PER_BYTE * least, 0)
+            return self._measure_named(schema, namespace, level)
+        if not isinstance(schema, dict):
+            raise BadSchema(f"{schema!r:.40} is no type")
+        kind = schema.get("type")
+        if kind in _NAMED:
+            return self._measure_named(_full_name(schema, namespace), "", level)
+        if kind not in ("array", "map"):
+            return self._measure(kind, namespace, level + 1)
+        item = self._measure(schema.get("items" if kind == "array" else "values"), namespace, level)
+        key = 1 - VALUES_PER_BYTE if kind == "map" else 0
+        if item.excess + key > 0:
+            raise BadSchema(f"items of its {kind} may take too few bytes for their values, or none")
+        return _Measure(1 - VALUES_PER_BYTE, 1 + item.height)
+
+    def _measure_named(self, name: str, namespace: str, level: int) -> _Measure:
+        name = self._resolved(name, namespace)
+        if name in self._measured:
+            known = self._measured[name]
+            if known is None:
+                raise BadSchema(f"it is recursive: {name} contains itself")
+            _check_depth(level + known.height)
+            return known
+        self._measured[name] = None
+        schema, inside = self._definitions[name]
+        parts = [self._measure(one, inside, level + 1) for one in _types(schema)]
+        least = {"enum": 1, "fixed": schema.get("size", 0)}.get(schema["type"], 0)
+        self._measured[name] = found = _Measure(
+            1 - VALUES_PER_BYTE * least + sum(part.excess for part in parts),
+            1 + max((part.height for part in parts), default=0),
+        )
+        return found
+
+    def _resolved(self, name: str, namespace: str) -> str:
+        for one in (f"{namespace}.{name}", name):
+            if one in self._definitions:
+                return one
+        raise BadSchema(f"there is no type {name!r:.80}")
+
+    def alone(self, schema: Any, namespace: str = "", used: set[str] | None = None) -> Any:
+        """A checked schema without anything else around it: names are defined where they are used
+        first; logical types, defaults and texts are left out.
+        """
+        used = set() if used is None else used
+        if isinstance(schema, list):
+            return [self.alone(one, namespace, used) for one in schema]
+        if isinstance(schema, str):
+            return schema if schema in _MIN_BYTES else self._alone_named(schema, namespace, used)
+        kind = schema["type"]
+        if kind in _NAMED:
+            return self._alone_named(_full_name(schema, namespace), "", used)
+        if kind == "array":
+            return {"type": "array", "items": self.alone(schema["items"], namespace, used)}
+        if kind == "map":
+            return {"type": "map", "values": self.alone(schema["values"], namespace, used)}
+        return self.alone(kind, namespace, used)
+
+    def _alone_named(self, name: str, namespace: str, used: set[str]) -> Any:
+        name = self._resolved(name, namespace)
+        if name in used:
+            return name
+        used.add(name)
+        schema, inside = self._definitions[name]
+        kept: dict[str, Any] = {one: schema[one] for one in _KEPT if one in schema}
+        if schema["type"] in _RECORDS:
+            kept["fields"] = [
+                {"name": one["name"], "type": self.alone(one["type"], inside, used)}
+                for one in schema["fields"]
+            ]
+        return {"name": name, **kept}
+
+
+def _check_depth(level: int) -> None:
+    if level > MAX_DEPTH:
+        raise BadSchema(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
+    name, own = schema.get("name"), schema.get("namespace", namespace)
+    if not isinstance(name, str) or not isinstance(own, str):
+        raise BadSchema("a type has no name")
+    return name if "." in name or not own else f"{own}.{name}"
+
+
+def _types(schema: Mapping[str, Any]) -> list[Any]:
+    """The types of a record's fields; empty for other types."""
+    if schema.get("type") not in _RECORDS:
+        return []
+    return [one["type"] for one in schema["fields"]]
+
+
+def _name(schema: Any) -> str:
+    is_record = isinstance(schema, dict) and schema["type"] in _RECORDS
+    return str(schema["name"]).rpartition(".")[2] if is_record else ""
+
+
+def _bad(detail: str) -> BadEvent:
+    return BadEvent(Reason.BAD_WIRE_FORMAT, f"the Avro value: {detail}")

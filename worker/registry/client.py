@@ -1,0 +1,261 @@
+"""A client of a schema registry with Confluent's API, on urllib.
+
+Each request is tried once at each URL, beginning with the one that answered last. It blocks for at
+most `TIMEOUT_SECONDS` for each URL, so it must not run on an event loop.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import HTTPSHandler, Request, build_opener
+
+import msgspec
+from msgspec import Struct
+
+from worker.errors import SetupError
+from worker.settings import Settings
+
+TIMEOUT_SECONDS: Final = 3.0
+"""Longest wait for an answer of one URL."""
+ATTEMPTS: Final = 3
+"""How often a command asks before it gives up."""
+PAUSE_SECONDS: Final = 1.0
+MAX_ANSWER_BYTES: Final = 4 * 2**20
+MAX_REFERENCES: Final = 200
+"""Most schemas that one schema may refer to, directly or not."""
+
+_MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_UNKNOWN_ID: Final = 40403
+_NOT_FOUND: Final = (40401, 40402, _UNKNOWN_ID)
+"""Error codes of the API: a subject, a version or a schema does not exist."""
+
+
+class RegistryUnreachable(Exception):
+    """No URL gave a usable answer. The message names the last URL and why."""
+
+
+class RegistryRefused(Exception):
+    """The registry refused a request: `code` is that of its API."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Reference(Struct, frozen=True):
+    """A schema that another one refers to."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class RegisteredSchema(Struct, frozen=True, rename="camel"):
+    """A schema as the registry has it; `schema_type` is AVRO, JSON or PROTOBUF."""
+
+    schema: str
+    schema_type: str = "AVRO"
+    references: list[Reference] | None = None
+
+
+class SchemaTexts(NamedTuple):
+    """A schema's text and type, and the texts of all that it refers to, deepest first."""
+
+    text: str
+    schema_type: str
+    referred: tuple[str, ...]
+
+
+class SchemaRegistry:
+    """A schema registry. All methods raise RegistryUnreachable.
+
+    Args:
+        urls: of one registry, or of several processes of it.
+        headers: sent with each request, to these URLs only.
+        context: TLS; None: the system's.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], headers: Mapping[str, str], context: ssl.SSLContext | None = None
+    ) -> None:
+        self._urls = list(urls)
+        self._headers = headers
+        self._opener = build_opener(HTTPSHandler(context=context))
+
+    @classmethod
+    def of(cls, settings: Settings) -> SchemaRegistry:
+        """The registry of the settings, which name one."""
+        assert settings.schema_registry_url is not None
+        headers = {}
+        if settings.schema_registry_token is not None:
+            headers["Authorization"] = f"Bearer {settings.schema_registry_token}"
+        elif settings.schema_registry_username is not None:
+            pair = f"{settings.schema_registry_username}:{settings.schema_registry_password}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return cls(
+            settings.schema_registry_url.split(","), headers, settings.registry_tls_context()
+        )
+
+    # -- reading
+
+    def ask(self) -> None:
+        """Return if it answers."""
+        self._request("GET", "/schemas/types")
+
+    def schema(self, identifier: int) -> SchemaTexts | None:
+        """The schema of an id with all that it refers to; None if the registry does not know it.
+
+        Raises RegistryRefused.
+        """
+        try:
+            found = self._schema(f"/schemas/ids/{identifier}")
+        except RegistryRefused as refused:
+            if refused.code == _UNKNOWN_ID:
+                return None
+            raise
+        texts: dict[tuple[str, int], str] = {}
+        self._follow(found, texts)
+        return SchemaTexts(found.schema, found.schema_type, tuple(texts.values()))
+
+    def _follow(self, schema: RegisteredSchema, texts: dict[tuple[str, int], str]) -> None:
+        for _, subject, version in map(msgspec.structs.astuple, schema.references or ()):
+            if (subject, version) in texts:
+                continue
+            if len(texts) >= MAX_REFERENCES:
+                raise RegistryRefused(0, f"it refers to more than {MAX_REFERENCES} schemas")
+            texts[subject, version] = ""  # a circle ends here
+            found = self._schema(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            self._follow(found, texts)
+            del texts[subject, version]  # after those that it refers to
+            texts[subject, version] = found.schema
+
+    def _schema(self, path: str) -> RegisteredSchema:
+        try:
+            return msgspec.convert(self._request("GET", path), RegisteredSchema)
+        except msgspec.ValidationError as error:
+            raise RegistryUnreachable(
+                f"{self._urls[0]}: the answer is no schema ({error})"
+            ) from None
+
+    def id_of(self, subject: str, schema: str) -> int | None:
+        """The id of an Avro schema under a subject; None if it is not registered there."""
+        try:
+            answer = self._request("POST", f"/subjects/{quote(subject, safe='')}", schema)
+        except RegistryRefused as refused:
+            if refused.code in _NOT_FOUND:
+                return None
+            raise
+        return int(answer["id"])
+
+    # -- writing
+
+    def register(self, subject: str, schema: str) -> int:
+        """Register an Avro schema under a subject, if it is not there yet; its id.
+
+        Raises RegistryRefused if it is not compatible with those before.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        return int(self._request("POST", path, schema)["id"])
+
+    def complaints(self, subject: str, schema: str) -> list[str]:
+        """Why a subject would not take a schema; empty if it would, or is new."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        try:
+            answer = self._request("POST", path, schema)
+        except RegistryRefused as refused:
+            if refused.code in _NOT_FOUND:
+                return []
+            raise
+        if answer.get("is_compatible"):
+            return []
+        return [str(one) for one in answer.get("messages") or ["it is not compatible"]]
+
+    # -- HTTP
+
+    def _request(self, method: str, path: str, schema: str | None = None) -> Any:
+        """The answer of the first URL that gives one. Raises RegistryRefused."""
+        body = None if schema is None else msgspec.json.encode({"schema": schema})
+        unreachable: RegistryUnreachable | None = None
+        for url in list(self._urls):
+            try:
+                return self._ask(url, method, path, body)
+            except RegistryUnreachable as cause:
+                unreachable = cause
+                self._urls = [*self._urls[1:], self._urls[0]]
+        assert unreachable is not None
+        raise unreachable
+
+    def _ask(self, url: str, method: str, path: str, body: bytes | None) -> Any:
+        request = Request(url + path, body, {"Accept": _MEDIA_TYPE}, method=method)  # noqa: S310
+        if body is not None:
+            request.add_header("Content-Type", _MEDIA_TYPE)
+        for name, value in self._headers.items():
+            request.add_unredirected_header(name, value)
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+                content = response.read(MAX_ANSWER_BYTES + 1)
+        except HTTPError as error:
+            with error:
+                raise _refusal(url, error.code, error.read(MAX_ANSWER_BYTES)) from None
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "reason", None) or error
+            raise RegistryUnreachable(f"{url}: {why}") from None
+        if len(content) > MAX_ANSWER_BYTES:
+            raise RegistryRefused(0, f"{url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise RegistryUnreachable(f"{url}: the answer is no JSON") from None
+
+
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer to a command's request. Raises SetupError after `ATTEMPTS` without one, or if the
+    registry refuses it.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return ask()
+        except RegistryRefused as refused:
+            raise SetupError(f"the schema registry refuses the request: {refused}") from refused
+        except RegistryUnreachable as cause:
+            if attempt == ATTEMPTS - 1:
+                raise SetupError(
+                    f"no answer of the schema registry ({cause}): check "
+                    "COVERSUMM_SCHEMA_REGISTRY_URL"
+                ) from cause
+        time.sleep(PAUSE_SECONDS)
+    raise AssertionError
+
+
+def _refusal(url: str, status: int, content: bytes) -> Exception:
+    """A refusal in the API's words, or a server that is no registry or not able to answer."""
+    try:
+        answer = msgspec.json.decode(content)
+        code, message = int(answer["error_code"]), str(answer["message"])
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ):
+        code, message = status, http.client.responses.get(status, "")
+    if status in (401, 403):
+        return RegistryUnreachable(
+            f"{url}: {status} {message}: check COVERSUMM_SCHEMA_REGISTRY_USERNAME and "
+            "COVERSUMM_SCHEMA_REGISTRY_PASSWORD, or COVERSUMM_SCHEMA_REGISTRY_TOKEN"
+        )
+    if status >= 500 or status == 429 or (status == 404 and code not in _NOT_FOUND):
+        return RegistryUnreachable(f"{url}: {status} {message}")
+    return RegistryRefused(code, f"{url}: {message}")

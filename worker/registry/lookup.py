@@ -1,0 +1,146 @@
+"""Schemas of records, fetched before the records are decoded.
+
+Decoding itself waits for nothing. An id stands for one schema for ever, so a schema that was found
+is kept. A registry that does not answer is waited for: it says nothing of the records. An id that
+it does not know becomes known if its producer was faster than a follower of the registry. After
+`GRACE_SECONDS` its records are refused, and it is asked for again at most every `AGAIN_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from worker.clock import Clock
+from worker.events.frame import FRAME_BYTES, is_framed, schema_id
+from worker.events.inputs import Record
+from worker.registry.avro import AvroSchema, BadSchema
+from worker.registry.client import (
+    RegistryRefused,
+    RegistryUnreachable,
+    SchemaRegistry,
+    SchemaTexts,
+    patiently,
+)
+from worker.registry.framed import FramedCodec, JsonSchema, KnownSchema, UnusableSchema
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 10.0
+"""Seconds that records wait for a schema that the registry does not know."""
+AGAIN_SECONDS: Final = 60.0
+"""Seconds from one request for such a schema to the next."""
+UNKNOWN: Final = "the registry does not know it"
+MAX_UNKNOWN: Final = 10_000
+"""Unknown ids that are remembered."""
+REPEAT_SECONDS: Final = 60.0
+"""Seconds between two lines about one outage."""
+
+
+class SchemaLookup:
+    """The schemas that records need, by id. One thread at a time may fetch; any may read.
+
+    Attributes:
+        codec: reads values by these schemas.
+        waiting: why the registry gives no answer, in words; None while it does.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        clock: Clock = time,
+        *,
+        in_values: bool = True,
+        in_keys: bool = False,
+    ) -> None:
+        """`in_values`, `in_keys`: where records have frames."""
+        self._registry = registry
+        self._clock = clock
+        self._in_values, self._in_keys = in_values, in_keys
+        self._schemas: dict[int, KnownSchema] = {}
+        self._unknown: dict[int, float] = {}  # by id, when it was asked for first
+        self._expiry: dict[int, float] = {}  # by id of a refused one, when to ask again
+        self._since: float | None = None
+        self._logged_at = 0.0
+        self.codec = FramedCodec(self._schemas)
+        self.waiting: str | None = None
+
+    def missing(self, records: Sequence[Record]) -> list[int]:
+        """The ids in these records that have to be fetched before they are decoded."""
+        frames: set[bytes] = set()
+        if self._in_values:
+            frames = {r.value[:FRAME_BYTES] for r in records if r.value and is_framed(r.value)}
+        if self._in_keys:
+            frames |= {r.key[:FRAME_BYTES] for r in records if r.key and is_framed(r.key)}
+        ids = {schema_id(one) for one in frames if len(one) == FRAME_BYTES}
+        now = self._clock.monotonic() if self._expiry else 0.0
+        return sorted(
+            one for one in ids if one not in self._schemas or self._expiry.get(one, now) < now
+        )
+
+    def require(self, records: Sequence[Record]) -> None:
+        """Fetch what these records need, for a command: an unknown id is refused at once.
+
+        Raises SetupError if the registry does not answer a few times.
+        """
+        for one in self.missing(records):
+            found = patiently(partial(self._registry.schema, one))
+            self._schemas[one] = UnusableSchema(UNKNOWN) if found is None else usable(found)
+
+    def fetch(self, ids: Sequence[int]) -> None:
+        """Ask once for each of these ids; blocks for a few seconds at most."""
+        for one in ids:
+            try:
+                found = self._registry.schema(one)
+            except RegistryUnreachable as cause:
+                self._wait(str(cause))
+                return
+            except RegistryRefused as refused:
+                self._schemas[one] = UnusableSchema(str(refused))
+            else:
+                self._keep(one, found)
+            self._answered()
+
+    def _keep(self, identifier: int, found: SchemaTexts | None) -> None:
+        if found is not None:
+            self._schemas[identifier] = usable(found)
+            self._unknown.pop(identifier, None)
+            self._expiry.pop(identifier, None)
+            return
+        now = self._clock.monotonic()
+        if now - self._unknown.setdefault(identifier, now) >= GRACE_SECONDS:
+            self._schemas[identifier] = UnusableSchema(UNKNOWN)
+            self._expiry[identifier] = now + AGAIN_SECONDS
+            if len(self._expiry) > MAX_UNKNOWN:
+                oldest = next(iter(self._expiry))
+                del self._expiry[oldest], self._unknown[oldest], self._schemas[oldest]
+
+    def _wait(self, why: str) -> None:
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since, self._logged_at = now, now - REPEAT_SECONDS
+        seconds = now - self._since
+        self.waiting = f"no answer of the schema registry for {seconds:.0f} s ({why})"
+        if now - self._logged_at >= REPEAT_SECONDS:
+            self._logged_at = now
+            log.warning("%s: not ready until it answers, nothing is lost until then", self.waiting)
+
+    def _answered(self) -> None:
+        if self._since is not None:
+            seconds, self._since, self.waiting = self._clock.monotonic() - self._since, None, None
+            log.info("the schema registry answers again, after %.0f s", seconds)
+
+
+def usable(found: SchemaTexts) -> KnownSchema:
+    """What a schema is good for."""
+    if found.schema_type == "JSON":
+        return JsonSchema()
+    if found.schema_type != "AVRO":
+        return UnusableSchema(f"{found.schema_type} is neither Avro nor JSON Schema")
+    try:
+        return AvroSchema(found.text, found.referred)
+    except BadSchema as bad:
+        return UnusableSchema(str(bad))
