@@ -73,6 +73,8 @@ def _schema(kind: inspect.Type, defined: set[str]) -> Any:
         return _record(kind, defined)
     if isinstance(kind, inspect.ListType):
         return {"type": "array", "items": _schema(kind.item_type, defined)}
+    if isinstance(kind, inspect.DictType):  # names are strings
+        return {"type": "map", "values": _schema(kind.value_type, defined)}
     if isinstance(kind, inspect.RawType):
         return _STRINGS  # labels, which JSON checks late
     if isinstance(kind, inspect.UnionType):
