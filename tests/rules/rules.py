@@ -843,7 +843,10 @@ RULES = (
         "worker/kafka/changelog.py",
         '    yield from _read(clients, group, topic, "read_uncommitted", ends, clock)\n',
         "",
-        ("tests/simulation/test_group.py",),
+        (
+            "tests/real_kafka/test_group.py::"
+            "test_first_rows_are_those_of_committed_and_of_open_transactions",
+        ),
     ),
     Rule(
         "partitions that were added end the worker",
