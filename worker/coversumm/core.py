@@ -123,7 +123,9 @@ class EntityCore:
     def memory_bytes(self) -> int:
         """Approximate memory of this object and its index, in bytes."""
         state = self._state
-        arrays = 2 if state.reservoir.radius_key is None else 6  # sum, gap; anchor, ball
+        arrays = 1 + (state.gap is not None)
+        if state.reservoir.radius_key is not None:
+            arrays += 3  # anchor, ball
         return (
             state.reservoir.memory_bytes
             + state.index.memory_bytes

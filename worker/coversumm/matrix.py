@@ -88,7 +88,5 @@ class GrowingArray(Generic[Number]):
         self._room = self.rows = self.rows[chosen]
 
     def clear(self) -> None:
-        """Remove all rows; keep a small block of memory, release a large one."""
-        if len(self._room) > 16 * FIRST:
-            self._room = np.empty((0, *self._room.shape[1:]), self._room.dtype)
-        self.rows = self._room[:0]
+        """Remove all rows and release their memory."""
+        self._room = self.rows = np.empty((0, *self._room.shape[1:]), self._room.dtype)

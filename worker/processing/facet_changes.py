@@ -123,11 +123,12 @@ class FacetPublisher:
         return {one for sets in self._facets.published.values() for one in quoted(sets, event)}
 
     def _is_due(self, deleted: set[bytes]) -> bool:
-        least = self._config.min_changes
-        return any(
-            is_due(self._facets.published[number], one.now, least, deleted)
-            for number, one in self._facets.cores.items()
-        )
+        least, published = self._config.min_changes, self._facets.published
+        for number, one in self._facets.cores.items():
+            before = published[number]
+            if before is not one.now and is_due(before, one.now, least, deleted):
+                return True
+        return False
 
     def _change(self, step: PlannedStep) -> tuple[FacetsChanged, list[FacetPart]]:
         """The facets after a step, for a message."""

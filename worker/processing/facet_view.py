@@ -210,7 +210,7 @@ class _Members:
             assert isinstance(block, VectorBlock)
             bits = members.bits(block.vectors, block.places)
             self._bits.append(bits)
-            reviews.add(block.places, bits)
+            reviews.add(block.reviews, bits)
             for one in self._counted:
                 one.sentences += len(rows_of(bits, one.number))
         for (found, rating), count in reviews.counts(members).items():

@@ -8,7 +8,8 @@ texts are stored once, for the summary and all facets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ class FacetPart:
             if ranking is not None:
                 numbers = ranking.distances(), ranking.support
             self._encoded = facet_part(self._summary, self._quotes, *numbers)
+            self.ranking, self._quotes = None, []  # a ranking has a sum of its own
         return self._encoded
 
 
@@ -98,6 +100,7 @@ class FacetCore:
         "facet",
         "index",
         "now",
+        "order",
         "part",
         "ranking",
         "rated",
@@ -115,6 +118,12 @@ class FacetCore:
         self.now: dict[bytes, bytes] = {}
         self.ranking: Ranking | None = None  # of the last step, if that changed the set
         self.part: FacetPart | None = None  # until the facet changes
+        self.order = 0, facet.name  # in messages
+
+    def touch(self) -> None:
+        """Its sentences or reviews changed."""
+        self.part = self.ranking = None
+        self.order = -self.sentences, self.facet.name
 
     @property
     def sentences(self) -> int:
@@ -186,7 +195,8 @@ class EntityFacets:
     @property
     def cores(self) -> dict[int, FacetCore]:
         """The facets by number. Raises CorruptRow."""
-        self.load()
+        if not self._is_loaded:
+            self.load()
         return self._cores
 
     @property
@@ -219,7 +229,7 @@ class EntityFacets:
         def inside(block: Block) -> NDArray[np.bool_]:
             assert isinstance(block, VectorBlock)
             bits = members.bits(block.vectors, block.places)
-            counted.add(block.places, bits)
+            counted.add(block.reviews, bits)
             found = bits[:, None] & bits_of != 0
             return found if core is None else np.insert(found, 0, True, axis=1)
 
@@ -231,6 +241,7 @@ class EntityFacets:
             for number in _numbers(bits):
                 self._cores[number].count_review(rating, count)
         for facet in self._cores.values():
+            facet.touch()
             if facet.core is not None and facet.sentences:
                 facet.now = _digests(self._texts(facet.core.ranking().ids))
         self._touched.update(self._cores)
@@ -263,24 +274,23 @@ class EntityFacets:
     ) -> bool:
         """Carry out the moves of one event, which are classified; whether a set changed.
 
-        `texts` gives the sentences of a set. Raises CorruptRow.
+        The facets are loaded. `texts` gives the sentences of a set. Raises CorruptRow.
         """
         removed: dict[int, dict[bytes, Sentence]] = {}
         added: dict[int, dict[bytes, Sentence]] = {}
         for move in moves:
             self._collect(move, added if move.is_arriving else removed)
         changed = False
-        for number in sorted(removed.keys() | added.keys()):
+        for number in removed.keys() | added.keys():
             gone, come = removed.get(number, {}), added.get(number, {})
             for name in [name for name, one in gone.items() if come.get(name) is one]:
                 del gone[name], come[name]
-            one = self.cores[number]
-            one.part = one.ranking = None
+            one = self._cores[number]
+            ranking = self._step(number, gone.values(), come.values()) if gone or come else None
+            one.touch()
             self._touched.add(number)
-            if not gone and not come:
-                continue
-            one.ranking = ranking = self._step(number, gone.values(), come.values())
             if ranking is not None:
+                one.ranking = ranking
                 now = _digests(texts(ranking.ids))
                 changed |= now != one.now
                 one.now = now
@@ -303,13 +313,13 @@ class EntityFacets:
             for number in _numbers(bits):
                 target.setdefault(number, {})[sentence.id] = sentence
         for number in _numbers(joined):
-            self.cores[number].count_review(review.rating, 1 if move.is_arriving else -1)
+            self._cores[number].count_review(review.rating, 1 if move.is_arriving else -1)
 
     def _step(
         self, number: int, gone: Iterable[Sentence], come: Iterable[Sentence]
     ) -> Ranking | None:
         dimension = self.facets.dimension
-        core = self.cores[number].core or self._begin(number)
+        core = self._cores[number].core or self._begin(number)
         step = Step(points(list(gone), dimension), points(list(come), dimension))
         (ranking,) = core.apply([step])
         return ranking
@@ -318,6 +328,7 @@ class EntityFacets:
         """The rows are up to date."""
         for number in self._touched:
             one = self._cores[number]
+            one.ranking = None
             if one.index is not None:
                 one.index.on_commit()
             if not one.sentences:
@@ -334,15 +345,16 @@ class EntityFacets:
 
     def parts(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> list[FacetPart]:
         """All visible facets as parts of a message, in its order."""
-        for one in self.cores.values():
+        ordered = sorted(self.cores.values(), key=attrgetter("order"))
+        for one in ordered:
             if one.part is None:
                 one.part = _part(one, texts)
-        ordered = sorted(self.cores.values(), key=lambda one: (-one.sentences, one.facet.name))
         return [one.part for one in ordered if one.part is not None]
 
     def changed(self) -> list[int]:
         """The facets whose sets are not those last published."""
-        return [number for number, one in self.cores.items() if one.now != self.published[number]]
+        published = self.published
+        return [number for number, one in self.cores.items() if one.now != published[number]]
 
     def on_published(self, sequence: int) -> None:
         """The present sets are the ones last published."""
@@ -356,12 +368,10 @@ class EntityFacets:
         return {name for one in self.cores.values() for name in one.now}
 
 
-def _numbers(bits: int) -> Iterator[int]:
+@lru_cache(maxsize=1024)
+def _numbers(bits: int) -> tuple[int, ...]:
     """The positions of the bits, ascending."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+    return tuple(at for at in range(bits.bit_length()) if bits >> at & 1)
 
 
 def _digests(members: Iterable[SummaryMember]) -> dict[bytes, bytes]:

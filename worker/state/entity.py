@@ -45,27 +45,27 @@ class Review:
 class VectorBlock:
     """Some of an entity's live sentences: `vectors` (m, dimension) int16, ids made on demand."""
 
-    __slots__ = ("_ordinals", "_reviews", "vectors")
+    __slots__ = ("_ordinals", "reviews", "vectors")
 
     def __init__(
         self, vectors: NDArray[np.int16], reviews: list[bytes], ordinals: list[int]
     ) -> None:
         self.vectors = vectors
-        self._reviews = reviews
+        self.reviews = reviews  # of each row; those of a review are adjacent, also across blocks
         self._ordinals = ordinals
 
     def id(self, i: int) -> bytes:
         """Sentence id of row `i`."""
-        return sentence_id(self._reviews[i], self._ordinals[i])
+        return sentence_id(self.reviews[i], self._ordinals[i])
 
     @property
     def places(self) -> Iterator[tuple[bytes, int]]:
-        """Review id and ordinal of each row; those of a review are adjacent, also across blocks."""
-        return zip(self._reviews, self._ordinals, strict=True)
+        """Review id and ordinal of each row."""
+        return zip(self.reviews, self._ordinals, strict=True)
 
     def part(self, rows: list[int]) -> "VectorBlock":
         """Some rows as a block of their own."""
-        reviews, ordinals = self._reviews, self._ordinals
+        reviews, ordinals = self.reviews, self._ordinals
         return VectorBlock(
             self.vectors[rows], [reviews[row] for row in rows], [ordinals[row] for row in rows]
         )

@@ -1,7 +1,8 @@
 """Which stored sentences of an entity belong to which visible facet, from its rows alone."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,10 +79,12 @@ class ReviewBits:
         self._names: list[bytes] = []
         self._bits: list[int] = []
 
-    def add(self, places: Iterable[tuple[bytes, int]], bits: NDArray[np.uint64]) -> None:
-        """Take in sentences: the review and ordinal of each, and its facets."""
+    def add(self, reviews: Sequence[bytes], bits: NDArray[np.uint64]) -> None:
+        """Take in sentences, at least one: the review of each, and its facets."""
         names, found = self._names, self._bits
-        for (name, _), one in zip(places, bits.tolist(), strict=True):
+        starts = [0, *(at for at, (a, b) in enumerate(pairwise(reviews), 1) if a is not b)]
+        joined = np.bitwise_or.reduceat(bits, starts).tolist()
+        for name, one in zip([reviews[at] for at in starts], joined, strict=True):
             if names and names[-1] == name:
                 found[-1] |= one
             else:

@@ -130,8 +130,9 @@ def test_refusals_name_the_sentence() -> None:
         index.update(no_points(2), Points([b"a"], x))
     stored = FlatIndex(2, lambda: [])
     stored.update(Points([b"a"], x), no_points(2))
+    stored.update(Points([b"a"], x), no_points(2))
     with pytest.raises(UnknownSentence, match="b'a'"):
-        stored.update(Points([b"a"], x), no_points(2))
+        stored.totals()
     core = EntityCore(3, 2, FlatIndex(2, lambda: []))
     core.apply([Step(no_points(2), Points([b"b"], x))])
     # stored rows are not asked, but the reservoir knows

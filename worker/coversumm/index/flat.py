@@ -43,16 +43,34 @@ class FlatIndex:
         self._ids: list[bytes] = []  # one a vector
         self._rows: dict[bytes, int] = {}  # by id
         self._removed: set[bytes] = set()  # stored sentences that are not live any more
+        # Of stored sentences; few searches come before these are stored too.
+        self._updates: list[tuple[Points, Points]] = []
         # all stored rows, if few, from a count to the next search
         self._read: list[_Tile] | None = None
 
     @property
     def memory_bytes(self) -> int:
         """Approximate bytes of the sentences in memory."""
-        return self._vectors.nbytes + 200 * len(self._ids) + 120 * len(self._removed)
+        waiting = sum([added.vectors.nbytes + 200 * len(added.ids) for _, added in self._updates])
+        held = self._vectors.nbytes + 200 * len(self._ids) + 120 * len(self._removed)
+        return waiting + held
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`. An unknown id to remove is noticed only without stored blocks."""
+        """See `Index`. With stored blocks errors are noticed at the next search, an unknown id to
+        remove never.
+        """
+        if self._scan is None:
+            self._update(removed, added)
+        else:
+            self._updates.append((removed, added))
+
+    def _settle(self) -> None:
+        """Carry out the updates that wait."""
+        for removed, added in self._updates:
+            self._update(removed, added)
+        self._updates.clear()
+
+    def _update(self, removed: Points, added: Points) -> None:
         for id_ in removed.ids:
             self._remove(id_)
         m = len(added.ids)
@@ -100,7 +118,8 @@ class FlatIndex:
     def on_commit(self) -> None:
         """See `Index`."""
         self._read = None
-        if self._scan is not None:
+        self._updates.clear()
+        if self._scan is not None and (self._vectors.nbytes or self._removed):
             self._vectors.clear()
             self._ids.clear()
             self._rows.clear()
@@ -108,6 +127,7 @@ class FlatIndex:
 
     def totals(self) -> Totals:
         """See `Index`."""
+        self._settle()
         totals = Totals(0, np.zeros(self._dimension), 0.0)
         read: list[_Tile] = []
         rows = 0
@@ -129,6 +149,7 @@ class FlatIndex:
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
         """See `Index`."""
+        self._settle()
         candidates = SearchCandidates(count, ids_kept, self._removed)
         read, self._read = self._read, None
         for tile in self._tiles() if read is None else read:
