@@ -112,6 +112,7 @@ def test_a_summary(state):
     assert status == 200
     assert headers["Content-Type"] == "application/json; charset=utf-8"
     assert body["sequence"] == 17
+    assert body["ratings"] == {"count": 1, "mean": 4.0, "histogram": {"4": 1}}
     assert body["sentences"] == [
         {
             "rank": 0,
@@ -119,6 +120,8 @@ def test_a_summary(state):
             "review_id": "r",
             "text": "Grün.",
             "rating": 4.0,
+            "occurred_at": None,
+            "language": "de",
             "distance": 0.25,
             "support": 2,
         }

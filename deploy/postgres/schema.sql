@@ -15,7 +15,8 @@ CREATE TABLE IF NOT EXISTS summaries (
     cause jsonb NOT NULL,
     occurred_at text,  -- RFC 3339 as given: timestamptz lacks some of its years and zones
     embedding_model text,
-    algorithm text NOT NULL
+    algorithm text NOT NULL,
+    ratings jsonb
 );
 
 CREATE TABLE IF NOT EXISTS facets (
@@ -30,7 +31,8 @@ CREATE TABLE IF NOT EXISTS facets (
     cause jsonb NOT NULL,
     occurred_at text,
     embedding_model text,
-    algorithm text NOT NULL
+    algorithm text NOT NULL,
+    ratings jsonb
 );
 
 -- The next offset to read; changed in the transaction that changes the rows. Only consumer.py
@@ -62,7 +64,7 @@ CREATE OR REPLACE VIEW summary_sentences AS
 SELECT entity_id, sentence.*
 FROM summaries, jsonb_to_recordset(sentences) AS sentence (
     rank integer, sentence_id text, review_id text, text text, rating double precision,
-    distance double precision, support bigint
+    occurred_at text, language text, distance double precision, support bigint
 );
 
 -- One row for each facet of an entity, and one for each sentence of a facet.
@@ -71,6 +73,7 @@ SELECT
     entity_id, facet.name, facet.k, facet.sentence_count, facet.review_count,
     (facet.ratings ->> 'count')::bigint AS rating_count,
     (facet.ratings ->> 'mean')::double precision AS rating_mean,
+    facet.ratings -> 'histogram' AS rating_histogram,
     facet.sentences
 FROM facets, jsonb_to_recordset(facets.facets) AS facet (
     name text, k integer, sentence_count bigint, review_count bigint, ratings jsonb,
@@ -81,5 +84,5 @@ CREATE OR REPLACE VIEW facet_sentences AS
 SELECT entity_id, name AS facet, sentence.*
 FROM entity_facets, jsonb_to_recordset(sentences) AS sentence (
     rank integer, sentence_id text, review_id text, text text, rating double precision,
-    distance double precision, support bigint
+    occurred_at text, language text, distance double precision, support bigint
 );

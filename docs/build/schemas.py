@@ -7,11 +7,12 @@ Kafka key.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from worker.events.facets import FacetsChanged
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
@@ -100,6 +101,8 @@ _SUMMARY: Final[dict[str, Any]] = {
             "review_id": "r-81",
             "text": "Sharp display.",
             "rating": 4.0,
+            "occurred_at": "2026-11-20T12:00:00Z",
+            "language": "en",
             "distance": 0.4127,
             "support": 3,
         }
@@ -119,6 +122,7 @@ _SUMMARY: Final[dict[str, Any]] = {
     "occurred_at": "2026-11-20T12:00:00Z",
     "embedding_model": "sentence-transformers/all-MiniLM-L6-v2",
     "algorithm": ALGORITHM,
+    "ratings": {"count": 231, "mean": 4.5, "histogram": {"4": 116, "5": 115}},
 }
 _FACETS: Final[dict[str, Any]] = {
     "type": "facets.changed",
@@ -135,7 +139,7 @@ _FACETS: Final[dict[str, Any]] = {
             "k": 3,
             "sentence_count": 109,
             "review_count": 97,
-            "ratings": {"count": 95, "mean": 4.2},
+            "ratings": {"count": 95, "mean": 4.2, "histogram": {"3": 19, "4.5": 76}},
             "sentences": _SUMMARY["sentences"],
         }
     ],
@@ -143,6 +147,7 @@ _FACETS: Final[dict[str, Any]] = {
     "occurred_at": "2026-11-20T12:00:00Z",
     "embedding_model": "sentence-transformers/all-MiniLM-L6-v2",
     "algorithm": ALGORITHM,
+    "ratings": _SUMMARY["ratings"],
 }
 _HEADERS: Final[dict[str, Any]] = {
     "dlq.reason": "bad_field",
@@ -178,7 +183,7 @@ _FACETS_VIEW: Final[dict[str, Any]] = {
     "incarnation": 12,
     "review_count": 240,
     "sentence_count": 1311,
-    "ratings": {"count": 231, "mean": 4.4},
+    "ratings": _SUMMARY["ratings"],
     "sequence": 991,
     "facets": _FACETS["facets"],
     "partition": 3,
@@ -276,14 +281,19 @@ def parts(published: Published, ref_template: str) -> tuple[dict[str, Any], dict
         ShortView,
         FacetsView,
         Overview,
-    ):  # fields with a default are also always written
-        body["required"] = list(body["properties"])
+    ):  # fields with a default are also always written, unless the default is to leave them out
+        body["required"] = [name for name in body["properties"] if name not in _optional(published)]
     body["title"] = published.name
     return body, components
 
 
 def _closed(of_object: dict[str, Any]) -> dict[str, Any]:
     return of_object | {"additionalProperties": False}
+
+
+def _optional(published: Published) -> set[str]:
+    fields = msgspec.structs.fields if issubclass(published.type, Struct) else dataclasses.fields
+    return {one.name for one in fields(published.type) if one.default is UNSET}
 
 
 def _readable(node: Any) -> Any:

@@ -115,6 +115,7 @@ def test_inspect(run, data_dir):
         20,
         20,
     )
+    assert view["ratings"].keys() == {"count", "mean", "histogram"}
     assert [one["rank"] for one in view["sentences"]] == list(range(K))
     assert [one["distance"] for one in view["sentences"]] == sorted(
         one["distance"] for one in view["sentences"]
@@ -265,7 +266,7 @@ def test_the_facets_of_an_entity(run, tmp_path, data_dir, terminal):
     entity = event["entity_id"]
     view = json.loads(run("inspect", entity, "--data-dir", other, "--view", "facets").out)
     assert {one["name"] for one in view["facets"]} == {"news", "critics"}
-    assert view["facets"][-1]["ratings"] == {"count": 1, "mean": 1.0}
+    assert view["facets"][-1]["ratings"] == {"count": 1, "mean": 1.0, "histogram": {"1": 1}}
     overview = json.loads(run("inspect", entity, "--data-dir", other, "--view", "overview").out)
     assert overview["sentences"][0]["facet"] == view["facets"][0]["name"]
     assert run("verify", "--data-dir", other).code == 0

@@ -13,18 +13,20 @@ import pytest
 from hypothesis import given as holds_for
 from hypothesis import settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from tests.events.examples import LIMITS, decode_one, given, packed, record, upsert, vector
 from worker.events import (
     Cause,
     Event,
     RankedChange,
+    RatingCounts,
     Rejected,
+    ReviewDetails,
     ReviewUpserted,
     SummaryChanged,
-    SummarySentence,
     decode,
+    summary_sentence,
 )
 from worker.events.codec import CODECS, OUTPUTS, Codec
 from worker.events.inputs import EVENT_TYPES, Body
@@ -119,6 +121,13 @@ def test_a_refusal_is_the_same_in_another_format(event: dict[str, Any], reason: 
     assert decode_other(event) == one
 
 
+@pytest.mark.parametrize("rating", [float("nan"), float("-inf")])
+def test_a_rating_that_json_has_not_is_refused(rating: float) -> None:
+    refused = decode_other(upsert(rating=rating))
+    assert isinstance(refused, Rejected)
+    assert (refused.reason, refused.detail) == ("bad_field", f"rating: {rating} is no number")
+
+
 def test_what_is_not_in_the_format_is_the_codecs_own_reason() -> None:
     (result,) = decode([record(b"\xc1")], LIMITS, OTHER)
     assert isinstance(result, Rejected)
@@ -133,7 +142,12 @@ SENTENCES = st.lists(
         TEXTS,
         TEXTS,
         TEXTS,
-        st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        st.builds(
+            ReviewDetails,
+            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.none() | TEXTS,
+            st.none() | TEXTS,
+        ),
         st.integers(0, 2 * 10**6).map(lambda micros: micros / 10**6) | st.floats(0, 1e11),
         st.just(1) | st.integers(1, 10**6),
     ),
@@ -152,7 +166,7 @@ def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
             1,
             7,
             None,
-            [SummarySentence(rank, *sentence) for rank, sentence in enumerate(sentences)],
+            [summary_sentence(rank, *sentence) for rank, sentence in enumerate(sentences)],
             added,
             [],
             2,
@@ -161,20 +175,18 @@ def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
             Cause("review.upserted", "reviews", 0, 7, entity_id),
             None,
             None,
+            ratings=RatingCounts({9: len(sentences)}).ratings() if sentences else UNSET,
         )
         for entity_id, added, sentences in changes
     ]
     ranked = [
         RankedChange(
             structs.replace(body, sentences=[]),
-            [
-                codec.quote(one.sentence_id, one.review_id, one.text, one.rating)
-                for one in body.sentences
-            ],
+            [codec.quote(*quoted) for *quoted, _, _ in sentences],
             [one.distance for one in body.sentences],
             [one.support for one in body.sentences],
         )
-        for body in whole
+        for body, (_, _, sentences) in zip(whole, changes, strict=True)
     ]
     assert codec.encode_ranked(ranked) == [codec.encode(body) for body in whole]
 
@@ -196,9 +208,10 @@ def test_a_set_may_have_more_sentences_than_ranks_are_prepared_for(codec):
         None,
         None,
     )
-    quotes = [codec.quote(f"r#{i}", "r", '"sentences":[]', None) for i in range(1500)]
+    details = ReviewDetails(None, None, None)
+    quotes = [codec.quote(f"r#{i}", "r", '"sentences":[]', details) for i in range(1500)]
     (value,) = codec.encode_ranked([RankedChange(body, quotes, [0.5] * 1500, [1] * 1500)])
     sentences = [
-        SummarySentence(i, f"r#{i}", "r", '"sentences":[]', None, 0.5, 1) for i in range(1500)
+        summary_sentence(i, f"r#{i}", "r", '"sentences":[]', details, 0.5, 1) for i in range(1500)
     ]
     assert value == codec.encode(structs.replace(body, sentences=sentences))

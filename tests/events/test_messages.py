@@ -11,26 +11,29 @@ from tests.events.examples import record
 from tests.harness.bodies import BODY
 from worker.events import (
     Cause,
+    RatingCounts,
     Reason,
     Record,
     Rejected,
+    ReviewDetails,
     SummaryChanged,
-    SummarySentence,
     dead_letter_message,
     summary_message,
+    summary_sentence,
     tombstone_message,
 )
-from worker.events.fields import MAX_ID_CHARS
+from worker.events.fields import MAX_ID_CHARS, MAX_LANGUAGE_CHARS
 from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
 
 BYTES = (
     '{"type":"summary.changed","entity_id":"B\\"é🎉","epoch":1,"sequence":991,"previous_sequence":null,'
     '"sentences":[{"rank":0,"sentence_id":"r-81#0","review_id":"r-81","text":"Ünï\\n","rating":4.0,'
-    '"distance":0.4127,"support":3}],"added":["r-81#0"],"removed":["r-12#4"],"review_count":240,'
+    '"occurred_at":"2026-11-20T12:00:00+01:00","language":"de","distance":0.4127,"support":3}],"added":["r-81#0"],"removed":["r-12#4"],"review_count":240,'
     '"sentence_count":1311,"k":20,"cause":{"type":"review.upserted","topic":"reviews","partition":3,'
     '"offset":991,"review_id":"r-81"},"occurred_at":"2026-11-20T12:00:00+01:00","embedding_model":"m",'
-    '"algorithm":"coversumm/1"}'
+    '"algorithm":"coversumm/1",'
+    '"ratings":{"count":231,"mean":4.067099567099567,"histogram":{"4":200,"4.5":31}}}'
 ).encode()
 
 
@@ -149,14 +152,16 @@ def test_a_detail_is_cut_between_characters() -> None:
 
 def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
     longest = "\x00" * MAX_ID_CHARS
+    details = ReviewDetails(-1.79769e308, "2" * 64, "\x00" * MAX_LANGUAGE_CHARS)
     added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
     body = SummaryChanged(
         longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,
-        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6)
+        [summary_sentence(i, added[i], longest, "\x00" * 2000, details, 1.999999, 10**6)
          for i in range(20)],
         added, removed,
         2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest),
         "2" * 64, "m" * 249,
+        ratings=RatingCounts(dict.fromkeys(range(21), 10**9)).ratings(),
     )  # fmt: skip
     message = summary_message("o", 0, body, record(b""))
     assert message_bytes(message.key, message.value, message.headers) < 1_000_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from tests.events.examples import LIMITS, packed, strict_json
 from worker.errors import SetupError
 from worker.events import Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
+from worker.events.ratings import RatingCounts
 from worker.kafka.reader import Stored
 from worker.processing.config import event_limits
 from worker.settings import Settings, settings_by_field
@@ -170,6 +172,7 @@ FRAME_BYTES = 5  # of the version and the checksum
 DIMENSION = 3
 VECTORS = np.array([[1, -2, 3], [32767, 0, -32767]], np.int16)
 TEXTS = ((0, "Good."), (2, "é😀"))
+RATINGS = RatingCounts({8: 1, 10: 300}, 1, Fraction(0.1))
 
 
 def row(
@@ -308,7 +311,9 @@ TARGETS = {
         (b"Good. Bad! <p>See www.example.com, Dr. No.</p>", "Très bon. 很好。不错。😀".encode()),
         text,
     ),
-    "row-header": row(rows.encode_header, rows.decode_header, Header(3, 4, 5)),
+    "row-header": row(
+        rows.encode_header, rows.decode_header, Header(3, 4, 5), Header(3, 4, 5, RATINGS)
+    ),
     "row-published": row(
         rows.encode_published,
         rows.decode_published,
@@ -320,6 +325,7 @@ TARGETS = {
         ReviewRow(3, False, 4.5, True, 1, 1, TEXTS),
         ReviewRow(1, True, None, False, 0, 0, ()),
         ReviewRow(1, False, -0.0, False, 1, 1, TEXTS[:1]),
+        ReviewRow(1, False, 4.0, True, 1, 1, TEXTS[:1], "2026-11-20T12:00:00Z", "de", {0: 5}),
     ),
     "row-texts": row(rows.encode_text_chunk, rows.decode_text_chunk, TEXTS, TEXTS[:1]),
     "row-vectors": row(

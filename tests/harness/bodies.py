@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from worker.events import (
     Cause,
+    RatingCounts,
+    ReviewDetails,
     SummaryChanged,
-    SummarySentence,
+    summary_sentence,
 )
 
 BODY = SummaryChanged(
@@ -13,7 +15,17 @@ BODY = SummaryChanged(
     epoch=1,
     sequence=991,
     previous_sequence=None,
-    sentences=[SummarySentence(0, "r-81#0", "r-81", "Ünï\n", 4.0, 0.4127, 3)],
+    sentences=[
+        summary_sentence(
+            0,
+            "r-81#0",
+            "r-81",
+            "Ünï\n",
+            ReviewDetails(4.0, "2026-11-20T12:00:00+01:00", "de"),
+            0.4127,
+            3,
+        )
+    ],
     added=["r-81#0"],
     removed=["r-12#4"],
     review_count=240,
@@ -22,4 +34,5 @@ BODY = SummaryChanged(
     cause=Cause("review.upserted", "reviews", 3, 991, "r-81"),
     occurred_at="2026-11-20T12:00:00+01:00",
     embedding_model="m",
+    ratings=RatingCounts({8: 200, 9: 31}).ratings(),
 )

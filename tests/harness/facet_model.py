@@ -5,11 +5,10 @@ force over its members.
 import json
 import uuid
 from datetime import UTC, datetime
-from fractions import Fraction
 
 import msgspec
 
-from tests.harness.model import Model
+from tests.harness.model import Model, ratings
 
 
 class FacetModel(Model):
@@ -27,7 +26,7 @@ class FacetModel(Model):
     # -- membership
 
     def members(self, key):
-        """By visible facet {sentence id: (text, vector, review id, rating)}."""
+        """By visible facet its sentences, as `Entity.live` has them."""
         entity = self.entities.get(key)
         live = {} if entity is None else entity.live()
         facets = self.config.facets.definitions.facets
@@ -35,7 +34,7 @@ class FacetModel(Model):
         dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
         dated.sort(key=lambda r: self._recency(key, r))
         for sid, sentence in live.items():
-            _, vector, rid, rating = sentence
+            _, vector, rid, rating, _ = sentence
             nearest = self.nearest(vector)
             for number, facet in enumerate(facets):
                 if number not in found:
@@ -174,17 +173,13 @@ class FacetModel(Model):
         facets, parts = self.config.facets.definitions.facets, []
         for n, found in members.items():
             reviews = {one[2]: one[3] for one in found.values()}
-            rated = [Fraction(rating) for rating in reviews.values() if rating is not None]
             parts.append(
                 {
                     "name": facets[n].name,
                     "k": facets[n].k,
                     "sentence_count": len(found),
                     "review_count": len(reviews),
-                    "ratings": {
-                        "count": len(rated),
-                        "mean": float(sum(rated) / len(rated)) if rated else None,
-                    },
+                    "ratings": ratings(reviews.values()),
                     "sentences": self.sentences(found, *ranked[n]),
                 }
             )
@@ -198,6 +193,7 @@ class FacetModel(Model):
     def _body(self, i, record, event, key, members, ranked, now):
         facets, published = self.config.facets.definitions.facets, self._published(key)
         entity = self.entities.get(key)
+        reviews = [] if entity is None else [r for r in entity.reviews.values() if r.live]
         body = {
             "type": "facets.changed",
             "entity_id": key[1],
@@ -205,15 +201,14 @@ class FacetModel(Model):
             "sequence": record.offset,
             "previous_sequence": self.sets.get(key, (None, None))[1],
             "changed": [facets[n].name for n in now if set(now[n]) != set(published[n])],
-            "review_count": 0
-            if entity is None
-            else sum(review.live for review in entity.reviews.values()),
+            "review_count": len(reviews),
             "sentence_count": 0 if entity is None else len(entity.live()),
             "facets": self.parts(members, ranked),
             "cause": self.cause(record, event),
             "occurred_at": event.get("occurred_at"),
             "embedding_model": self.config.limits.model,
             "algorithm": "coversumm/1",
+            "ratings": ratings([review.rating for review in reviews]),
         }
         return i, key, record, body
 

@@ -220,6 +220,7 @@ class Stream:
             "review_version": version,
             "text": review.text,
             "rating": review.rating,
+            "language": "en",
             "occurred_at": review.occurred_at,
             "a field of the future": {"ignored": [1, 2]},
         }

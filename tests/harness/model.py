@@ -8,6 +8,7 @@ kinds of bad input that the tests send, and nothing of limits.
 import json
 import uuid
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import msgspec
 import numpy as np
@@ -22,6 +23,16 @@ class Review:
     live: bool
     rating: float | None = None
     sentences: dict[bytes, tuple[str, np.ndarray]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)  # its date and language, where known
+
+
+def ratings(of):
+    """What a body says of these ratings, None for a review without one."""
+    rated = [Fraction(one) for one in of if one is not None]
+    found = {"count": len(rated), "mean": float(sum(rated) / len(rated)) if rated else None}
+    if all(0 <= one <= 10 and (2 * one).denominator == 1 for one in rated):
+        found["histogram"] = {f"{float(one):g}": rated.count(one) for one in sorted(set(rated))}
+    return found
 
 
 @dataclass
@@ -31,9 +42,9 @@ class Entity:
     sequence: int | None = None
 
     def live(self):
-        """{sentence id: (text, vector, review id, rating)}"""
+        """{sentence id: (text, vector, review id, rating, details)}"""
         return {
-            sid: (text, vector, rid, review.rating)
+            sid: (text, vector, rid, review.rating, review.details)
             for rid, review in self.reviews.items()
             for sid, (text, vector) in review.sentences.items()
         }
@@ -118,7 +129,10 @@ class Model:
         if any(x is None for _, x in sentences.values()):
             return "dead_letter:bad_vector"
         entity = self.entities.setdefault(key, Entity())
-        entity.reviews[rid] = Review(version, True, event.get("rating"), sentences)
+        details = {name: event[name] for name in ("occurred_at", "language") if event.get(name)}
+        if len(details.get("language", "")) > 35:
+            del details["language"]
+        entity.reviews[rid] = Review(version, True, event.get("rating"), sentences, details)
         self.changed(i, record, event, key)
 
     def review_deleted(self, i, record, event):
@@ -178,9 +192,10 @@ class Model:
 
     def summary(self, entity):
         live = entity.live()
-        review_count = sum(review.live for review in entity.reviews.values())
+        reviews = [review for review in entity.reviews.values() if review.live]
+        rated = ratings([review.rating for review in reviews])
         if not live:
-            return [], [], review_count, 0
+            return [], [], len(reviews), 0, rated
         ranking = self.rank(
             {sid: sentence[1] for sid, sentence in live.items()},
             self.config.k,
@@ -188,7 +203,7 @@ class Model:
         )
         sentences = self.sentences(live, ranking.ids, ranking.distances(), ranking.support)
         members = [(sid, live[sid][0]) for sid in ranking.ids]
-        return members, sentences, review_count, len(live)
+        return members, sentences, len(reviews), len(live), rated
 
     def changed(self, i, record, event, key, deleted=frozenset()):
         """`deleted`: published sentences that the event, a deletion, takes down."""
@@ -240,6 +255,7 @@ class Model:
                 "review_id": live[sid][2],
                 "text": live[sid][0],
                 "rating": None if live[sid][3] is None else float(live[sid][3]),
+                **live[sid][4],
                 "distance": distance,
                 "support": copies,
             }
@@ -249,7 +265,7 @@ class Model:
         ]
 
     def publish(self, i, record, event, entity, summary):
-        members, sentences, reviews, count = summary
+        members, sentences, reviews, count, rated = summary
         body = {
             "type": "summary.changed",
             "entity_id": event["entity_id"],
@@ -268,6 +284,7 @@ class Model:
             "occurred_at": event.get("occurred_at"),
             "embedding_model": self.config.limits.model,
             "algorithm": "coversumm/1",
+            "ratings": rated,
         }
         entity.published, entity.sequence = members, record.offset
         name = f"coversumm:{event['entity_id']}:{self.config.epoch}:{record.offset}"

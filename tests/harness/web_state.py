@@ -1,6 +1,6 @@
 """The state behind a worker's web pages, as a test says it is."""
 
-from worker.events import FacetRatings, FacetSummary, SummarySentence
+from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
 from worker.processing.facet_view import FacetsView, NoFacets, Overview, OverviewSentence
 from worker.processing.short_view import ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
@@ -12,8 +12,9 @@ VIEW = SummaryView(
     incarnation=0,
     review_count=2,
     sentence_count=3,
+    ratings=Ratings(1, 4.0, {"4": 1}),
     sequence=17,
-    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 2),),
+    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, None, "de", 0.25, 2),),
 )
 SHORT = ShortView(
     entity_id="x",
@@ -32,7 +33,7 @@ FACETS = FacetsView(
     incarnation=0,
     review_count=2,
     sentence_count=3,
-    ratings=FacetRatings(1, 4.0),
+    ratings=Ratings(1, 4.0, {"4": 1}),
     sequence=17,
     facets=(
         FacetSummary(
@@ -40,8 +41,8 @@ FACETS = FacetsView(
             3,
             1,
             1,
-            FacetRatings(1, 4.0),
-            [SummarySentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 1)],
+            Ratings(1, 4.0, {"4": 1}),
+            [summary_sentence(0, "r#0", "r", "Grün.", ReviewDetails(4.0, None, "de"), 0.25, 1)],
         ),
     ),
     partition=0,

@@ -20,8 +20,11 @@ sentences = st.one_of(
     ),
 )
 fields = st.fixed_dictionaries(
-    {"review_version": versions, "rating": st.sampled_from([None, 1, 4.5])},
-    optional={"occurred_at": st.just("2026-11-20T12:00:00Z")},
+    {"review_version": versions, "rating": st.sampled_from([None, 1, 4.5, 4.5, 0.1])},
+    optional={
+        "occurred_at": st.sampled_from(["2026-11-20T12:00:00Z", "2026-11-21T00:00:00+01:00"]),
+        "language": st.sampled_from([None, "en", "日本語", "", "x" * 35, "x" * 36]),
+    },
 )
 
 

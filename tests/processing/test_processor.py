@@ -291,9 +291,10 @@ def test_the_body_is_the_contracts(driver):
     assert first == (
         '{"type":"summary.changed","entity_id":"e","epoch":7,"sequence":4,"previous_sequence":null,'
         '"sentences":[{"rank":0,"sentence_id":"a#0","review_id":"a","text":"one","rating":4.0,'
-        '"distance":0.0,"support":1}],"added":["a#0"],"removed":[],"review_count":1,"sentence_count":1,'
+        '"occurred_at":"2026-11-20T12:00:00Z","distance":0.0,"support":1}],"added":["a#0"],"removed":[],"review_count":1,"sentence_count":1,'
         '"k":3,"cause":{"type":"review.upserted","topic":"reviews","partition":0,"offset":4,"review_id":"a"},'
-        '"occurred_at":"2026-11-20T12:00:00Z","embedding_model":"fake","algorithm":"coversumm/1"}'
+        '"occurred_at":"2026-11-20T12:00:00Z","embedding_model":"fake","algorithm":"coversumm/1",'
+        '"ratings":{"count":1,"mean":4.0,"histogram":{"4":1}}}'
     )
     assert '"previous_sequence":4,' in second
     assert '"added":["b#0","b#1"],"removed":[]' in second
@@ -326,12 +327,29 @@ def test_a_rating_of_minus_zero_is_published_alike_from_memory_and_from_rows(dri
     assert ratings(restarted) == ratings(driver)
 
 
-def test_ratings_and_counts_alone_publish_nothing_but_show_later(driver):
-    driver.run(upsert(0, "r", "one", rating=1))
-    assert driver.bodies(upsert(1, "r", "one", rating=5), upsert(2, "empty")) == []
+def test_what_is_said_of_reviews_alone_publishes_nothing_but_shows_later(driver):
+    driver.run(upsert(0, "r", "one", rating=1, language="en"))
+    later = {"rating": 5, "occurred_at": "2026-11-20T12:00:00Z", "language": "fr"}
+    assert driver.bodies(upsert(1, "r", "one", **later), upsert(2, "empty", rating=4.5)) == []
     (body,) = driver.bodies(upsert(3, "n", "new"))
-    assert {s["sentence_id"]: s["rating"] for s in body["sentences"]} == {"r#0": 5.0, "n#0": None}
+    edited, new = sorted(body["sentences"], key=lambda one: one["sentence_id"], reverse=True)
+    assert later.items() <= edited.items()
+    assert (new["rating"], new.keys() & {"occurred_at", "language"}) == (None, set())
     assert body["review_count"] == 3
+    assert body["ratings"] == {"count": 2, "mean": 4.75, "histogram": {"4.5": 1, "5": 1}}
+    assert driver.bodies(delete(4, "empty")) == []
+    (body,) = driver.bodies(upsert(5, "n", "newer", rating=4.4))
+    assert body["ratings"] == {"count": 2, "mean": 4.7}
+    (body, tombstone) = driver.bodies(delete_entity(6))
+    assert (body["ratings"], tombstone) == ({"count": 0, "mean": None, "histogram": {}}, None)
+
+
+@pytest.mark.parametrize(
+    ("language", "passed_on"), [("x" * 35, True), ("x" * 36, False), ("", False)]
+)
+def test_a_language_tag_is_passed_on_if_it_can_be_one(driver, language, passed_on):
+    (body,) = driver.bodies(upsert(0, "r", "one", language=language))
+    assert ("language" in body["sentences"][0]) == passed_on
 
 
 def test_removed_is_in_the_rank_order_last_published(driver):

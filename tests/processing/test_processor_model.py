@@ -6,6 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,8 +87,10 @@ def test_processor_equals_model(setup, batches):
 def _check_views(driver, model):
     for (partition, entity_id), entity in model.entities.items():
         view = driver.summary(partition, entity_id)
-        _, sentences, reviews, count = model.summary(entity)
-        assert [asdict(sentence) for sentence in view.sentences] == sentences
+        _, sentences, reviews, count, rated = model.summary(entity)
+        unknown = {"occurred_at": None, "language": None}
+        assert [asdict(one) for one in view.sentences] == [unknown | one for one in sentences]
+        assert msgspec.to_builtins(view.ratings) == rated
         assert (view.review_count, view.sentence_count, view.sequence) == (
             reviews,
             count,

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,24 +186,29 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
 
     def view(name: str) -> list[dict[str, Any]]:
         found = database.execute(f"SELECT row_to_json(one) FROM {name} AS one").fetchall()
-        return sorted((one for (one,) in found), key=str)
+        return in_order(one for (one,) in found)
+
+    def in_order(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        return sorted(found, key=lambda one: json.dumps(one, sort_keys=True))
 
     def rows_of(sets: list[Any]) -> list[dict[str, Any]]:
-        found = [
-            {"entity_id": name, **more, **one}
+        unknown = {"occurred_at": None, "language": None}
+        return in_order(
+            {"entity_id": name, **more, **unknown, **one}
             for name, sentences, more in sets
             for one in sentences
-        ]
-        return sorted(found, key=str)
+        )
 
     summaries = [(name, one["sentences"], {}) for name, one in wanted["summaries"].items()]
     facets = [(name, one) for name, body in wanted["facets"].items() for one in body["facets"]]
     shown = [(name, one["sentences"], {"facet": one["name"]}) for name, one in facets]
     assert view("summary_sentences") == rows_of(summaries)
     assert view("facet_sentences") == rows_of(shown)
-    means = {(name, one["name"]): one["ratings"]["mean"] for name, one in facets}
-    found = {(one["entity_id"], one["name"]): one["rating_mean"] for one in view("entity_facets")}
-    assert found == means
+    ratings = {(name, one["name"]): one["ratings"] for name, one in facets}
+    found = {(one["entity_id"], one["name"]): one for one in view("entity_facets")}
+    for fact in ("mean", "histogram"):
+        wanted_ones = {key: one.get(fact) for key, one in ratings.items()}
+        assert {key: one[f"rating_{fact}"] for key, one in found.items()} == wanted_ones
 
 
 def send_older(kafka: KafkaBroker, topic: str, bodies: dict[str, Any]) -> None:

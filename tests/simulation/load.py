@@ -113,6 +113,7 @@ class Load:
             review_version=self._version(),
             rating=self._random.choice((None, 1, 4.5)),
             occurred_at=self._random.choice((None, date)),
+            language=(None, "en")[len(few) % 2],
             sentences=self._crowd() if self._crowded and self._random.random() < 0.5 else few,
         )
 

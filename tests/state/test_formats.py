@@ -5,13 +5,14 @@ ever, what is newer is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
 
-from worker.events import LastFacets
+from worker.events import LastFacets, RatingCounts
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
@@ -44,6 +45,14 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         Header(3, 7, 12),
     ),
     (
+        "header 2",
+        formats.decode_header,
+        "4500000005636166c3a9",
+        "02fb0d9e66030000000000000007000000000000000c0000000000000002080100000000000000090200000000000000020000000000"
+        "00000300ef",
+        Header(3, 7, 12, RatingCounts({8: 1, 9: 2}, 2, Fraction(-17, 8))),
+    ),
+    (
         "published 1",
         formats.decode_published,
         "4500000005636166c3a9000000000000000c50",
@@ -63,8 +72,9 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "review 2",
         formats.decode_review,
         "4500000005636166c3a9000000000000000c52722d3831",
-        "027a91346a050000000000000006000000000000124002000000010000000940000000691ef9c0350200000000000000050000000000"
-        "000002000000000000000000008002000000000000000e000000020000000400000047726561742070726f647563742e4f6cc3a9",
+        "021e96d05e0500000000000000060000000000001240020000000100000016323032362d31312d32305431323a30303a30302e355a05"
+        "64652d41540200000000000000050000000000000002000000000000000000008002000000000000000e000000020000000400000047"
+        "726561742070726f647563742e4f6cc3a9",
         ReviewRow(
             5,
             False,
@@ -73,7 +83,8 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
             2,
             1,
             ((0, "Great product."), (2, "Olé")),
-            bytes.fromhex("40000000691ef9c035"),
+            "2026-11-20T12:00:00.5Z",
+            "de-AT",
             {0: 5, 2: 1 << 63},
         ),
     ),
@@ -174,7 +185,8 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    newest = 2 if read in (formats.decode_applied, formats.decode_review) else 1
+    of_two = (formats.decode_applied, formats.decode_review, formats.decode_header)
+    newest = 2 if read in of_two else 1
     payload = b"\xffwhat nobody knows yet"
     newer = formats.seal(key, payload, newest + 1)
     with pytest.raises(UnknownFormat) as refused:

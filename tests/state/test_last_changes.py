@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.events.ratings import RatingCounts, Ratings
 from worker.events.summary import LastChange
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
@@ -28,6 +29,9 @@ changes = st.builds(
     st.lists(st.one_of(st.none(), numbers), max_size=3),
     st.lists(numbers, max_size=3),
     st.lists(counts, max_size=3),
+    st.lists(texts, max_size=3),
+    st.lists(texts, max_size=3),
+    st.none() | st.builds(Ratings, counts, st.none() | numbers, st.just({"4.5": 1})),
 )
 CHANGE = LastChange(
     5, "reviews", "review.upserted", "r", None, 1, 2, [None, 4.0], [0.5, 0.25], [1, 1]
@@ -88,5 +92,6 @@ def test_a_row_is_a_small_part_of_a_message():
         [4.0] * 20,
         [0.5] * 20,
         [1] * 20,
+        all_ratings=RatingCounts({8: 60, 10: 40}).ratings(),
     )
-    assert len(encode_last_change(key, change)) < 450
+    assert len(encode_last_change(key, change)) < 500

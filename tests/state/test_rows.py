@@ -2,12 +2,14 @@
 
 import struct
 from contextlib import suppress
+from functools import reduce
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows
 from worker.state.errors import CorruptRow, StateError, UnknownFormat
 from worker.state.keys import IncarnationKeys, header_key
@@ -25,7 +27,8 @@ reviews = st.builds(
     u32,
     u32,
     texts,
-    st.one_of(st.none(), st.binary(min_size=1, max_size=60)),
+    st.one_of(st.none(), st.text(min_size=1, max_size=60)),
+    st.one_of(st.none(), st.text(min_size=1, max_size=35)),
     st.dictionaries(u32, u64, max_size=3),
 )
 digests = st.dictionaries(st.binary(max_size=10), st.binary(min_size=16, max_size=16), max_size=5)
@@ -50,7 +53,12 @@ DECODERS = [
 ]
 
 
-@given(st.builds(Header, u64, u64, u64))
+ratings = st.lists(
+    st.sampled_from([0.0, 4.5, 10.0]) | st.floats(allow_nan=False, allow_infinity=False)
+).map(lambda found: reduce(RatingCounts.plus, found, NO_RATINGS))
+
+
+@given(st.builds(Header, u64, u64, u64, st.none() | ratings))
 def test_header(header):
     assert rows.decode_header(KEY, rows.encode_header(KEY, header)) == header
 

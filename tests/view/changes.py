@@ -2,9 +2,9 @@
 
 from worker.events import (
     Cause,
-    FacetRatings,
     FacetsChanged,
     FacetSummary,
+    Ratings,
     SummaryChanged,
     SummarySentence,
 )
@@ -71,7 +71,7 @@ def facets_changed(entity_id, sequence, facets, changed=(), **more):
     one = summary(entity_id, sequence, {}, **more)
     parts = [
         FacetSummary(
-            name, 5, 10 * len(texts), len(texts), FacetRatings(0, None),
+            name, 5, 10 * len(texts), len(texts), Ratings(0, None),
             summary(entity_id, sequence, texts, **more).sentences,
         )
         for name, texts in facets.items()

@@ -6,7 +6,7 @@ summary -> codec -> message                  `messages`
 
 from worker.events.bare import read_line
 from worker.events.decode import RecordMapping, decode
-from worker.events.facets import FacetRatings, FacetsChanged, FacetSummary, LastFacets
+from worker.events.facets import FacetsChanged, FacetSummary, LastFacets
 from worker.events.fields import MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
     EVENT_TYPES,
@@ -15,6 +15,7 @@ from worker.events.inputs import (
     GivenSentence,
     Record,
     ReviewDeleted,
+    ReviewDetails,
     ReviewUpserted,
     SentencesDeleted,
 )
@@ -31,9 +32,17 @@ from worker.events.messages import (
     summary_messages,
     tombstone_message,
 )
+from worker.events.ratings import RatingCounts, Ratings
 from worker.events.reasons import Ignored, Reason, Rejected
 from worker.events.rules import Limits
-from worker.events.summary import ALGORITHM, Cause, RankedChange, SummaryChanged, SummarySentence
+from worker.events.summary import (
+    ALGORITHM,
+    Cause,
+    RankedChange,
+    SummaryChanged,
+    SummarySentence,
+    summary_sentence,
+)
 
 __all__ = [
     "ALGORITHM",
@@ -43,7 +52,6 @@ __all__ = [
     "Cause",
     "EntityDeleted",
     "Event",
-    "FacetRatings",
     "FacetSummary",
     "FacetsChanged",
     "GivenSentence",
@@ -52,11 +60,14 @@ __all__ = [
     "Limits",
     "Message",
     "RankedChange",
+    "RatingCounts",
+    "Ratings",
     "Reason",
     "Record",
     "RecordMapping",
     "Rejected",
     "ReviewDeleted",
+    "ReviewDetails",
     "ReviewUpserted",
     "SentencesDeleted",
     "SummaryChanged",
@@ -71,5 +82,6 @@ __all__ = [
     "read_line",
     "summary_message",
     "summary_messages",
+    "summary_sentence",
     "tombstone_message",
 ]

@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from worker.events import json_codec, json_row
 from worker.events.facets import FacetsChanged, FacetSummary
-from worker.events.inputs import Body
+from worker.events.inputs import Body, ReviewDetails
 from worker.events.summary import RankedChange, SummaryChanged
 
 
@@ -39,7 +39,7 @@ class OutputCodec(Protocol):
     def encode(self, body: SummaryChanged | FacetsChanged) -> bytes:
         """The value of a complete body; deterministic."""
 
-    def quote(self, sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+    def quote(self, sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
         """The part of a sentence that is the same in every message, for `encode_ranked`."""
 
     def encode_ranked(self, changes: Sequence[RankedChange]) -> list[bytes]:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 
 from worker.events.fields import EntityId, Timestamp
+from worker.events.ratings import Ratings
 from worker.events.summary import ALGORITHM, Cause, SummarySentence
 
 FACETS_CHANGED: Final = "facets.changed"
-
-
-class FacetRatings(Struct, frozen=True):
-    """The ratings of a facet's reviews."""
-
-    count: Annotated[int, Meta(ge=0, description="Its reviews that have a rating.")]
-    mean: (
-        Annotated[float, Meta(description="Their exact mean, rounded once; null without any.")]
-        | None
-    )
 
 
 class FacetSummary(Struct, frozen=True):
@@ -30,7 +21,7 @@ class FacetSummary(Struct, frozen=True):
     k: Annotated[int, Meta(ge=1, description="How many sentences a full set has.")]
     sentence_count: Annotated[int, Meta(ge=0, description="Live sentences of the facet.")]
     review_count: Annotated[int, Meta(ge=0, description="Live reviews with such a sentence.")]
-    ratings: FacetRatings
+    ratings: Annotated[Ratings, Meta(description="Of these reviews.")]
     sentences: Annotated[
         list[SummarySentence],
         Meta(description="Those nearest to the facet's centroid, in rank order."),
@@ -65,6 +56,9 @@ class FacetsChanged(Struct, tag_field="type", tag=FACETS_CHANGED, frozen=True):
     occurred_at: Timestamp | None
     embedding_model: Annotated[str, Meta(description="The worker's.")] | None
     algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM
+    ratings: Annotated[Ratings, Meta(description="Of the entity's live reviews.")] | UnsetType = (
+        UNSET
+    )
 
 
 class LastFacets(Struct, array_like=True, frozen=True):

@@ -77,6 +77,17 @@ Timestamp = Annotated[
         extra_json_schema={"format": "date-time"},
     ),
 ]
+MAX_LANGUAGE_CHARS: Final = 35
+"""Longest language tag that summaries pass on: RFC 5646 makes none longer necessary."""
+
+Language = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_LANGUAGE_CHARS,
+        examples=["en"],
+    ),
+]
 Rating = Annotated[float, Meta(description="The reviewer's rating, on any scale.", examples=[4.0])]
 Numbers = Annotated[
     list[float], Meta(description="The vector, not all zero; the worker normalises it.")

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
 from worker.events.fields import (
+    MAX_LANGUAGE_CHARS,
     EmbeddingModel,
     EntityId,
     Float32Base64,
@@ -77,7 +78,15 @@ class UpsertBody(Struct, tag_field="type", tag="review.upserted", frozen=True):
     text: ReviewText | UnsetType | None = UNSET
     rating: Rating | None = None
     language: (
-        Annotated[str, Meta(description="Language tag of the text.", examples=["en"])] | None
+        Annotated[
+            str,
+            Meta(
+                description="Language tag of the text, such as those of BCP 47. Summaries pass it "
+                f"on, unless it is longer than {MAX_LANGUAGE_CHARS} characters.",
+                examples=["en"],
+            ),
+        ]
+        | None
     ) = None
     occurred_at: Timestamp | None = None
     sentences: Sentences | UnsetType | None = UNSET
@@ -131,6 +140,14 @@ class GivenSentence(NamedTuple):
     labels: int = 0
 
 
+class ReviewDetails(NamedTuple):
+    """What messages say of a sentence's review; None: unknown."""
+
+    rating: float | None
+    occurred_at: str | None
+    language: str | None
+
+
 class ReviewUpserted(Struct, frozen=True):
     """A checked `review.upserted`. `sentences` None: split `text`; `text` None or blank: no
     sentences.
@@ -143,6 +160,12 @@ class ReviewUpserted(Struct, frozen=True):
     occurred_at: str | None
     text: str | None
     sentences: tuple[GivenSentence, ...] | None
+    language: str | None = None  # None also for a tag that is not passed on
+
+    @property
+    def details(self) -> ReviewDetails:
+        """What messages say of the review."""
+        return ReviewDetails(self.rating, self.occurred_at, self.language)
 
 
 Event: TypeAlias = ReviewUpserted | ReviewDeleted | SentencesDeleted | EntityDeleted

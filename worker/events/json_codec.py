@@ -14,9 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from worker.events.facets import FacetsChanged, FacetSummary
-from worker.events.inputs import EVENT_TYPES, Body, Head, UpsertBody
+from worker.events.inputs import EVENT_TYPES, Body, Head, ReviewDetails, UpsertBody
 from worker.events.reasons import BadEvent, Reason, shown
-from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
+from worker.events.summary import (
+    RankedChange,
+    SummaryChanged,
+    summary_sentence,
+)
 
 _FAULT: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field (\w+)")
@@ -119,11 +123,10 @@ _RANKS: Final = [b',{"rank":%d' % rank for rank in range(1000)]
 _ALONE: Final = b',"support":1}'
 
 
-def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+def quote(sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
     """The part of a sentence that is the same in every message: the middle of its object."""
-    return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[
-        _HEAD:-_TAIL
-    ]
+    sentence = summary_sentence(0, sentence_id, review_id, text, details, 0.0, 1)
+    return _encode_body(sentence)[_HEAD:-_TAIL]
 
 
 def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:

@@ -20,7 +20,9 @@ __all__ = [
     "to_json",
 ]
 
-NESTED: Final = frozenset({"sentences", "added", "removed", "changed", "facets", "cause"})
+NESTED: Final = frozenset(
+    {"sentences", "added", "removed", "changed", "facets", "cause", "ratings"}
+)
 
 _text: Final = msgspec.json.Decoder(str).decode
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL
 
 from worker.events.codec import DEFAULT, OutputCodec
 from worker.events.facets import FACETS_CHANGED, FacetsChanged, FacetSummary
-from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
+from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record, ReviewDetails
 from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
@@ -39,9 +39,9 @@ class Message(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
-def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+def quote(sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
     """The part of a sentence that is the same in every message, for `RankedChange`."""
-    return DEFAULT.quote(sentence_id, review_id, text, rating)
+    return DEFAULT.quote(sentence_id, review_id, text, details)
 
 
 def summary_message(

@@ -1,15 +1,17 @@
 """The contract's rules: a decoded body becomes an event, or is rejected for its content.
 
-Independent of the format. The first failing rule names the reason. For an upsert: `text_too_long`
-(the complete text), `bad_field` (neither text nor sentences), `too_many_sentences`, `wrong_model`;
-then for each sentence `text_too_long`, `no_embedding`, `bad_vector` (not float32 numbers),
-`wrong_dimension`; finally, once all vectors are fixed point, `bad_vector` (zero or not finite).
+Independent of the format. The first failing rule names the reason. For an upsert: `bad_field` (the
+rating), `text_too_long` (the complete text), `bad_field` (neither text nor sentences),
+`too_many_sentences`, `wrong_model`; then for each sentence `text_too_long`, `no_embedding`,
+`bad_vector` (not float32 numbers), `wrong_dimension`; finally, once all vectors are fixed point,
+`bad_vector` (zero or not finite).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +20,7 @@ from msgspec.json import Decoder
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import quantize_rows
+from worker.events.fields import MAX_LANGUAGE_CHARS
 from worker.events.inputs import (
     Body,
     Event,
@@ -110,6 +113,7 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
         body.occurred_at,
         text,
         sentences,
+        body.language if 0 < len(body.language or "") <= MAX_LANGUAGE_CHARS else None,
     )
 
 
@@ -120,6 +124,8 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
     The vectors go to the pool together, once nothing else can be wrong with the upsert.
     """
     text, items = body.text, body.sentences
+    if body.rating is not None and not isfinite(body.rating):  # JSON has no such numbers
+        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is no number")
     if text:
         _check_text(text, "text", limits)
     if items is UNSET and text is UNSET:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 
-from worker.events.fields import EntityId, ReviewId, SentenceId, Timestamp
-from worker.events.inputs import EVENT_TYPES
+from worker.events.fields import EntityId, Language, ReviewId, SentenceId, Timestamp
+from worker.events.inputs import EVENT_TYPES, ReviewDetails
+from worker.events.ratings import Ratings
 
 ALGORITHM: Final = "coversumm/1"
 SUMMARY_CHANGED: Final = "summary.changed"
 
 
-class SummarySentence(Struct, frozen=True):
+class SummarySentence(Struct, frozen=True, kw_only=True):
     """One sentence of the summary."""
 
     rank: Annotated[int, Meta(ge=0, description="From 0, the nearest to the centroid.")]
@@ -23,6 +24,14 @@ class SummarySentence(Struct, frozen=True):
     review_id: ReviewId
     text: Annotated[str, Meta(description="As it was split or given.")]
     rating: Annotated[float, Meta(description="The review's rating.")] | None
+    occurred_at: (
+        Annotated[Timestamp, Meta(description="That of the review's last upsert, if it has one.")]
+        | UnsetType
+    ) = UNSET
+    language: (
+        Annotated[Language, Meta(description="Language tag of the review, if its event has one.")]
+        | UnsetType
+    ) = UNSET
     distance: Annotated[
         float,
         Meta(
@@ -34,6 +43,30 @@ class SummarySentence(Struct, frozen=True):
     support: Annotated[
         int, Meta(ge=1, description="How many live sentences have this very vector.")
     ]
+
+
+def summary_sentence(
+    rank: int,
+    sentence_id: str,
+    review_id: str,
+    text: str,
+    details: ReviewDetails,
+    distance: float,
+    support: int,
+) -> SummarySentence:
+    """A sentence of a review with these details."""
+    rating, occurred_at, language = details
+    return SummarySentence(
+        rank=rank,
+        sentence_id=sentence_id,
+        review_id=review_id,
+        text=text,
+        rating=rating,
+        occurred_at=UNSET if occurred_at is None else occurred_at,
+        language=UNSET if language is None else language,
+        distance=distance,
+        support=support,
+    )
 
 
 class Cause(Struct, frozen=True):
@@ -80,6 +113,9 @@ class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True)
     occurred_at: Timestamp | None
     embedding_model: Annotated[str, Meta(description="The worker's.")] | None
     algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM
+    ratings: Annotated[Ratings, Meta(description="Of the entity's live reviews.")] | UnsetType = (
+        UNSET
+    )
 
 
 class RankedChange(NamedTuple):
@@ -95,7 +131,8 @@ class LastChange(Struct, array_like=True, frozen=True):
     """An entity's last change before it is published, as stored in its row.
 
     Only what other rows lack: the ids in rank order and the sequence are in the published row, the
-    texts in the reviews'. `ratings`, `distances` and `support` are by rank.
+    texts in the reviews'. `ratings`, `distances` and `support` are by rank, as are `dates` and
+    `languages`, which are empty if no review has one.
     """
 
     timestamp_ms: int  # of its cause, as are the next four
@@ -108,6 +145,9 @@ class LastChange(Struct, array_like=True, frozen=True):
     ratings: Sequence[float | None]
     distances: Sequence[float]
     support: Sequence[int]
+    dates: Sequence[str | None] = ()
+    languages: Sequence[str | None] = ()
+    all_ratings: Ratings | None = None  # of the entity's live reviews
 
 
 decode_summary = Decoder(SummaryChanged).decode

@@ -6,19 +6,21 @@ Which they are depends only on the live reviews and their dates, not on any cloc
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
+from worker.events.dates import instant
+
 UNDATED = b"\xff"
 
 
-def recency(instant: bytes | None) -> bytes:
-    """Orders instants (`worker.events.dates.instant`): the later, the lower; none is the highest.
+def recency(occurred_at: str | None) -> bytes:
+    """Orders RFC 3339 timestamps: the later, the lower; none is the highest.
 
-    >>> order = [b"2", b"15", b"1", None]
+    >>> order = ["2026-11-20T12:00:00.5Z", "2026-11-20T13:00:00+01:00", None]
     >>> sorted(order, key=recency) == order
     True
     """
-    if instant is None:
+    if occurred_at is None:
         return UNDATED
-    return bytes([255 - byte for byte in instant]) + b"\xff"
+    return bytes([255 - byte for byte in instant(occurred_at)]) + b"\xff"
 
 
 class NewestReviews:
@@ -30,10 +32,10 @@ class NewestReviews:
 
     __slots__ = ("_items", "is_complete", "wanted")
 
-    def __init__(self, wanted: int, reviews: Iterable[tuple[bytes, bytes | None]] = ()) -> None:
-        """From all live reviews: ids and instants."""
+    def __init__(self, wanted: int, reviews: Iterable[tuple[bytes, str | None]] = ()) -> None:
+        """From all live reviews: ids and timestamps."""
         self.wanted = wanted
-        self._items = sorted((recency(instant), review_id) for review_id, instant in reviews)
+        self._items = sorted((recency(when), review_id) for review_id, when in reviews)
         self.is_complete = True  # no live review is left out
         self._trim(2 * wanted)
 
@@ -43,17 +45,17 @@ class NewestReviews:
         other._items, other.is_complete = self._items.copy(), self.is_complete
         return other
 
-    def add(self, review_id: bytes, instant: bytes | None) -> None:
+    def add(self, review_id: bytes, occurred_at: str | None) -> None:
         """A review is live now; not while `is_short`."""
-        item = recency(instant), review_id
+        item = recency(occurred_at), review_id
         if not self.is_complete and self._items and item > self._items[-1]:
             return
         insort(self._items, item)
         self._trim(4 * self.wanted)
 
-    def remove(self, review_id: bytes, instant: bytes | None) -> None:
+    def remove(self, review_id: bytes, occurred_at: str | None) -> None:
         """A review is no longer live, or no longer of this date."""
-        item = recency(instant), review_id
+        item = recency(occurred_at), review_id
         at = bisect_left(self._items, item)
         if at < len(self._items) and self._items[at] == item:
             del self._items[at]

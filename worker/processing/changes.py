@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from worker.events import (
     EntityDeleted,
     Event,
     Ignored,
+    RatingCounts,
     Rejected,
     ReviewDeleted,
-    ReviewUpserted,
 )
 from worker.events.facets import LastFacets
+from worker.events.ratings import NO_RATINGS
 from worker.events.summary import LastChange
 from worker.facets.newest import NewestReviews
 from worker.processing.entity_cache import CachedEntity, EntityKey
@@ -20,6 +22,14 @@ from worker.state.entity import Review, Sentence
 from worker.state.rows import Header
 
 Outcome = Ignored | Rejected | None  # of a record; None: it is applied
+
+
+class EntityCounts(NamedTuple):
+    """Of an entity: live reviews, live sentences, and the ratings of these reviews."""
+
+    reviews: int = 0
+    sentences: int = 0
+    ratings: RatingCounts = NO_RATINGS
 
 
 @dataclass(slots=True)
@@ -32,9 +42,7 @@ class PlannedStep:
     event: Event
     removed: Sequence[Sentence]
     added: Sequence[Sentence]
-    rating: float | None
-    review_count: int
-    sentence_count: int
+    counts: EntityCounts
     moves: Sequence[ReviewMove] = ()  # of reviews in and out of facets
 
 
@@ -51,6 +59,7 @@ class EntityChanges:
         "kept_facets",
         "key",
         "newest",
+        "ratings",
         "review_count",
         "reviews",
         "sentence_count",
@@ -65,11 +74,12 @@ class EntityChanges:
         self.entity = entity
         self.is_new = is_new  # the entity has no stored rows
         self.stored_header = Header(
-            entity.review_count, entity.sentence_count, entity.rows.incarnation
+            entity.review_count, entity.sentence_count, entity.rows.incarnation, entity.ratings
         )
         self.stored_sequence = entity.sequence
         self.review_count = entity.review_count
         self.sentence_count = entity.sentence_count
+        self.ratings = entity.ratings
         self.reviews: dict[bytes, Review] = {}  # the written reviews in their last state
         self.steps: list[PlannedStep] = []
         self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
@@ -115,19 +125,8 @@ class EntityChanges:
         self.sentence_count += len(added) - len(removed)
         # A deleted review may still be quoted by a summary that its last edit did not publish.
         if removed or added or moves or isinstance(event, ReviewDeleted):
-            rating = event.rating if isinstance(event, ReviewUpserted) else None
-            self.steps.append(
-                PlannedStep(
-                    index,
-                    event,
-                    removed,
-                    added,
-                    rating,
-                    self.review_count,
-                    self.sentence_count,
-                    moves,
-                )
-            )
+            counts = EntityCounts(self.review_count, self.sentence_count, self.ratings)
+            self.steps.append(PlannedStep(index, event, removed, added, counts, moves))
 
     # -- facets
 
@@ -172,17 +171,17 @@ class EntityChanges:
         """The newest reviews after these changes; reads all reviews if too few are known."""
         for name, one in before.items():
             if one is not None and not one.deleted:
-                newest.remove(name, one.instant)
+                newest.remove(name, one.occurred_at)
         if not newest.is_short:
             for name, one in reviews.items():
                 if not one.deleted:
-                    newest.add(name, one.instant)
+                    newest.add(name, one.occurred_at)
             return newest
         written = self.reviews | dict(reviews)
-        live = [(name, one.instant) for name, one in written.items() if not one.deleted]
+        live = [(name, one.occurred_at) for name, one in written.items() if not one.deleted]
         if not self.is_new:
             live += [
-                (name, row.instant)
+                (name, row.occurred_at)
                 for name, row in self.entity.rows.review_facts()
                 if not row.deleted and name not in written
             ]

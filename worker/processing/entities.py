@@ -32,6 +32,7 @@ class Entities:
             return None
         entity = self._make(key, header.incarnation, is_new=False)
         entity.review_count, entity.sentence_count = header.reviews, header.sentences
+        entity.ratings = entity.rows.ratings(header)
         published = entity.rows.published()
         if published is not None:
             entity.sequence, entity.published = published.sequence, published.digests

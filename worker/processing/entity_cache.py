@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, FlatIndex, Index, NewIndex
-from worker.events import quote
+from worker.events import ReviewDetails, quote
+from worker.events.ratings import NO_RATINGS
 from worker.processing.facets import EntityFacets
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
@@ -35,7 +36,7 @@ class SummaryMember:
     sentence_id: str
     review_id: str
     text: str
-    rating: float | None
+    details: ReviewDetails
     digest: bytes
     quote: bytes  # the part that is the same in every message
 
@@ -45,11 +46,11 @@ class SummaryMember:
         return MEMBER_BYTES + len(self.text) + len(self.quote)
 
     @classmethod
-    def of(cls, identifier: bytes, text: str, rating: float | None) -> "SummaryMember":
-        """From a live sentence and its review's rating."""
+    def of(cls, identifier: bytes, text: str, details: ReviewDetails) -> "SummaryMember":
+        """From a live sentence and its review's details."""
         sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
-        quoted = quote(sentence_id, review_id, text, rating)
-        return cls(identifier, sentence_id, review_id, text, rating, text_digest(text), quoted)
+        quoted = quote(sentence_id, review_id, text, details)
+        return cls(identifier, sentence_id, review_id, text, details, text_digest(text), quoted)
 
 
 class CachedEntity:
@@ -77,6 +78,7 @@ class CachedEntity:
         "members",
         "memory_bytes",
         "published",
+        "ratings",
         "review_count",
         "rows",
         "sentence_count",
@@ -101,6 +103,7 @@ class CachedEntity:
         self.rows = rows
         self.review_count = 0
         self.sentence_count = 0
+        self.ratings = NO_RATINGS
         self.sequence: int | None = None
         self.published: dict[bytes, bytes] = {}
         self.members: dict[bytes, SummaryMember] = {}
@@ -164,7 +167,7 @@ class CachedEntity:
         """A live sentence as of the last micro-batch. Raises CorruptRow if it is not stored."""
         member = self.members.get(identifier)
         if member is None:
-            member = SummaryMember.of(identifier, *self.rows.text_and_rating(identifier))
+            member = SummaryMember.of(identifier, *self.rows.text_and_details(identifier))
             self.keep_member(member)
         return member
 

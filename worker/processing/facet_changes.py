@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from worker.events import (
     EVENT_TYPES,
     Cause,
@@ -21,7 +23,7 @@ from worker.events import (
 )
 from worker.events.codec import DEFAULT
 from worker.events.facets import decode_facets
-from worker.processing.changes import EntityChanges, PlannedStep
+from worker.processing.changes import EntityChanges, EntityCounts, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey, SummaryMember
 from worker.processing.facets import EntityFacets, FacetCore, FacetPart
@@ -136,7 +138,7 @@ class FacetPublisher:
         names = facets.facets.definitions.facets
         body = self._body(
             [names[number].name for number in facets.changed()],
-            (step.review_count, step.sentence_count),
+            step.counts,
             step.event,
             record,
         )
@@ -162,7 +164,7 @@ class FacetPublisher:
                 key=lambda one: one.facet.name,
             )
             parts = [FacetPart(one.summary(), [], None) for one in empty]
-            body = self._body(changed, (0, 0), event, record)
+            body = self._body(changed, EntityCounts(), event, record)
             self._outbox.put_facets(index, body, parts, record)
         tombstone = tombstone_message(
             config.facets_topic,
@@ -176,9 +178,9 @@ class FacetPublisher:
         self._outbox.put(index, tombstone, of_facets=True)
 
     def _body(
-        self, changed: list[str], counts: tuple[int, int], event: Event, record: Record
+        self, changed: list[str], counts: EntityCounts, event: Event, record: Record
     ) -> FacetsChanged:
-        """A change without its facets; `counts` are those of reviews and sentences."""
+        """A change without its facets."""
         config = self._config
         return FacetsChanged(
             self._changes.entity.entity_id,
@@ -186,7 +188,8 @@ class FacetPublisher:
             record.offset,
             self._facets.sequence,
             changed,
-            *counts,
+            counts.reviews,
+            counts.sentences,
             [],
             Cause(
                 EVENT_TYPES[type(event)],
@@ -197,6 +200,7 @@ class FacetPublisher:
             ),
             event.occurred_at,
             config.limits.model,
+            ratings=counts.ratings.ratings(),
         )
 
 
@@ -204,19 +208,7 @@ def _without_previous(body: FacetsChanged, facets: EntityFacets) -> FacetsChange
     """The change as the only one that is published: all facets with sentences are new."""
     definitions = facets.facets.definitions.facets
     names = [definitions[number].name for number, one in facets.cores.items() if one.now]
-    return FacetsChanged(
-        body.entity_id,
-        body.epoch,
-        body.sequence,
-        None,
-        names,
-        body.review_count,
-        body.sentence_count,
-        [],
-        body.cause,
-        body.occurred_at,
-        body.embedding_model,
-    )
+    return structs.replace(body, previous_sequence=None, changed=names)
 
 
 def last_facets_message(key: EntityKey, kept: LastFacets, config: ProcessorConfig) -> Message:

@@ -5,10 +5,8 @@ from each the nearest sentence, then the next round. It skips what says nearly t
 sentence that another facet has brought.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +16,8 @@ from numpy.typing import NDArray
 from worker.coversumm import EntityCore, FlatIndex
 from worker.coversumm.short_view import Chosen, Scan, choose, cosines, kept
 from worker.errors import SetupError
-from worker.events import FacetRatings, FacetSummary, SummarySentence
+from worker.events import FacetSummary, Ratings, summary_sentence
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.definitions import Facet
 from worker.facets.membership import FacetSet
 from worker.processing.short_view import Extent, fitting
@@ -48,7 +47,7 @@ class FacetsView:
     incarnation: int  # source offset of the event that created it
     review_count: int
     sentence_count: int
-    ratings: FacetRatings  # of all live reviews
+    ratings: Ratings  # of all live reviews
     sequence: int | None  # source offset of the last published change of facets
     facets: tuple[FacetSummary, ...]
     partition: int | None = None
@@ -100,7 +99,7 @@ def read_facets_view(
         header.incarnation,
         header.reviews,
         header.sentences,
-        _ratings(members.all_ratings),
+        entity.ratings(header).ratings(),
         None if published is None else published.sequence,
         tuple(_summary(entity, members, one, distinct) for one in members.ordered()),
     )
@@ -121,7 +120,7 @@ def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) ->
         for one in ordered
     ]
     turns = in_turn(walks, extent)
-    facts = [entity.text_and_rating(walks[turn.walk].ids[turn.row]) for turn in turns]
+    facts = [entity.text_and_details(walks[turn.walk].ids[turn.row]) for turn in turns]
     taken: Sequence[int] = range(len(turns))
     if extent.words is not None:
         taken = fitting([text for text, _ in facts], extent.words)
@@ -130,6 +129,7 @@ def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) ->
         turn = turns[at]
         walk, facet = walks[turn.walk], ordered[turn.walk]
         identifier = walk.ids[turn.row]
+        text, details = facts[at]
         sentences.append(
             OverviewSentence(
                 rank,
@@ -137,7 +137,8 @@ def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) ->
                 facet.sentences,
                 identifier.decode(),
                 review_of(identifier).decode(),
-                *facts[at],
+                text,
+                details.rating,
                 walk.distances[turn.row],
             )
         )
@@ -190,7 +191,7 @@ class _Counted:
     facet: Facet
     sentences: int
     reviews: int
-    ratings: Counter[float]
+    ratings: RatingCounts
 
 
 class _Members:
@@ -199,9 +200,8 @@ class _Members:
     def __init__(self, entity: EntityRows, facets: FacetSet) -> None:
         self._blocks = kept(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
-        self.all_ratings = Counter(one for one in members.ratings.values() if one is not None)
         self._counted = [
-            _Counted(number, facets.definitions.facets[number], 0, 0, Counter())
+            _Counted(number, facets.definitions.facets[number], 0, 0, NO_RATINGS)
             for number in facets.definitions.visible
         ]
         self._bits: list[NDArray[np.uint64]] = []  # by block
@@ -217,8 +217,7 @@ class _Members:
             for one in self._counted:
                 if found >> one.number & 1:
                     one.reviews += count
-                    if rating is not None:
-                        one.ratings[rating] += count
+                    one.ratings = one.ratings.plus(rating, count)
 
     def ordered(self) -> list[_Counted]:
         """The visible facets by descending sentence count, then name."""
@@ -247,17 +246,11 @@ def _read(rows: Rows, entity_id: str, dimension: int) -> tuple[Header, EntityRow
     return header, entity, _Members(entity, facets)
 
 
-def _ratings(ratings: Counter[float]) -> FacetRatings:
-    count = ratings.total()
-    total = sum((Fraction(one) * times for one, times in ratings.items()), Fraction())
-    return FacetRatings(count, float(total / count) if count else None)
-
-
 def _summary(entity: EntityRows, members: _Members, one: _Counted, distinct: bool) -> FacetSummary:
     """The facet as it is published."""
     facet, dimension = one.facet, entity.dimension
     summary = FacetSummary(
-        facet.name, facet.k, one.sentences, one.reviews, _ratings(one.ratings), []
+        facet.name, facet.k, one.sentences, one.reviews, one.ratings.ratings(), []
     )
     if not one.sentences:
         return summary
@@ -265,11 +258,11 @@ def _summary(entity: EntityRows, members: _Members, one: _Counted, distinct: boo
     ranking = EntityCore.load(facet.k, dimension, index, distinct=distinct).ranking()
     ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
     sentences = [
-        SummarySentence(
+        summary_sentence(
             rank,
             identifier.decode(),
             review_of(identifier).decode(),
-            *entity.text_and_rating(identifier),
+            *entity.text_and_details(identifier),
             distance,
             support,
         )

@@ -27,7 +27,8 @@ from worker.coversumm import (
 )
 from worker.coversumm.index import Block
 from worker.coversumm.short_view import kept
-from worker.events import FacetRatings, FacetSummary, facet_part
+from worker.events import FacetSummary, facet_part
+from worker.events.ratings import NO_RATINGS
 from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
 from worker.facets.newest import NewestReviews
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from worker.processing.entity_cache import SummaryMember
 
 FACET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
-UNIT: Final = 2**1074
-"""Ratings are added up exactly, in units of the smallest float64."""
 
 
 class ReviewMove(NamedTuple):
@@ -103,8 +102,7 @@ class FacetCore:
         "order",
         "part",
         "ranking",
-        "rated",
-        "rating_sum",
+        "ratings",
         "reviews",
     )
 
@@ -113,8 +111,7 @@ class FacetCore:
         self.core: EntityCore | None = None  # None without sentences
         self.index: FlatIndex | None = None
         self.reviews = 0  # with a sentence here
-        self.rated = 0  # those with a rating
-        self.rating_sum = 0  # in units of UNIT
+        self.ratings = NO_RATINGS  # of these reviews
         self.now: dict[bytes, bytes] = {}
         self.ranking: Ranking | None = None  # of the last step, if that changed the set
         self.part: FacetPart | None = None  # until the facet changes
@@ -133,18 +130,12 @@ class FacetCore:
     def count_review(self, rating: float | None, by: int) -> None:
         """Count a review with a sentence here, or no longer."""
         self.reviews += by
-        if rating is not None:
-            self.rated += by
-            numerator, denominator = rating.as_integer_ratio()
-            self.rating_sum += by * numerator * (UNIT // denominator)
+        self.ratings = self.ratings.plus(rating, by)
 
     def summary(self) -> FacetSummary:
         """The facet without its sentences."""
-        mean = self.rating_sum / (self.rated * UNIT) if self.rated else None
-        ratings = FacetRatings(self.rated, mean)
-        return FacetSummary(
-            self.facet.name, self.facet.k, self.sentences, self.reviews, ratings, []
-        )
+        facet, ratings = self.facet, self.ratings.ratings()
+        return FacetSummary(facet.name, facet.k, self.sentences, self.reviews, ratings, [])
 
     @property
     def memory_bytes(self) -> int:
@@ -220,7 +211,7 @@ class EntityFacets:
         self._is_loaded = True
         reviews = list(self._rows.review_facts())
         if self.facets.newest:
-            live = ((name, one.instant) for name, one in reviews if not one.deleted)
+            live = ((name, one.occurred_at) for name, one in reviews if not one.deleted)
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.facets, reviews)
         counted = ReviewBits()

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from worker.coversumm import Ranking, measure
 from worker.events import (
     EVENT_TYPES,
@@ -14,6 +16,7 @@ from worker.events import (
     RankedChange,
     Record,
     ReviewDeleted,
+    ReviewDetails,
     SentencesDeleted,
     SummaryChanged,
     SummaryDraft,
@@ -146,17 +149,21 @@ class Outbox:
 
 def _kept(change: SetChange, record: Record) -> LastChange:
     step, ranking, members, _ = change
+    ratings, dates, languages = zip(*(member.details for member in members), strict=True)
     return LastChange(
         record.timestamp_ms,
         record.topic,
         EVENT_TYPES[type(step.event)],
         review_id_of(step.event),
         step.event.occurred_at,
-        step.review_count,
-        step.sentence_count,
-        [member.rating for member in members],
+        step.counts.reviews,
+        step.counts.sentences,
+        ratings,
         ranking.distances(),
         ranking.support,
+        dates if any(dates) else (),
+        languages if any(languages) else (),
+        step.counts.ratings.ratings(),
     )
 
 
@@ -166,7 +173,9 @@ def kept_message(
     """The message of a committed entity's last change. Raises CorruptRow."""
     offset = entity.sequence
     members = [entity.member(identifier) for identifier in entity.published]
-    lengths = {len(members), len(kept.ratings), len(kept.distances), len(kept.support)}
+    nothing = [None] * len(members)
+    details = (kept.ratings, kept.dates or nothing, kept.languages or nothing)
+    lengths = {len(members), *map(len, details), len(kept.distances), len(kept.support)}
     if offset is None or len(lengths) > 1:
         raise CorruptRow(
             describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last"
@@ -185,10 +194,11 @@ def kept_message(
         Cause(kept.event_type, kept.topic, partition, offset, kept.review_id),
         kept.occurred_at,
         config.limits.model,
+        ratings=UNSET if kept.all_ratings is None else kept.all_ratings,
     )
     quotes = [
-        quote(member.sentence_id, member.review_id, member.text, rating)
-        for member, rating in zip(members, kept.ratings, strict=True)
+        quote(member.sentence_id, member.review_id, member.text, ReviewDetails(*of_review))
+        for member, of_review in zip(members, zip(*details, strict=True), strict=True)
     ]
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
     change = RankedChange(body, quotes, kept.distances, kept.support)

@@ -163,7 +163,7 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> None:
             pending[rows.header_key] = None
             put_garbage(pending, rows.entity, rows.incarnation)
         return
-    header = Header(entity.review_count, entity.sentence_count, rows.incarnation)
+    header = Header(entity.review_count, entity.sentence_count, rows.incarnation, entity.ratings)
     if changes.is_new or header != changes.stored_header:
         rows.put_header(pending, header)
     if entity.sequence is not None and entity.sequence != changes.stored_sequence:

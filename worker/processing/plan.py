@@ -27,7 +27,6 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
-from worker.events.dates import instant
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
 from worker.processing.entity_cache import CachedEntity, EntityKey
@@ -134,7 +133,6 @@ class BatchPlan:
         if unembedded:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
-        when = event.occurred_at if changes.entity.facets is not None else None
         review = Review(
             version,
             False,
@@ -142,9 +140,12 @@ class BatchPlan:
             embedded,
             sentences,
             chunks,
-            None if when is None else instant(when),
+            event.occurred_at,
+            event.language,
         )
         changes.review_count += stored is None or stored.deleted
+        before_rating = None if stored is None else stored.rating
+        changes.ratings = changes.ratings.replaced(before_rating, event.rating)
         changes.write(index, event, {review_id: review}, removed, sentences, {review_id: stored})
         return None
 
@@ -163,6 +164,7 @@ class BatchPlan:
         self.sentences += len(removed)
         if stored is not None and not stored.deleted:
             changes.review_count -= 1
+            changes.ratings = changes.ratings.plus(stored.rating, -1)
         chunks = (0, 0) if stored is None else stored.chunks
         deleted = Review(version, deleted=True, chunks=chunks)
         changes.write(index, event, {review_id: deleted}, removed, (), {review_id: stored})

@@ -16,13 +16,15 @@ from worker.events import (
     Record,
     Rejected,
     ReviewDeleted,
+    ReviewDetails,
+    ReviewUpserted,
     SentencesDeleted,
     SummaryChanged,
     dead_letter_message,
     summary_message,
     tombstone_message,
 )
-from worker.processing.changes import EntityChanges, Outcome, PlannedStep
+from worker.processing.changes import EntityChanges, EntityCounts, Outcome, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
 from worker.processing.facet_changes import facet_changes
@@ -85,6 +87,7 @@ def publish(
         _publish_last(changes, last, deleted, records, config, outbox)
     if end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
+        entity.ratings = changes.ratings
         return
     index, event = end
     changes.set_changes += bool(last.digests if last is not None else entity.published)
@@ -100,7 +103,7 @@ class _Summary:
         self._entity = entity
         self._digests = entity.published
         self._members: list[SummaryMember] | None = None
-        self._added: dict[bytes, tuple[Sentence, float | None]] = {}
+        self._added: dict[bytes, tuple[Sentence, ReviewDetails]] = {}
 
     def after(
         self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False
@@ -109,8 +112,10 @@ class _Summary:
         entity, added = self._entity, self._added
         for sentence in step.removed:
             entity.drop_member(sentence.id)
-        for sentence in step.added:
-            added[sentence.id] = sentence, step.rating
+        if isinstance(step.event, ReviewUpserted):
+            details = step.event.details
+            for sentence in step.added:
+                added[sentence.id] = sentence, details
         if ranking is None:
             return None
         self._keep_added(ranking.ids)
@@ -131,8 +136,8 @@ class _Summary:
         """Cache those that this micro-batch added, which no row has yet."""
         added = self._added
         for identifier in added.keys() & identifiers:
-            sentence, rating = added.pop(identifier)
-            self._entity.keep_member(SummaryMember.of(identifier, sentence.text, rating))
+            sentence, details = added.pop(identifier)
+            self._entity.keep_member(SummaryMember.of(identifier, sentence.text, details))
 
     def release_members(self) -> None:
         """Keep only few sentences outside the sets."""
@@ -207,8 +212,7 @@ def _publish_change(
 ) -> None:
     """Put a change into the outbox; its set becomes the one last published."""
     step, ranking, members, digests = change
-    counts = step.review_count, step.sentence_count
-    body = _changed(entity, digests, counts, step.event, record, config)
+    body = _changed(entity, digests, step.counts, step.event, record, config)
     quotes = [member.quote for member in members]
     outbox.put_change(
         UnmeasuredChange(step.index, record, body, quotes, ranking), entity.member_bytes
@@ -226,22 +230,19 @@ def deletion_messages(
     )
     if not entity.published:
         return [tombstone]
-    emptied = _changed(entity, {}, (0, 0), event, record, config)
+    emptied = _changed(entity, {}, EntityCounts(), event, record, config)
     return [summary_message(topic, partition, emptied, record, config.output), tombstone]
 
 
 def _changed(
     entity: CachedEntity,
     digests: dict[bytes, bytes],
-    counts: tuple[int, int],
+    counts: EntityCounts,
     event: Event,
     record: Record,
     config: ProcessorConfig,
 ) -> SummaryChanged:
-    """The change from the published set to these digests, without sentences.
-
-    `counts` are those of reviews and sentences.
-    """
+    """The change from the published set to these digests, without sentences."""
     published, event_type = entity.published, EVENT_TYPES[type(event)]
     return SummaryChanged(
         entity.entity_id,
@@ -251,9 +252,11 @@ def _changed(
         [],
         [come.decode() for come, digest in digests.items() if published.get(come) != digest],
         [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
-        *counts,
+        counts.reviews,
+        counts.sentences,
         config.k,
         Cause(event_type, record.topic, record.partition, record.offset, review_id_of(event)),
         event.occurred_at,
         config.limits.model,
+        ratings=counts.ratings.ratings(),
     )

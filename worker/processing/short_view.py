@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from worker.coversumm.short_view import StandsFor, choose, kept, stands_for
+from worker.events import ReviewDetails
 from worker.state import Rows
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import review_of
@@ -85,7 +86,7 @@ def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) 
     entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
     scan = kept(entity.blocks)
     chosen = choose(scan, dimension, extent.threshold, extent.count)
-    facts = [entity.text_and_rating(identifier) for identifier in chosen.ids]
+    facts = [entity.text_and_details(identifier) for identifier in chosen.ids]
     taken: Sequence[int] = range(len(facts))
     if extent.words is not None:
         taken = fitting([text for text, _ in facts], extent.words)
@@ -97,7 +98,7 @@ def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) 
         header.sentences,
         extent.threshold,
         tuple(
-            _sentence(rank, chosen.ids[at], *facts[at], chosen.distances[at], count)
+            _sentence(rank, chosen.ids[at], facts[at], chosen.distances[at], count)
             for rank, (at, count) in enumerate(zip(taken, counts, strict=True))
         ),
     )
@@ -118,7 +119,14 @@ def fitting(texts: Sequence[str], words: int) -> list[int]:
 
 
 def _sentence(
-    rank: int, identifier: bytes, text: str, rating: float | None, distance: float, count: StandsFor
+    rank: int,
+    identifier: bytes,
+    fact: tuple[str, ReviewDetails],
+    distance: float,
+    count: StandsFor,
 ) -> ShortSentence:
+    (text, details) = fact
     name, review = identifier.decode(), review_of(identifier).decode()
-    return ShortSentence(rank, name, review, text, rating, distance, count.sentences, count.groups)
+    return ShortSentence(
+        rank, name, review, text, details.rating, distance, count.sentences, count.groups
+    )

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from worker.coversumm import EntityCore, Ranking
 from worker.coversumm.index.flat import FlatIndex
+from worker.events import RatingCounts
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey, SummaryMember
 from worker.processing.facet_view import (
@@ -35,6 +36,7 @@ class EntitySnapshot(NamedTuple):
     incarnation: int
     review_count: int
     sentence_count: int
+    ratings: RatingCounts
     sequence: int | None
     ranking: Ranking
     members: tuple[SummaryMember, ...]
@@ -48,8 +50,11 @@ class EntitySnapshot(NamedTuple):
             self.incarnation,
             self.review_count,
             self.sentence_count,
+            self.ratings.ratings(),
             self.sequence,
-            view_sentences(self.ranking, ((member.text, member.rating) for member in self.members)),
+            view_sentences(
+                self.ranking, ((member.text, member.details) for member in self.members)
+            ),
             reservoir=self.reservoir,
             refills=self.refills,
         )
@@ -65,6 +70,7 @@ def snapshot_of(entity: CachedEntity) -> EntitySnapshot | None:
         entity.rows.incarnation,
         entity.review_count,
         entity.sentence_count,
+        entity.ratings,
         entity.sequence,
         ranking,
         tuple([entity.member(identifier) for identifier in ranking.ids]),
@@ -88,8 +94,9 @@ def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> Summary
         header.incarnation,
         header.reviews,
         header.sentences,
+        entity.ratings(header).ratings(),
         None if published is None else published.sequence,
-        view_sentences(ranking, map(entity.text_and_rating, ranking.ids)),
+        view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
     )
 
 

@@ -125,6 +125,7 @@ def _parts(body: FacetsChanged) -> Iterator[tuple[str, SummaryChanged]]:
             occurred_at=body.occurred_at,
             embedding_model=body.embedding_model,
             algorithm=body.algorithm,
+            ratings=facet.ratings,
         )
         yield facet.name, summary
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.events import ReviewDetails
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
@@ -30,7 +32,7 @@ class Sentence:
 @dataclass(slots=True)
 class Review:
     """A review from its rows. `chunks` counts its stored text and vector chunks, (0, 0) if not
-    stored; `instant` is that of its date (`worker.events.dates`), kept where facets are defined.
+    stored.
     """
 
     version: int
@@ -39,7 +41,13 @@ class Review:
     embedded: bool = False
     sentences: list[Sentence] = field(default_factory=list)
     chunks: tuple[int, int] = (0, 0)
-    instant: bytes | None = None
+    occurred_at: str | None = None
+    language: str | None = None
+
+    @property
+    def details(self) -> ReviewDetails:
+        """What messages say of it."""
+        return ReviewDetails(self.rating, self.occurred_at, self.language)
 
 
 class VectorBlock:
@@ -103,6 +111,15 @@ class EntityRows:
         for key, value in self.rows.scan(self.keys.reviews):
             yield key[start:], formats.decode_review_facts(key, value)
 
+    def ratings(self, header: Header) -> RatingCounts:
+        """Those of its live reviews; counted from their rows under a header of format 1."""
+        counts = header.ratings
+        if counts is None:
+            counts = NO_RATINGS
+            for _, review in self.review_facts():
+                counts = counts.plus(None if review.deleted else review.rating)
+        return counts
+
     def review(self, review_id: bytes) -> Review | None:
         """The review with its texts, without vectors; None if it was never seen."""
         key = self.keys.review(review_id)
@@ -126,11 +143,12 @@ class EntityRows:
             row.embedded,
             sentences,
             (row.text_chunks, row.vector_chunks),
-            row.instant,
+            row.occurred_at,
+            row.language,
         )
 
-    def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
-        """Text of a stored sentence, rating of its review. Raises CorruptRow without one."""
+    def text_and_details(self, identifier: bytes) -> tuple[str, ReviewDetails]:
+        """Text of a stored sentence, details of its review. Raises CorruptRow without one."""
         parsed = parse_sentence_id(identifier)
         assert parsed is not None
         review_id, ordinal = parsed
@@ -138,7 +156,7 @@ class EntityRows:
         for sentence in () if review is None else review.sentences:
             if sentence.ordinal == ordinal:
                 assert review is not None
-                return sentence.text, review.rating
+                return sentence.text, review.details
         raise CorruptRow(describe(self.keys.review(review_id)), f"no sentence {ordinal}")
 
     def load_vectors(self, review_id: bytes, review: Review) -> None:
@@ -208,7 +226,8 @@ class EntityRows:
             review.embedded,
             *review.chunks,
             first,
-            review.instant,
+            review.occurred_at,
+            review.language,
             {sentence.ordinal: sentence.labels for sentence in sentences if sentence.labels},
         )
         pending[key] = formats.encode_review(key, row)

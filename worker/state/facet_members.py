@@ -40,7 +40,7 @@ class FacetMembers:
             if row.labels:
                 self._labels[name] = row.labels
             if facets.newest:
-                dated.append((recency(row.instant), name))
+                dated.append((recency(row.occurred_at), name))
         dated.sort()
         for facet, count in facets.newest:
             for _, name in dated[:count]:

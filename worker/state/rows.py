@@ -7,12 +7,15 @@ Decoders raise only `CorruptRow` (naming the row) or `UnknownFormat`.
 Each kind of row has its own formats, from 1 to the newest, which is the one written. Older ones
 stay readable, and become the newest at the next write. All are at 1 unless noted.
 
-    header        reviews u64 | sentences u64 | incarnation u64
+    header 1      reviews u64 | sentences u64 | incarnation u64
+    header 2      as 1, then its ratings: count u8 | count * (double of the rating u8 | reviews u64)
+                  | reviews with other ratings u64 | exponent u16 | the sum of these ratings times
+                  2 ** exponent, signed, in as many bytes as it needs
     published     sequence u64 | count u32 | count * len u32 | the sentence ids
                   | count * digest 16, by rank
     facet sets    sequence u64 | count u32 | count * (len u32 | a published set's ids and digests)
     review 1      version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
-    review 2      as 1, with before the texts: len u8 | instant of its date
+    review 2      as 1, with before the texts: len u8 | its date | len u8 | its language
                   | count u32 | count * (ordinal u32 | facets by labels u64)
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
@@ -28,6 +31,7 @@ stay readable, and become the newest at the next write. All are at 1 unless note
 
 import struct
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
@@ -37,18 +41,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.events.facets import LastFacets
+from worker.events.ratings import HALVES, RatingCounts
 from worker.events.summary import LastChange
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetSet
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT, APPLIED_FORMAT, REVIEW_FORMAT = 1, 2, 2
-"""The newest format of every kind but the next two, of the applied row, and of reviews.
+FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 2, 2
+"""The newest format of every kind but the next three, of the applied row, of reviews and headers.
 
-A review without a date and labels, which only facets need, is written in format 1.
+A review without a date, a language and labels is written in format 1.
 """
 DIGEST_BYTES = 16
+MAX_SUM_EXPONENT, MAX_SUM_BYTES = 1074, 272
+"""Of a sum of ratings: every float64 is an integer / 2**1074 below 2**1024, and there are below
+2**64.
+"""
 
 _SEAL = struct.Struct("<BI")
 _U32 = struct.Struct("<I")
@@ -56,6 +65,8 @@ _U64 = struct.Struct("<Q")
 _APPLIED = struct.Struct("<QI")
 _OUTPUT = struct.Struct("<II")
 _HEADER = struct.Struct("<QQQ")
+_RATING = struct.Struct("<BQ")
+_OTHER_RATINGS = struct.Struct("<QH")
 _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
 _LABELS = struct.Struct("<IQ")
@@ -74,11 +85,14 @@ Texts = Sequence[tuple[int, str]]  # (ordinal, text), ordinals ascending
 
 
 class Header(NamedTuple):
-    """An entity: live reviews, live sentences, and the source offset that created it."""
+    """An entity: live reviews, live sentences, the source offset that created it, and the ratings
+    of its live reviews; None: only their rows have them.
+    """
 
     reviews: int
     sentences: int
     incarnation: int
+    ratings: RatingCounts | None = None
 
 
 class PublishedSet(NamedTuple):
@@ -105,17 +119,18 @@ class ReviewRow(NamedTuple):
     text_chunks: int
     vector_chunks: int
     texts: Texts
-    instant: bytes | None = None  # of its date, where facets are defined
+    occurred_at: str | None = None
+    language: str | None = None
     labels: Mapping[int, int] = {}
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
 
 
 class ReviewFacts(NamedTuple):
-    """The part of a review that facets depend on besides its sentences."""
+    """The part of a review that facets and counts depend on besides its sentences."""
 
     deleted: bool
     rating: float | None
-    instant: bytes | None
+    occurred_at: str | None
     labels: Mapping[int, int]
 
 
@@ -164,15 +179,49 @@ def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
 
 def encode_header(key: bytes, header: Header) -> bytes:
     """Value of an entity header."""
-    return seal(key, _HEADER.pack(*header))
+    *counts, ratings = header
+    if ratings is None:
+        return seal(key, _HEADER.pack(*counts))
+    halves, others, total = ratings
+    numbers = [number for one in sorted(halves.items()) for number in one]
+    layout = f"<QQQB{'BQ' * len(halves)}QH"
+    if not others:
+        return seal(key, struct.pack(layout, *counts, len(halves), *numbers, 0, 0), HEADER_FORMAT)
+    numerator, exponent = total.numerator, total.denominator.bit_length() - 1
+    fixed = struct.pack(layout, *counts, len(halves), *numbers, others, exponent)
+    sum_bytes = numerator.to_bytes(numerator.bit_length() // 8 + 1, "little", signed=True)
+    return seal(key, fixed + sum_bytes, HEADER_FORMAT)
 
 
 def decode_header(key: bytes, value: bytes) -> Header:
     """Inverse of `encode_header`."""
-    payload = unseal(key, value)
-    if len(payload) != _HEADER.size:
-        raise CorruptRow(describe(key), "wrong length")
-    return Header(*_HEADER.unpack(payload))
+    payload = unseal(key, value, HEADER_FORMAT)
+    try:
+        if value[0] == 1:
+            return Header(*_HEADER.unpack(payload))
+        reviews, sentences, incarnation = _HEADER.unpack_from(payload)
+        ratings = _decode_ratings(payload, _HEADER.size)
+        return Header(reviews, sentences, incarnation, ratings)
+    except (struct.error, ValueError, IndexError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def _decode_ratings(payload: bytes, at: int) -> RatingCounts:
+    """From here to the end. Raises struct.error, ValueError, IndexError."""
+    start = at + 1
+    end = start + payload[at] * _RATING.size
+    if end > len(payload):
+        raise ValueError("impossible count")
+    halves = dict(_RATING.iter_unpack(payload[start:end]))
+    if sorted(halves) != list(halves) or any(half >= len(HALVES) for half in halves):
+        raise ValueError("impossible ratings")
+    others, exponent = _OTHER_RATINGS.unpack_from(payload, end)
+    sum_bytes = payload[end + _OTHER_RATINGS.size :]
+    is_sum = len(sum_bytes) <= MAX_SUM_BYTES and exponent <= MAX_SUM_EXPONENT
+    if not is_sum or bool(others) != bool(sum_bytes):
+        raise ValueError("impossible sum of ratings")
+    total = Fraction(int.from_bytes(sum_bytes, "little", signed=True), 2**exponent)
+    return RatingCounts(halves, others, total)
 
 
 def encode_published(key: bytes, published: PublishedSet) -> bytes:
@@ -297,12 +346,12 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     # not `or`: -0.0 is another text in a message than 0.0
     rating = 0.0 if row.rating is None else row.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
-    if row.instant is None and not row.labels:
+    if row.occurred_at is None and row.language is None and not row.labels:
         return seal(key, fixed + encode_texts(row.texts))
-    instant = row.instant or b""
+    date, language = (row.occurred_at or "").encode(), (row.language or "").encode()
     labels = [_LABELS.pack(*one) for one in row.labels.items()]
-    parts = (fixed, bytes([len(instant)]), instant, _U32.pack(len(labels)), *labels)
-    return seal(key, b"".join((*parts, encode_texts(row.texts))), REVIEW_FORMAT)
+    facts = (bytes([len(date)]), date, bytes([len(language)]), language, _U32.pack(len(labels)))
+    return seal(key, b"".join((fixed, *facts, *labels, encode_texts(row.texts))), REVIEW_FORMAT)
 
 
 def decode_review(key: bytes, value: bytes) -> ReviewRow:
@@ -311,10 +360,11 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
     try:
         version, flags, rating, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
         at = _REVIEW.size
-        instant: bytes | None = None
-        labels: dict[int, int] = {}
+        occurred_at: str | None = None
+        language: str | None = None
+        labels: Mapping[int, int] = {}
         if value[0] > 1:
-            at, instant, labels = _decode_facts(payload, at)
+            at, occurred_at, language, labels = _decode_facts(payload, at)
         texts = _decode_texts(payload, at)
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
@@ -326,7 +376,8 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
         text_chunks,
         vector_chunks,
         texts,
-        instant,
+        occurred_at,
+        language,
         labels,
     )
 
@@ -334,30 +385,33 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
 def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
     """The facts of a review's row, without its texts."""
     payload = unseal(key, value, REVIEW_FORMAT)
-    instant: bytes | None = None
+    occurred_at: str | None = None
     labels: Mapping[int, int] = {}
     try:
         _, flags, rating, _, _ = _REVIEW.unpack_from(payload)
         if value[0] > 1:
-            _, instant, labels = _decode_facts(payload, _REVIEW.size)
+            _, occurred_at, _, labels = _decode_facts(payload, _REVIEW.size)
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    return ReviewFacts(bool(flags & _DELETED), rating if flags & _RATED else None, instant, labels)
+    return ReviewFacts(
+        bool(flags & _DELETED), rating if flags & _RATED else None, occurred_at, labels
+    )
 
 
-def _decode_facts(payload: bytes, at: int) -> tuple[int, bytes | None, dict[int, int]]:
-    """Where the texts begin, the date's instant, and the labels. Raises struct.error, ValueError,
-    IndexError.
+def _decode_facts(payload: bytes, at: int) -> tuple[int, str | None, str | None, Mapping[int, int]]:
+    """Where the texts begin, the date, the language, and the labels. Raises struct.error,
+    ValueError, IndexError.
     """
-    start = at + 1
-    end = start + payload[at]
-    instant = payload[start:end] or None
+    date_end = at + 1 + payload[at]
+    end = date_end + 1 + payload[date_end]
     (count,) = _U32.unpack_from(payload, end)
     begin = end + _U32.size
     stop = begin + count * _LABELS.size
     if stop > len(payload):
         raise ValueError("impossible count")
-    return stop, instant, dict(_LABELS.iter_unpack(payload[begin:stop]))
+    occurred_at = payload[at + 1 : date_end].decode() or None
+    language = payload[date_end + 1 : end].decode() or None
+    return stop, occurred_at, language, dict(_LABELS.iter_unpack(payload[begin:stop]))
 
 
 def encode_vectors(

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetSet
 from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers
@@ -96,6 +98,12 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
         problems.append(
             f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}"
         )
+    live = [review.rating for review in snapshot.reviews.values() if not review.deleted]
+    held = reduce(RatingCounts.plus, live, NO_RATINGS)
+    if snapshot.header.ratings not in (None, held):
+        problems.append(
+            f"header counts {_shown(snapshot.header.ratings, 'ratings ')}, rows hold {_shown(held)}"
+        )
     if len(set(snapshot.ids)) != len(snapshot.ids):
         problems.append("a sentence has two vectors")
     if snapshot.texts.keys() != set(snapshot.ids):
@@ -104,6 +112,11 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
         if review.deleted and (review.text_chunks or review.vector_chunks):
             problems.append(f"deleted review {review_id!r} has sentences")
     return problems
+
+
+def _shown(counts: RatingCounts | None, what: str = "") -> str:
+    ratings = (counts or NO_RATINGS).ratings()
+    return f"{ratings.count} {what}of mean {ratings.mean} ({ratings.histogram or 'no histogram'})"
 
 
 class _Set(NamedTuple):

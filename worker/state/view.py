@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
+from worker.events import ReviewDetails
+from worker.events.ratings import Ratings
 from worker.state import rows as formats
 from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
@@ -145,6 +147,8 @@ class ViewSentence:
     review_id: str
     text: str
     rating: float | None
+    occurred_at: str | None  # of its review, as is the language
+    language: str | None
     distance: float
     support: int
 
@@ -157,6 +161,7 @@ class SummaryView:
     incarnation: int  # source offset of the event that created it
     review_count: int
     sentence_count: int
+    ratings: Ratings  # of its live reviews
     sequence: int | None  # source offset of the last published change
     sentences: tuple[ViewSentence, ...]
     partition: int | None = None
@@ -181,21 +186,22 @@ def read_view(
         ids += [block.id(row) for row in range(len(block))]
         parts.append(block.vectors)
     ranking = brute_force(ids, np.concatenate(parts), k, distinct=distinct)
-    texts = (entity.text_and_rating(identifier) for identifier in ranking.ids)
+    texts = map(entity.text_and_details, ranking.ids)
     return SummaryView(
         entity_id,
         header.incarnation,
         header.reviews,
         header.sentences,
+        entity.ratings(header).ratings(),
         None if published is None else published.sequence,
         view_sentences(ranking, texts),
     )
 
 
 def view_sentences(
-    ranking: Ranking, texts: Iterable[tuple[str, float | None]]
+    ranking: Ranking, texts: Iterable[tuple[str, ReviewDetails]]
 ) -> tuple[ViewSentence, ...]:
-    """A ranking with the text and rating of each of its sentences."""
+    """A ranking with the text of each of its sentences and the details of its review."""
     facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
     return tuple(
         ViewSentence(
@@ -203,9 +209,9 @@ def view_sentences(
             identifier.decode(),
             review_of(identifier).decode(),
             text,
-            rating,
+            *details,
             distance,
             support,
         )
-        for rank, (identifier, (text, rating), distance, support) in enumerate(facts)
+        for rank, (identifier, (text, details), distance, support) in enumerate(facts)
     )

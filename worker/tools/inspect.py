@@ -212,7 +212,8 @@ def stored_view(
     rows = EntityRows(part.rows, entity.encode(), summary.incarnation, part.dimension)
     index = FlatIndex(part.dimension, rows.blocks)
     core = EntityCore.load(part.k, part.dimension, index, distinct=part.distinct)
-    return asdict(summary) | place | {"reservoir": core.reservoir_size}
+    fields: dict[str, Any] = msgspec.to_builtins(summary)
+    return fields | place | {"reservoir": core.reservoir_size}
 
 
 @dataclass(frozen=True, slots=True)
