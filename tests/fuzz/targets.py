@@ -18,11 +18,14 @@ import numpy as np
 
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
-from worker.errors import SetupError
-from worker.events import Reason, Record, Rejected, decode
+from tests.harness import debezium
+from worker.errors import FileErrors, SetupError
+from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.events.ratings import RatingCounts
 from worker.kafka.reader import Stored
+from worker.mapping import TopicMapping, load_mapping
+from worker.mapping.contract import ContractWriter
 from worker.processing.config import event_limits
 from worker.settings import Settings, settings_by_field
 from worker.sources.archive import Archive
@@ -242,6 +245,56 @@ def sent(value: bytes) -> None:
         assert 2 in found
 
 
+# -- Mappings --------------------------------------------------------------------------------------
+
+
+def mapped(value: bytes) -> None:
+    """Any key, headers and value of a mapped topic have one result, the same each time; what a
+    bridge writes of a record is read as the record is. The first line is the key, the second one a
+    header.
+    """
+    key, _, rest = value.partition(b"\n")
+    header, _, body = rest.partition(b"\n")
+    name, _, text = header.partition(b" ")
+    headers = (("ce_specversion", b"1.0"), (name.decode("utf-8", "replace"), text))
+    for rules, writer in MAPPINGS:
+        record = Record(rules.topic, 0, 0, 0, key, body, headers if rules.needs_headers else ())
+        (result,) = decode([record], LIMITS, mapping=rules)
+        again = decode([record], LIMITS, mapping=rules)[0]
+        message = next(iter(writer.write([record]).messages), None)
+        if message is None:
+            assert result is again is Ignored.BY_MAPPING
+        elif message.topic == "dlq":
+            assert isinstance(result, Rejected)
+            assert result == again
+            assert result.detail.isprintable()
+        else:
+            sent = Record("events", message.partition, 0, 0, message.key, message.value)
+            (read,) = decode([sent], LIMITS)
+            assert type(read) is type(result) is type(again)
+            if isinstance(read, Rejected):
+                assert isinstance(result, Rejected)
+                assert read.reason == result.reason
+            else:
+                assert read.entity_id == result.entity_id
+
+
+def mapping_file(value: bytes) -> None:
+    """Any text is a mapping, or has errors with their lines."""
+    topics, errors = {}, []
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "mapping.toml")
+        file.write_bytes(value)
+        try:
+            topics = load_mapping(file)
+        except FileErrors as error:
+            errors = list(error.lines)
+    assert topics or errors
+    assert all(one.startswith(f"{file}:") and one.isprintable() for one in errors)
+    for rules in topics.values():
+        decode([Record(rules.topic, 0, 0, 0, b"k", b'{"a":1}')], LIMITS, mapping=rules)
+
+
 # -- Settings --------------------------------------------------------------------------------------
 
 VARIABLES = [setting.variable for setting in settings_by_field().values()]
@@ -263,6 +316,43 @@ def settings(value: bytes) -> None:
         assert event_limits(made)
 
 
+CLOUD = """
+[topic.t]
+[[topic.t.rule]]
+when_present = ["ce.subject"]
+emit = "review.upserted"
+entity_id = "ce.subject"
+review_id = { join = ["after.id", { const = 5 }] }
+language = "header:entity"
+text = ["after.title", { join = ["after.body", "after.status"], with = "" }]
+sentences = "after.sentences"
+occurred_at = ["ce.time", { path = "after.updated_at", epoch = "ns" }]
+[[topic.t.rule]]
+emit = "sentences.deleted"
+entity_id = "key"
+sentence_ids = "after.ids"
+"""
+
+
+def _mappings() -> list[tuple[TopicMapping, ContractWriter]]:
+    with TemporaryDirectory() as folder:
+        found = [
+            debezium.mapping(Path(folder), text, topic)
+            for text, topic in ((debezium.MAPPING, debezium.TOPIC), (CLOUD, "t"))
+        ]
+    return [
+        (one, ContractWriter(one, "events", lambda _: 0, "dlq", LIMITS.max_event_bytes))
+        for one in found
+    ]
+
+
+MAPPINGS = _mappings()
+ROW = debezium.row(5, 3, sentences=["Good.", {"text": "Bad.", "embedding": [1, -2.5]}])
+RECORDS = [
+    debezium.key(ROW) + b"\nce_subject B00X\n" + debezium.change(op, ROW, 7, schemas=schemas)
+    for op in "cd"
+    for schemas in (True, False)
+]
 NINES = b"9" * 5000
 BARE = {"entity_id": "e", "review_id": "r", "text": "Good."}
 ARCHIVED = (
@@ -358,6 +448,8 @@ TARGETS = {
         ),
         dead_letter,
     ),
+    "mapped": Target((*RECORDS, b'B00X\nentity 1\n{"after":{"ids":["r#0"]}}'), mapped),
+    "mapping-file": Target((debezium.MAPPING.encode(), CLOUD.encode()), mapping_file),
     "sent": Target((b"", b"1:AQECAw==", b"1:gAGAAQ=="), sent),
     "settings": Target(
         (
