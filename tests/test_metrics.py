@@ -180,7 +180,18 @@ def test_the_databases_memory_is_looked_up_at_each_scrape(metrics):
 
 
 def test_the_build_is_named(metrics):
-    assert ("coversumm_build_info", platform.python_version(), __version__) in samples(metrics)
+    for made, component in ((metrics, "worker"), (Metrics("bridge"), "bridge")):
+        (sample,) = (
+            one.labels
+            for family in text_string_to_metric_families(made.page(Moment()).decode())
+            for one in family.samples
+            if one.name == "coversumm_build_info"
+        )
+        assert sample == {
+            "version": __version__,
+            "python": platform.python_version(),
+            "component": component,
+        }
 
 
 def test_two_workers_in_a_process_share_nothing(metrics):

@@ -86,9 +86,10 @@ class Family(NamedTuple):
 
 
 class Metrics:
-    """The worker's metrics; safe to use from any thread."""
+    """The metrics of a worker, or of another `component`; safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, component: str = "worker") -> None:
+        self._component = component
         self.registry = CollectorRegistry()
         self.families: list[Family] = []
         self._make_event_metrics()
@@ -226,8 +227,15 @@ class Metrics:
             "rocksdb_bytes",
             "Memory of the databases: blocks, indexes, filters, write buffers",
         )
-        build = self._add(Gauge, "build_info", "1; the build is in the labels", "version", "python")
-        build.labels(__version__, platform.python_version()).set(1)
+        build = self._add(
+            Gauge,
+            "build_info",
+            "1; the build is in the labels, and whether it is a `worker` or a `bridge`",
+            "version",
+            "python",
+            "component",
+        )
+        build.labels(__version__, platform.python_version(), self._component).set(1)
 
     def _add(self, kind: type[M], name: str, help: str, *labels: str, **options: Any) -> M:
         full_name = f"coversumm_{name}"

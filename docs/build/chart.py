@@ -72,13 +72,13 @@ def values_schema() -> dict[str, Any]:
     references = {
         _short(one): _REFERENCE for field, one in settings.items() if field != "bootstrap_servers"
     }
-    of_replay = {"commandLine": _closed(replayed), "secretRefs": _closed(references)}
+    overriding = {"commandLine": _closed(replayed), "secretRefs": _closed(references)}
     inserted = {
         "kafka": _closed({value: _of_kafka(field, value) for field, value in OF_KAFKA.items()}),
         "commandLine": _closed(command_line),
         "secretRefs": _closed(references),
-        "bridge": _closed(VALUES["bridge"]["properties"] | {"commandLine": _closed(replayed)}),
-        "replay": _closed(VALUES["replay"]["properties"] | of_replay),
+        "bridge": _closed(VALUES["bridge"]["properties"] | overriding),
+        "replay": _closed(VALUES["replay"]["properties"] | overriding),
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -42,6 +42,7 @@ VALUES: Final[dict[str, Any]] = {
         **{"from": {"type": "string", "pattern": "^[A-Za-z0-9._-]{0,249}$"}},
         replicaCount={"type": "integer", "minimum": 0},
         commandLine={},
+        secretRefs={},
         resources=_closed(requests=_OBJECT, limits=_OBJECT),
     ),
     "env": {

@@ -48,6 +48,15 @@ TOPICS = list(yaml.safe_load_all((STRIMZI / "topics.yaml").read_text()))
 KAFKA_USER, REPLAYER = (
     yaml.safe_load((STRIMZI / f"{name}.yaml").read_text()) for name in ("user", "replayer")
 )
+LETTERS, BRIDGE = yaml.safe_load_all((STRIMZI / "bridge.yaml").read_text())
+SOURCE = "shop.public.reviews"
+MAPPING = f"""
+[topic."{SOURCE}"]
+[[topic."{SOURCE}".rule]]
+emit = "review.deleted"
+entity_id = "product"
+review_id = "id"
+"""
 KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -99,7 +108,7 @@ class Deployed:
             "secretRefs": {"SASL_PASSWORD": {"name": "worker", "key": "password"}},
         }
         self.objects = render(self._values)
-        for topic in TOPICS:
+        for topic in (*TOPICS, LETTERS):
             spec = topic["spec"]
             config = {
                 name: str(value)
@@ -132,6 +141,21 @@ class Deployed:
         """Another process of the first pod, not started."""
         made = WorkerProcess(self._directory / name, self.variables(worker(self.objects)))
         made.web_port = self.port
+        return made
+
+    def bridge(self, name: str) -> WorkerProcess:
+        """A process of the bridge's deployment, not started."""
+        port = free_port()
+        own = {"enabled": True, "from": SOURCE, "commandLine": {"WEB_PORT": port}}
+        objects = render({**self._values, "mapping": MAPPING, "bridge": own})
+        (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+        file = self._directory / "mapping.toml"
+        file.write_text(only(objects, "ConfigMap")["data"]["mapping.toml"])
+        arguments = [
+            str(file) if one.endswith("/mapping.toml") else one for one in container["args"]
+        ]
+        made = WorkerProcess(self._directory / name, self.variables(container), arguments=arguments)
+        made.web_port = port
         return made
 
     def replay(self, directory: Path, index: int) -> subprocess.Popen[str]:
@@ -177,7 +201,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 def test_the_examples_are_what_strimzi_takes(tmp_path: Path) -> None:
-    assert complaints([*TOPICS, KAFKA_USER, REPLAYER], tmp_path) == []
+    assert complaints([*TOPICS, KAFKA_USER, REPLAYER, LETTERS, BRIDGE], tmp_path) == []
 
 
 def test_the_examples_are_the_workers_topics() -> None:
@@ -233,6 +257,33 @@ def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
     found = read_topic(deployed.broker.bootstrap_servers, "marketplace.review-summaries.v1.epoch-2")
     assert [json.loads(one.value or b"")["epoch"] for one in found] == [2]
     deployed.broker.take_back(rules(REPLAYER))
+
+
+def test_a_bridge_has_exactly_the_permissions_that_it_needs(deployed: Deployed) -> None:
+    deployed.broker.create_topic(SOURCE, LETTERS["spec"]["partitions"])
+    sender = producer(deployed.broker.bootstrap_servers)
+    for value in (b'{"product": "e", "id": "r"}', b"nonsense"):
+        sender.produce(SOURCE, key=b"row", value=value)
+    assert sender.flush(PATIENCE_SECONDS) == 0
+
+    def bridged() -> list[int]:
+        names = ("marketplace.reviews.v1", LETTERS["metadata"]["name"])
+        return [len(read_topic(deployed.broker.bootstrap_servers, name)) for name in names]
+
+    before, _ = bridged()
+    deployed.broker.allow(rules(BRIDGE))
+    for number, missing in enumerate(rules(BRIDGE)):
+        deployed.broker.take_back([missing])
+        ended = deployed.bridge(f"bridge-without-{number}").start()
+        assert ended.wait() in (2, 3), missing
+        assert PASSWORD not in ended.log_text()
+        deployed.broker.allow([missing])
+    assert bridged() == [before, 0]
+    process = deployed.bridge("bridge").start()
+    process.wait_ready()
+    eventually(lambda: bridged() == [before + 1, 1], process.log_end)
+    assert process.terminate() == 0, process.log_end()
+    deployed.broker.take_back(rules(BRIDGE))
 
 
 def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: Path) -> None:

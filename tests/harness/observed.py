@@ -1,7 +1,7 @@
 """A small site on which everything happens that the dashboard shows, watched by a real Prometheus.
 
 Two workers under load with texts, embeddings, poison and deletions; one is killed, loses its disk
-and restores; a producer keeps a transaction open; and a replay goes on beside them.
+and restores; a producer keeps a transaction open; and a replay and a bridge go on beside them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,26 @@ from pathlib import Path
 from typing import Final
 
 from tests.harness.broker import Kafka
+from tests.harness.debezium import MAPPING, TOPIC, written
 from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, SteadyLoad, read_reviews, rounds
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.prometheus import Prometheus
 from tests.harness.topics import producer
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+)
 
 RULES: Final = ROOT / "deploy" / "alerts.yml"
 WORKERS: Final = "coversumm-worker"
 REPLAY: Final = "coversumm-replay"
+BRIDGE: Final = "coversumm-bridge"
 EVENTS_PER_SECOND: Final = 120
 REPLAYED_PER_SECOND: Final = 5
 CHANGES_BEFORE: Final = 150
@@ -48,14 +57,19 @@ class Site:
     seen on the dashboard.
     """
 
-    def __init__(self, workers: Pipeline, prometheus: Prometheus, replay_port: int) -> None:
+    def __init__(
+        self, workers: Pipeline, prometheus: Prometheus, bridge: WorkerProcess, replay_port: int
+    ) -> None:
         self.prometheus = prometheus
         self._pipeline = workers
+        self._bridge = bridge
         self._replay_port = replay_port
         self._ends = contextlib.ExitStack()
 
     def begin(self) -> None:
-        """Workers and load."""
+        """Workers, a bridge and load."""
+        self._ends.callback(self._bridge.discard)
+        self._bridge.start()
         for worker in self._pipeline.workers:
             worker.start()
         for worker in self._pipeline.workers:
@@ -141,13 +155,24 @@ def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
     with pipeline(broker, name, directory, settings=settings) as workers:
         ports = [workers.worker().web_port for _ in range(2)]
         replay_port = free_port()
-        targets = {WORKERS: ports, REPLAY: [replay_port]}
+        bridge = _bridge(workers)
+        targets = {WORKERS: ports, REPLAY: [replay_port], BRIDGE: [bridge.web_port]}
         with Prometheus(directory / "prometheus", targets, RULES) as prometheus:
-            site = Site(workers, prometheus, replay_port)
+            site = Site(workers, prometheus, bridge, replay_port)
             try:
                 yield site
             finally:
                 site.end()
+
+
+def _bridge(workers: Pipeline) -> WorkerProcess:
+    """A bridge of a topic of its own, not started."""
+    source, directory = f"{workers.name}.shop", workers.directory / "bridge"
+    workers.broker.create_topic(source, 1)
+    directory.mkdir()
+    file = written(directory, MAPPING.replace(TOPIC, source))
+    arguments = ("bridge", "--mapping", str(file), "--from", source)
+    return WorkerProcess(directory, workers.environment, arguments=arguments)
 
 
 def _events() -> Iterator[Sent]:

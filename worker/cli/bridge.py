@@ -51,7 +51,7 @@ def command(file: Path | None, source: str) -> int:
     from worker.tools.bridge_web import serve
 
     own = bridge_settings(settings, source, settings.mapping)
-    metrics = Metrics()
+    metrics = Metrics("bridge")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
