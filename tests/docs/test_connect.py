@@ -1,4 +1,6 @@
-"""The examples of docs/connect.md: each file makes these events of these records."""
+"""The examples of docs/connect.md: each file makes these events of these records (their commands on
+a real Kafka: tests/real_kafka/test_connect.py).
+"""
 
 import json
 import re
@@ -11,7 +13,8 @@ from worker.cli.group import execute
 
 PAGE = (ROOT / "docs" / "connect.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(
-    r"^## (.+?)$.*?^```toml\n(.*?)^```.*?^```jsonl\n(.*?)^```.*?^```json\n(.*?)^```",
+    r"^## (.+?)$.*?^```toml\n(.*?)^```.*?^```jsonl\n(.*?)^```.*?^```json\n(.*?)^```"
+    r".*?^```sh\n(.*?)^```.*?^```json\n(.*?)^```",
     PAGE,
     flags=re.M | re.S,
 )
@@ -26,7 +29,9 @@ def test_there_are_examples_of_each_kind() -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "mapping", "records", "events"), EXAMPLES)
+@pytest.mark.parametrize(
+    ("name", "mapping", "records", "events"), [example[:4] for example in EXAMPLES]
+)
 def test_an_example(
     name: str, mapping: str, records: str, events: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

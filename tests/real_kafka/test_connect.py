@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs.test_connect import EXAMPLES
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import WITH_VECTORS, bodies, expected, steps, written
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, Pipeline, clean_environment, pipeline
+from tests.harness.workers import COMMAND, Pipeline, WorkerProcess, clean_environment, pipeline
 from worker.kafka.topics import partition_of
+from worker.mapping import load_mapping
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -80,3 +86,93 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
     )
     assert done.returncode == 0, done.stderr
     return bodies(target.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[name for name, *_ in EXAMPLES])
+def test_an_example_of_the_page(
+    kafka: KafkaBroker, tmp_path: Path, example: tuple[str, ...]
+) -> None:
+    """Its file and records, its commands in their order, and what the last one prints."""
+    _, mapping, records, _, commands, changes = example
+    file = written(tmp_path, mapping)
+    (source,) = load_mapping(file)
+    kafka.create_topic(source, PARTITIONS)
+    send_samples(kafka, source, records)
+    settings = {"COVERSUMM_EMBEDDER": "onnx"}
+    with contextlib.closing(Commands(Pipeline(kafka, source, tmp_path, settings=settings))) as page:
+        for line in commands.splitlines():
+            page.run(line.partition("  #")[0].replace("mapping.toml", str(file)))
+        eventually(lambda: page.printed() == changes, lambda: page.printed() + page.logs())
+
+
+def send_samples(kafka: KafkaBroker, topic: str, lines: str) -> None:
+    """Send records as the page writes them."""
+    client = producer(kafka.bootstrap_servers)
+    for line in lines.splitlines():
+        record = json.loads(line)
+        key, value = (
+            one if one is None or isinstance(one, str) else json.dumps(one)
+            for one in (record["key"], record["value"])
+        )
+        client.produce(topic, value, key, headers=record.get("headers"))
+    client.flush(60)
+
+
+class Commands:
+    """Runs a page's commands with the settings of a pipeline, and in the end the last one again and
+    again.
+    """
+
+    def __init__(self, site: Pipeline) -> None:
+        self._site = site
+        self._exported: dict[str, str] = {}
+        self._last: list[str] = []
+
+    def run(self, line: str) -> None:
+        """Run a command, or start it if it runs until it is stopped."""
+        command, _, after = line.partition(" | ")
+        match shlex.split(command):
+            case ["export", *settings]:
+                self._exported = dict(one.split("=", 1) for one in settings)
+            case [_, "run" | "bridge", *_] as words:
+                name = f"process-{len(self._site.workers)}"
+                process = WorkerProcess(
+                    self._site.directory / name, self._environment, arguments=words[1:]
+                )
+                self._site.workers.append(process)
+                process.start().wait_ready()
+            case [_, *words] if after:
+                assert after == "jq -c '[.added_texts, .removed_texts]'"
+                self._last = words
+            case [_, *words]:
+                self._output(words)
+
+    def printed(self) -> str:
+        """What the last command prints now."""
+        found = map(json.loads, self._output(self._last).splitlines())
+        shown = ([one["added_texts"], one["removed_texts"]] for one in found)
+        return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in shown)
+
+    def logs(self) -> str:
+        """Of the processes."""
+        return self._site.logs()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._site.discard()
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return self._site.environment | self._exported
+
+    def _output(self, words: list[str]) -> str:
+        done = subprocess.run(
+            [*COMMAND, *words],
+            env=clean_environment(self._environment),
+            cwd=self._site.directory,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
