@@ -137,6 +137,8 @@ def _values_of_each() -> dict[str, Any]:
     `commandLine`.
     """
     named = {
+        "SCHEMA_REGISTRY_URL": "https://registry.example.com",
+        "OUTPUT_FORMAT": "json-row",
         "EMIT": "coalesced",
         "INDEX": "sgtree",
         "EMBEDDER": "none",
@@ -177,7 +179,9 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
     }
     given = _values_of_each()
     secrets = {
-        name: {"name": "s", "key": name.lower()} for name in ("SASL_PASSWORD", "SSL_KEY_PASSWORD")
+        name: {"name": "s", "key": name.lower()}
+        for one in settings_by_field().values()
+        if one.secret and (name := one.variable.removeprefix(PREFIX))
     }
     made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
     known = {one.variable for one in settings_by_field().values()}
@@ -380,6 +384,11 @@ def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
     assert variables["COVERSUMM_INPUT_TOPIC"] == "marketplace.reviews.v1"
     assert variables["COVERSUMM_BATCH_SIZE"] == "500"
     assert "COVERSUMM_BATCH_SIZE" not in environment(worker(render(MATRIX["bridged"])), facts_of(0))
+    secret = {"name": "bridge", "key": "password"}
+    own = {**MATRIX["bridged"]["bridge"], "secretRefs": {"SSL_KEY_PASSWORD": secret}}
+    made = render({**MATRIX["bridged"], "bridge": own})
+    assert str({"secretKeyRef": secret}) in str(only(made, "Deployment"))
+    assert "secretKeyRef" not in str(only(made, "StatefulSet"))
     for values in ({"mapping": ""}, {"bridge": {"enabled": True}}):
         with pytest.raises(Refused, match=re.escape("set bridge.from to a topic, and mapping")):
             render({**MATRIX["bridged"], **values})
