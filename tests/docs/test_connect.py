@@ -4,7 +4,9 @@ a real Kafka: tests/real_kafka/test_connect.py).
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,16 +14,33 @@ from docs.build.render import ROOT
 from worker.cli.group import execute
 
 PAGE = (ROOT / "docs" / "connect.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(
-    r"^## (.+?)$.*?^```toml\n(.*?)^```.*?^```jsonl\n(.*?)^```.*?^```json\n(.*?)^```"
-    r".*?^```sh\n(.*?)^```.*?^```json\n(.*?)^```",
-    PAGE,
-    flags=re.M | re.S,
-)
+
+
+class Example(NamedTuple):
+    """A section's file, records and events; then its commands, and what the last one prints."""
+
+    name: str
+    mapping: str
+    records: str
+    events: str
+    commands: str = ""
+    printed: str = ""
+
+
+def _examples() -> Iterator[Example]:
+    for section in PAGE.split("\n## ")[1:]:
+        blocks = re.findall(r"^```(\w+)\n(.*?)^```", section, flags=re.M | re.S)
+        kinds = [kind for kind, _ in blocks]
+        if "jsonl" in kinds:
+            texts = [text for _, text in blocks[kinds.index("toml") :]]
+            yield Example(section.partition("\n")[0], *texts)
+
+
+EXAMPLES = list(_examples())
 
 
 def test_there_are_examples_of_each_kind() -> None:
-    assert [name for name, *_ in EXAMPLES] == [
+    assert [one.name for one in EXAMPLES] == [
         "Flat JSON",
         "CloudEvents",
         "Debezium",
@@ -29,22 +48,19 @@ def test_there_are_examples_of_each_kind() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "mapping", "records", "events"), [example[:4] for example in EXAMPLES]
-)
-def test_an_example(
-    name: str, mapping: str, records: str, events: str, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, sample = tmp_path / "mapping.toml", tmp_path / "records.jsonl"
-    file.write_text(mapping)
-    sample.write_text(records)
+    file.write_text(example.mapping)
+    sample.write_text(example.records)
     assert execute(["mapping", "check", str(file), "--sample", str(sample), "--json"]) == 0
     captured = capsys.readouterr()
     found = [json.loads(line)["event"] for line in captured.out.splitlines()]
-    assert found == [json.loads(line) for line in events.splitlines()]
-    assert [json.dumps(one, separators=(",", ":")) for one in found] == events.splitlines()
-    assert ("warning" in captured.err) == (name == "Debezium")  # it shows no draft
+    lines = example.events.splitlines()
+    assert found == [json.loads(line) for line in lines]
+    assert [json.dumps(one, separators=(",", ":")) for one in found] == lines
+    # it shows no draft
+    assert ("warning" in captured.err) == (example.name == "Debezium")
 
 
 def test_every_option_of_the_file_is_on_the_page() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.test_connect import EXAMPLES
+from tests.docs.test_connect import EXAMPLES, Example
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import WITH_VECTORS, bodies, expected, steps, written
 from tests.harness.eventually import eventually
@@ -88,21 +88,20 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
     return bodies(target.read_bytes().splitlines())
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[name for name, *_ in EXAMPLES])
-def test_an_example_of_the_page(
-    kafka: KafkaBroker, tmp_path: Path, example: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(
+    "example", [one for one in EXAMPLES if one.commands], ids=lambda example: example.name
+)
+def test_an_example_of_the_page(kafka: KafkaBroker, tmp_path: Path, example: Example) -> None:
     """Its file and records, its commands in their order, and what the last one prints."""
-    _, mapping, records, _, commands, changes = example
-    file = written(tmp_path, mapping)
+    file = written(tmp_path, example.mapping)
     (source,) = load_mapping(file)
     kafka.create_topic(source, PARTITIONS)
-    send_samples(kafka, source, records)
+    send_samples(kafka, source, example.records)
     settings = {"COVERSUMM_EMBEDDER": "onnx"}
     with contextlib.closing(Commands(Pipeline(kafka, source, tmp_path, settings=settings))) as page:
-        for line in commands.splitlines():
+        for line in example.commands.splitlines():
             page.run(line.partition("  #")[0].replace("mapping.toml", str(file)))
-        eventually(lambda: page.printed() == changes, lambda: page.printed() + page.logs())
+        eventually(lambda: page.printed() == example.printed, lambda: page.printed() + page.logs())
 
 
 def send_samples(kafka: KafkaBroker, topic: str, lines: str) -> None:
