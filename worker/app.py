@@ -220,7 +220,7 @@ def assemble(
         bounded=surroundings.threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    feed = ChangeFeed(config.output_topic, surroundings.threads)
+    feed = ChangeFeed(config.output_topic, config.facets_topic, surroundings.threads)
     commit = Commit(
         producer,
         logs,
@@ -290,6 +290,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         history = RecentHistory(
             surroundings.clients,
             settings.output_topic,
+            settings.facets_topic if settings.facets else None,
             settings.app_id,
             surroundings.threads.in_order("history"),
         )

@@ -18,6 +18,7 @@ from worker.events.json_codec import encode
 from worker.metrics import Metrics
 from worker.page import install_page
 from worker.page.history import ChangeHistory, NoHistory
+from worker.processing.facet_view import NoFacets
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
 from worker.web import add_pages
@@ -34,10 +35,12 @@ class FakeHistory:
         self.asked: list[tuple[str, int | None]] = []
         self.fails = False
 
-    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
+    async def read(
+        self, entity_id: str, before: int | None, of_facets: bool = False
+    ) -> ChangeHistory:
         self.asked.append((entity_id, before))
         if self.fails:
-            raise NoHistory("there is no topic out")
+            raise NoFacets if of_facets else NoHistory("there is no topic out")
         return ChangeHistory([], 17, 3000)
 
 
@@ -48,7 +51,7 @@ class Site:
         self.state: Any = FakeState()
         self.state.owner = (True, None)
         self.state.others = dict
-        self.feed = ChangeFeed("out", Threads())
+        self.feed = ChangeFeed("out", "facets", Threads())
         self.history = FakeHistory()
         self.has_page = True
 

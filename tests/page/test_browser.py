@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -16,8 +17,11 @@ from tests.harness.bodies import BODY
 from tests.harness.browser import Browser, Tab
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.events import FacetSummary, Message, Ratings, SummarySentence
+from worker.events.facets import FacetsChanged
 from worker.events.json_codec import encode
 from worker.page.history import ChangeHistory
+from worker.processing.facet_view import FacetsView
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
 
@@ -25,6 +29,7 @@ pytestmark = [pytest.mark.chromium, pytest.mark.timeout(PATIENCE_SECONDS)]
 
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
 TAB, ENTER = ("Tab", 9), ("Enter", 13)
+EASY = "Parking wasn't the easiest."
 LONG = "A sentence that goes on for longer than its box is high. " * 60
 
 
@@ -53,15 +58,29 @@ def published(number: int, date: str) -> PublishedChange:
     )
 
 
+def said(sentence_id: str, text: str) -> SummarySentence:
+    return SummarySentence(
+        rank=0,
+        sentence_id=sentence_id,
+        review_id=sentence_id.partition("#")[0],
+        text=text,
+        rating=4.0,
+        distance=0.25,
+        support=1,
+    )
+
+
 class StaysSite(Site):
-    """A worker with two entities, and a history of three changes."""
+    """A worker with two entities, a history of three changes, and facets."""
 
     url = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.state.entities = self.entities
+        self.state.facets = self.facets
         self.state.describe = lambda: {
+            "facets": True,
             "ready": True,
             "lag": {"0": 0},
             "instance_id": "worker-0",
@@ -73,7 +92,17 @@ class StaysSite(Site):
     async def entities(self, *_: object) -> Page:
         return Page([ListedEntity(one, 3, 2, None, 0) for one in ("x", "y")], None, 2)
 
-    async def read(self, _entity_id: str, _before: int | None) -> ChangeHistory:
+    async def facets(self, _entity_id: str) -> FacetsView:
+        parking = FacetSummary("parking", 3, 109, 104, Ratings(95, 4.2), [said("r1#0", EASY)])
+        noise = FacetSummary("noise", 3, 0, 0, Ratings(0, None), [])
+        return FacetsView("x", 0, 871, 2594, Ratings(800, 4.625), 3, (parking, noise))
+
+    async def read(
+        self, _entity_id: str, _before: int | None, of_facets: bool = False
+    ) -> ChangeHistory:
+        if of_facets:
+            change = dataclasses.replace(published(1, "2016-08-07T00:00:00Z"), facet="parking")
+            return ChangeHistory([dataclasses.replace(change, added_texts={"r1#0": EASY})], None, 3)
         dates = ("2016-08-07T00:00:00Z", "2016-08-09T00:00:00Z", "2018-06-17T14:30:00Z")
         changes = [published(number + 1, date) for number, date in enumerate(dates)]
         return ChangeHistory(changes, None, 3)
@@ -177,6 +206,80 @@ def test_by_keyboard_alone(site: StaysSite, browser: Browser) -> None:
     tab.close()
 
 
+def show_facets(tab: Tab) -> None:
+    """By keyboard: the button is the third of the views."""
+    tab.wait("document.querySelector('.views button:nth-child(3):not([hidden])') !== null")
+    tab.evaluate("document.querySelector('.views button').focus()")
+    for key in (TAB, TAB, ENTER):
+        tab.press(*key)
+    tab.wait("document.querySelectorAll('.facets > li').length === 2")
+    tab.wait("document.querySelector('.facets .came') !== null")
+
+
+def rows_of(tab: Tab) -> list[str]:
+    rows = "[...document.querySelectorAll('.facets > li')]"
+    found = tab.evaluate(f"{rows}.map((one) => one.innerText.replace(/\\s+/g, ' '))")
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Browser) -> None:
+    """Sentences, counts, the rating beside that of all reviews, and what changed last."""
+    tab = browser.open(f"{site.url}#/entity/x")
+    live(tab)
+    show_facets(tab)
+    parking, noise = rows_of(tab)
+    for shown in (
+        "parking 109 sentences 104 reviews rated 4.20, all reviews 4.63",
+        f"1 {EASY} distance 0.250",
+        f"Aug 7, 2016 · review upserted {EASY}",
+    ):
+        assert shown in parking
+    assert noise.startswith("noise 0 sentences 0 reviews no sentence")
+    assert tab.evaluate("document.querySelector('.sentences').hidden")
+    assert "parking · review upserted" in tab.text(".changes:not(.facets *)")
+
+    easy, loud = said("r1#0", EASY), said("r9#0", "It was loud.")
+    body = FacetsChanged(
+        "x", 1, 9, 3, ["noise"], 872, 2600,
+        [
+            FacetSummary("parking", 3, 110, 105, Ratings(95, 4.2), [easy]),
+            FacetSummary("noise", 3, 1, 1, Ratings(1, 2.0), [loud]),
+        ],
+        BODY.cause, None, "m",
+    )  # fmt: skip
+    site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
+    tab.wait("document.querySelector('.facets').innerText.includes('It was loud.')")
+    parking, noise = rows_of(tab)
+    assert "110 sentences" in parking
+    assert "rated 2.00, all reviews 4.63" in noise
+    assert tab.evaluate("document.querySelector('.facets .new p').innerText") == "It was loud."
+    assert "noise · review upserted" in tab.text(".changes:not(.facets *) li")
+    body = msgspec.structs.replace(body, sequence=10, facets=[
+        FacetSummary("noise", 3, 0, 0, Ratings(0, None), []), body.facets[0]])  # fmt: skip
+    site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
+    tab.wait("document.querySelector('.facets .left') !== null")
+    assert tab.evaluate("document.querySelector('.facets .left').innerText") == "It was loud."
+    tab.evaluate("document.querySelector('.views button').focus()")
+    tab.press(*ENTER)
+    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
+    assert tab.evaluate("document.querySelector('.facets').hidden")
+    assert "parking" not in tab.text(".changes:not(.facets *)")
+    assert tab.complaints == []
+    tab.close()
+
+
+def test_without_facets_there_is_no_button(site: StaysSite, browser: Browser) -> None:
+    site.state.describe = lambda: {"ready": True, "lag": {}, "facets": False}
+    tab = browser.open(f"{site.url}#/entity/x")
+    live(tab)
+    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
+    assert not tab.evaluate(
+        "document.querySelector('.views button:nth-child(3)').checkVisibility()"
+    )
+    tab.close()
+
+
 def test_an_unknown_entity_is_not_live(site: StaysSite, browser: Browser) -> None:
     tab = browser.open(f"{site.url}#/entity/nobody")
     tab.wait("document.querySelector('.state').textContent === 'waiting for it'")
@@ -225,7 +328,7 @@ def test_targets_are_large_enough_for_fingers(site: StaysSite, browser: Browser)
     tab.close()
 
 
-@pytest.mark.parametrize("path", ["", "#/entity/x", "#/entity/nobody"])
+@pytest.mark.parametrize("path", ["", "#/entity/x", "#/entity/nobody", "#/entity/x facets"])
 @pytest.mark.parametrize(
     ("width", "dark"), [(1280, False), (1280, True), (390, True)], ids=["wide", "dark", "phone"]
 )
@@ -233,8 +336,11 @@ def test_axe_finds_nothing(
     site: StaysSite, browser: Browser, path: str, width: int, dark: bool
 ) -> None:
     announce(site, "a", LONG[:200])
+    path, _, facets = path.partition(" ")
     tab = browser.open(f"{site.url}{path}", width, 860, dark=dark)
     tab.wait("/live|waiting/.test(document.querySelector('.state')?.textContent)")
+    if facets:
+        show_facets(tab)
     tab.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
     tab.evaluate(f"{AXE};0")
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")

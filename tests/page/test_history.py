@@ -14,6 +14,7 @@ from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.page import history as module
 from worker.page.history import ChangeHistory, NoHistory, RecentHistory
+from worker.processing.facet_view import NoFacets
 from worker.stream.surroundings import Threads
 
 
@@ -21,11 +22,11 @@ class Readings(RecentHistory):
     """Each reading waits until it may go on, and tells which one it is."""
 
     def __init__(self) -> None:
-        super().__init__(cast(Any, None), "out", "group", Threads().in_order("history"))
+        super().__init__(cast(Any, None), "out", None, "group", Threads().in_order("history"))
         self.begun: list[tuple[str, int | None]] = []
         self.go_on = threading.Semaphore(0)
 
-    def _read(self, entity_id: str, before: int | None) -> ChangeHistory:
+    def _read(self, entity_id: str, before: int | None, of_facets: bool) -> ChangeHistory:
         self.begun.append((entity_id, before))
         number = len(self.begun)
         assert self.go_on.acquire(timeout=PATIENCE_SECONDS)
@@ -80,3 +81,10 @@ async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         await readings.read("b", 3)
     readings.go_on.release(3)
     assert [(await one).looked_at for one in taken] == [1, 2, 3]
+
+
+@pytest.mark.asyncio
+async def test_without_facets_there_is_no_history_of_them() -> None:
+    recent = RecentHistory(cast(Any, None), "out", None, "group", Threads().in_order("history"))
+    with pytest.raises(NoFacets):
+        await recent.read("a", None, True)

@@ -172,6 +172,8 @@ def test_a_history() -> None:
     site.history.fails = True
     ((status, _, body),) = get(site, "/page/entities/x/history")
     assert (status, body) == (503, {"error": "there is no topic out"})
+    ((status, _, body),) = get(site, "/page/entities/x/history?facets=1")
+    assert (status, "COVERSUMM_FACETS" in body["error"]) == (400, True)
     assert PublishedChange.__slots__  # what a change says is written as it is
 
 
@@ -236,7 +238,7 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
         async with client.get("/page/entities/a/changes") as answer:
             assert answer.content_type == "text/event-stream"
             assert await answer.content.readuntil(b"{}\n\n") == streams.HELLO
-            await eventually_here(lambda: second.feed._watched)
+            await eventually_here(lambda: second.feed._summaries.latest)
             second.feed.committed([change("a", b'{"n":1}'), change("b", b'{"n":2}')])
             assert await next_event(answer) == b'event: change\ndata: {"n":1}\n\n'
             second.state.owner = (False, None)
@@ -346,14 +348,14 @@ def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(
         try:
             silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with client.get("/page/entities/good/changes") as good:
-                await eventually_here(lambda: len(site.feed._watched) == 2)
+                await eventually_here(lambda: len(site.feed._summaries.latest) == 2)
                 heard = b""
-                while b"silent" in site.feed._watched:
+                while b"silent" in site.feed._summaries.latest:
                     site.feed.committed([change("silent", large), change("good", b"1")])
                     await asyncio.sleep(0.02)
                     heard += await good.content.readany()
                 assert heard.count(b"event: change") > 10
-                assert b"good" in site.feed._watched
+                assert b"good" in site.feed._summaries.latest
         finally:
             silent.transport.abort()
             with suppress(ConnectionError):

@@ -31,7 +31,7 @@ def events(frame: bytes) -> list[tuple[str, Any]]:
 
 @pytest.fixture
 def feed() -> ChangeFeed:
-    return ChangeFeed("out", Threads())
+    return ChangeFeed("out", "facets", Threads())
 
 
 @pytest.mark.asyncio
@@ -69,6 +69,21 @@ async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> No
         assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
         assert await other.next(0.01) == b""
     assert len(watchers) == 0
+
+
+@pytest.mark.asyncio
+async def test_facets_of_an_entity_are_events_of_their_own(feed: ChangeFeed) -> None:
+    """Who follows everything hears of summaries alone."""
+    with Watchers(feed).one_more(b"a") as one:
+        news = [Message("facets", 0, b"a", value, []) for value in (b'{"n":1}', None)]
+        feed.committed([*news, change("a")])
+        frame = await one.next(PATIENCE_SECONDS)
+    assert frame is not None
+    assert events(frame) == [
+        ("change", json.loads(encode(BODY))),
+        ("facets", {"n": 1}),
+        ("facets", None),
+    ]
 
 
 @pytest.mark.asyncio

@@ -33,6 +33,14 @@ SETTINGS = {
     "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
     "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000",
 }
+FACETS = """
+[[facet]]
+name = "recent"
+newest = 50
+[[facet]]
+name = "new"
+newest = 1
+"""
 STAY = "abnb:25549565"
 HOSTILE_ID = "<img src=x onerror=alert(1)>/../%2F'\"\u202e\U0001f3e8"
 HOSTILE = (
@@ -174,6 +182,21 @@ def start(
     return first, second
 
 
+def shows_facets(tab: Tab, worker: WorkerProcess, entity_id: str) -> None:
+    """As the worker that has the entity answers, with the change of the newest review."""
+    tab.click(".views button:nth-child(3)")
+    tab.wait("document.querySelectorAll('.facets .sentences').length === 2")
+    with worker.get(f"/page/entities/{quote(entity_id, safe='')}/facets") as answer:
+        view = json.load(answer)
+    wanted = [[one["text"] for one in facet["sentences"]] for facet in view["facets"]]
+    texts = "[...one.querySelectorAll('.sentences p')].map((p) => p.textContent)"
+    rows = f"[...document.querySelectorAll('.facets > li')].map((one) => {texts})"
+    assert tab.evaluate(rows) == wanted
+    tab.wait("document.querySelector('.facets .came') !== null")
+    assert "new · review upserted" in tab.text(".changes:not(.facets *)")
+    tab.click(".views button:first-child")
+
+
 def test_searched_watched_and_handed_over(
     kafka: KafkaBroker,
     tmp_path: Path,
@@ -187,7 +210,10 @@ def test_searched_watched_and_handed_over(
     """
     names = [f"stay-{number}" for number in range(8)]
     load = reviews + [one._replace(entity_id=name) for name in names for one in reviews[:3]]
-    with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+    facets = tmp_path / "facets.toml"
+    facets.write_text(FACETS)
+    settings = SETTINGS | {"COVERSUMM_FACETS": str(facets)}
+    with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=settings) as site:
         asked, owner = start(site, load, vectors)
         here, there = entities_of(asked), entities_of(owner)
         assert here
@@ -237,7 +263,7 @@ def test_searched_watched_and_handed_over(
             tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
             if one == STAY:
                 tab.picture(pictures / "page.png")
-        tab.click(".views button:last-child")  # the short view
+        tab.click(".views button:nth-child(2)")  # the short view
         tab.wait("document.querySelector('.sentences').innerText.includes('stands for')")
         tab.click(".views button:first-child")
 
@@ -250,6 +276,7 @@ def test_searched_watched_and_handed_over(
             "document.querySelector('.sentences').innerText.includes('Suddenly, all say this.')"
         )  # live
         assert "Suddenly, all say this." in tab.text(".changes")
+        shows_facets(tab, asked, entity)
         assert tab.evaluate("performance.getEntriesByType('navigation').length") == 1
 
         owner.kill()

@@ -13,6 +13,7 @@ from tests.harness.bodies import BODY
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS
+from tests.view.changes import facets_body
 from worker.events.json_codec import encode
 from worker.kafka.clients import KafkaClients
 from worker.page import history as module
@@ -41,7 +42,7 @@ async def test_it_goes_back_step_by_step(
     send(kafka.bootstrap_servers, "page-history", [*sent, Sent(b"mine", None)])
     clients = KafkaClients(Settings(bootstrap_servers=kafka.bootstrap_servers))
     thread = Threads().in_order("history")
-    recent = RecentHistory(clients, "page-history", "nobody", thread)
+    recent = RecentHistory(clients, "page-history", None, "nobody", thread)
     found: list[Any] = []
     before = None
     looks = 0
@@ -61,9 +62,41 @@ async def test_it_goes_back_step_by_step(
     assert (await recent.read("nobody", None)).changes == []
     assert (await recent.read("mine", 10**17)).changes == told_last(found)
     with pytest.raises(NoHistory, match="there is no topic nowhere"):
-        await RecentHistory(clients, "nowhere", "nobody", thread).read("mine", None)
+        await RecentHistory(clients, "nowhere", None, "nobody", thread).read("mine", None)
 
 
 def told_last(found: list[Any]) -> list[Any]:
     """What the first look told."""
     return found[-3:]
+
+
+@pytest.mark.asyncio
+async def test_a_message_of_facets_is_not_cut(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three changes a message, five an answer: each of them is in one answer."""
+    monkeypatch.setattr(module, "MOST_CHANGES", 5)
+    kafka.create_topic("page-facets", 1)
+    names = ["parking", "noise", "host"]
+    bodies = [
+        facets_body(
+            "mine",
+            at,
+            {name: {f"r{at}#0": "Good."} for name in names},
+            names,
+            previous=at - 1 if at else None,
+        )
+        for at in range(5)
+    ]
+    send(kafka.bootstrap_servers, "page-facets", [Sent(b"mine", body) for body in bodies])
+    clients = KafkaClients(Settings(bootstrap_servers=kafka.bootstrap_servers))
+    thread = Threads().in_order("history")
+    recent = RecentHistory(clients, "nowhere", "page-facets", "nobody", thread)
+    found: list[Any] = []
+    before = None
+    for _ in bodies:
+        told = await recent.read("mine", before, of_facets=True)
+        assert [one.facet for one in told.changes] == names
+        found, before = [*told.changes, *found], told.before
+    assert before is None
+    assert [one.sequence for one in found] == [at for at in range(5) for _ in names]

@@ -49,7 +49,7 @@ class Rig:
         schemas: Any = None,
     ) -> None:
         self.log: list[Any] = []
-        self.feed = ChangeFeed(MESSAGE.topic, Threads())
+        self.feed = ChangeFeed(MESSAGE.topic, "facets", Threads())
         self.notes: list[dict[int, str]] = []  # of each transaction
         self.epochs: list[int] = []  # under which rows were written
         self.done: list[MicroBatch] = []

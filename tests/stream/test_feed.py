@@ -14,18 +14,18 @@ def change(key: str, number: int = 0, topic: str = "out") -> Message:
 
 
 def feed() -> ChangeFeed:
-    return ChangeFeed("out", Threads())
+    return ChangeFeed("out", "facets", Threads())
 
 
 def test_nothing_is_kept_while_nobody_looks_on() -> None:
     one = feed()
     one.committed([change("a")])
-    assert one.take() == (0, [], {})
+    assert one.take() == (0, [], {}, {})
     one.subscribe([])
     one.committed([change("a")])
     one.subscribe(None)
     one.subscribe([])
-    assert one.take() == (0, [], {})
+    assert one.take() == (0, [], {}, {})
 
 
 def test_the_last_few_are_kept_for_who_comes_later() -> None:
@@ -44,8 +44,8 @@ def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
     one.subscribe([b"b"])
     told = [change("a"), change("b", 1), change("b", 2)]
     one.committed([*told, change("b", topic="dlq")])
-    assert one.take() == (3, told, {b"b": (2, told[1:])})
-    assert one.take() == (0, [], {})
+    assert one.take() == (3, told, {b"b": (2, told[1:])}, {})
+    assert one.take() == (0, [], {}, {})
 
 
 def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
@@ -73,3 +73,18 @@ def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
     one.committed([change("b", 3)])
     one.subscribe([b"c"])
     assert one.take().watched == {}
+
+
+def test_messages_of_facets_are_kept_of_watched_entities_alone() -> None:
+    one = feed()
+    one.subscribe([b"b"])
+    told = [change("b", number, "facets") for number in range(9)]
+    one.committed([change("a", topic="facets"), *told, change("b")])
+    assert one.take() == (
+        1,
+        [change("b")],
+        {b"b": (1, [change("b")])},
+        {b"b": (9, told[-RECENT_PER_ENTITY:])},
+    )
+    assert one.latest() == [change("b")]
+    assert one.take().facets == {}

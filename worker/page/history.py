@@ -1,4 +1,4 @@
-"""An entity's last changes, from the end of its partition of the output topic.
+"""An entity's last changes, from the end of its partition of the output topic or of that of facets.
 
 A request reads a bounded number of messages; the next request continues with older ones.
 """
@@ -13,6 +13,7 @@ from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
+from worker.processing.facet_view import NoFacets
 from worker.published.history import PublishedChange, last_steps
 from worker.published.publication import publications
 from worker.stream.surroundings import OneThread
@@ -24,7 +25,7 @@ MOST_WAITING: Final = 100
 
 
 class NoHistory(Exception):
-    """The output topic is unreadable; the message says why."""
+    """The topic is unreadable, or there is none; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +45,71 @@ class ChangeHistory:
 class RecentHistory:
     """Reads histories in `thread`, one after the other.
 
-    It neither reads nor changes the offsets of `group`.
+    It neither reads nor changes the offsets of `group`. Without facets `facets_topic` is None.
     """
 
-    def __init__(self, clients: Clients, topic: str, group: str, thread: OneThread) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        topic: str,
+        facets_topic: str | None,
+        group: str,
+        thread: OneThread,
+    ) -> None:
         self._clients = clients
         self._topic = topic
+        self._facets_topic = facets_topic
         self._group = group
         self._thread = thread
-        self._waiting: dict[tuple[str, int | None], asyncio.Future[ChangeHistory]] = {}
+        self._waiting: dict[tuple[str, int | None, bool], asyncio.Future[ChangeHistory]] = {}
 
-    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
-        """The entity's changes among the last messages before an offset (None: the end of the
-        partition). Raises NoHistory.
+    async def read(
+        self, entity_id: str, before: int | None, of_facets: bool = False
+    ) -> ChangeHistory:
+        """The changes of the entity's summary, or of its facets, among the last messages before an
+        offset (None: the end of the partition). Raises NoHistory, NoFacets.
 
         Equal requests that wait share one answer.
         """
-        asked = entity_id, before
+        asked = entity_id, before, of_facets
         if asked not in self._waiting:
             if len(self._waiting) >= MOST_WAITING:
                 raise NoHistory("too many requests for histories at once")
 
             def work() -> ChangeHistory:
                 self._waiting.pop(asked, None)
-                return self._read(entity_id, before)
+                return self._read(*asked)
 
             self._waiting[asked] = asyncio.ensure_future(self._thread.run(work))
         return await asyncio.shield(self._waiting[asked])
 
-    def _read(self, entity_id: str, before: int | None) -> ChangeHistory:
+    def _read(self, entity_id: str, before: int | None, of_facets: bool) -> ChangeHistory:
+        topic = self._facets_topic if of_facets else self._topic
+        if topic is None:
+            raise NoFacets
         key = entity_id.encode()
 
         def partition_alone(partitions: Sequence[int]) -> tuple[int, ...]:
             return (partition_of(entity_id, len(partitions)),)
 
         try:
-            with TopicReader(self._clients, self._topic, self._group, partition_alone) as reader:
+            with TopicReader(self._clients, topic, self._group, partition_alone) as reader:
                 (partition,) = reader.partitions
                 bounds = reader.bounds(partition)
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
-                own = (record for record in messages if record.key == key)
-                found = chain.from_iterable(map(publications, own))
+                found = chain.from_iterable(
+                    publications(record, of_facets=of_facets)
+                    for record in messages
+                    if record.key == key
+                )
                 one_more = [
                     PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)
                 ]
         except SetupError as error:
             raise NoHistory(str(error)) from error
-        changes = one_more[-MOST_CHANGES:]
-        if len(one_more) > MOST_CHANGES:
-            return ChangeHistory(changes, changes[0].offset, end - start)
-        return ChangeHistory(changes, start if start > bounds.start else None, end - start)
+        if len(one_more) > MOST_CHANGES:  # a message of facets is cut out as a whole
+            changes = [one for one in one_more if one.offset > one_more[0].offset]
+            return ChangeHistory(changes, one_more[0].offset + 1, end - start)
+        return ChangeHistory(one_more, start if start > bounds.start else None, end - start)

@@ -5,8 +5,8 @@
 /page/entities             as /entities, of all workers; `missing` lists workers that do not answer
 /page/entities/ID/summary  as /entities/ID/summary, from the worker that has the entity
 /page/entities/ID/facets   as /entities/ID/facets, likewise
-/page/entities/ID/history  its last changes: before
-/page/entities/ID/changes  a stream of its changes as they are published
+/page/entities/ID/history  its last changes: before; facets=1 for those of its facets
+/page/entities/ID/changes  a stream of its changes as they are published, those of its facets too
 /page/changes              a stream of the changes at this worker, in short
 
 The ids `.` and `..` go into the query, as for `worker.web`.
@@ -26,6 +26,7 @@ from aiohttp import web
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
 from worker.peers import NO_WORKER, PAGE_SECONDS, PeerAnswer, Peers, PeerUnreachable
+from worker.processing.facet_view import NoFacets
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
@@ -208,10 +209,13 @@ class Routes:
             return error(400, "before is an offset")
         try:
             entity_id = id_between(request, ENTITY, _HISTORY)
-            read = self._history.read(entity_id, None if before is None else int(before))
+            of_facets = request.query.get("facets") == "1"
+            read = self._history.read(entity_id, None if before is None else int(before), of_facets)
             return json_answer(asdict(await asyncio.wait_for(read, ANSWER_SECONDS)))
         except UnicodeError:
             return error(400, "the entity id is not UTF-8")
+        except NoFacets as why:
+            return error(400, str(why))
         except NoHistory as why:
             return error(503, str(why))
         except TimeoutError:

@@ -118,7 +118,9 @@ class Watchers:
         is_wanted = lately.changes and any(watcher.key is None for watcher in self._all)
         everything = _overview(lately.changes, lately.last) if is_wanted else None
         frames = {
-            key: _of_one(count, messages) for key, (count, messages) in lately.watched.items()
+            key: _of_one("change", lately.watched.get(key))
+            + _of_one("facets", lately.facets.get(key))
+            for key in lately.watched.keys() | lately.facets.keys()
         }
         for watcher in self._all:
             frame = everything if watcher.key is None else frames.get(watcher.key)
@@ -152,12 +154,12 @@ def _in_short(message: Message) -> dict[str, object]:
     }
 
 
-def _of_one(count: int, messages: list[Message]) -> bytes:
+def _of_one(event: str, latest: tuple[int, list[Message]] | None) -> bytes:
     """The last changes of one entity in JSON; a tombstone is null."""
+    count, messages = latest or (0, [])
     skipped = SKIPPED if count > len(messages) else b""
     return skipped + b"".join(
-        _frame("change", to_json(message.value) if message.value else b"null")
-        for message in messages
+        _frame(event, to_json(message.value) if message.value else b"null") for message in messages
     )
 
 

@@ -1,9 +1,9 @@
-"""Recent changes of summaries: the last few, and those since the last look while someone
-subscribes.
+"""Recent changes: the last few of summaries, and while someone subscribes those since the last
+look, also of facets.
 """
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from worker.events import Message
@@ -15,48 +15,52 @@ RECENT_PER_ENTITY = 3
 """Changes of a watched entity that are buffered."""
 
 
+Watched = dict[bytes, tuple[int, list[Message]]]
+"""By key of a watched entity that changed: how many messages, and the latest."""
+
+
 class RecentChanges(NamedTuple):
     """The changes since the last call of `ChangeFeed.take`."""
 
     changes: int
-    """How many there were; `last` has the latest."""
+    """How many there were of summaries; `last` has the latest."""
     last: list[Message]
-    watched: dict[bytes, tuple[int, list[Message]]]
-    """By key of a watched entity that changed: how many, and the latest."""
+    watched: Watched
+    facets: Watched
+    """The messages of facets likewise."""
 
 
 class ChangeFeed:
     """A bounded buffer between the thread that commits and the page.
 
-    `topic` is the output topic: other messages are no changes.
+    `topic` is the output topic, `facets_topic` that of facets: other messages are no changes.
     """
 
-    def __init__(self, topic: str, threads: Threads) -> None:
+    def __init__(self, topic: str, facets_topic: str, threads: Threads) -> None:
         self._topic = topic
+        self._facets_topic = facets_topic
+        self._summaries, self._facets = _Entities(), _Entities()
         self._lock = threads.lock()
         self._is_open = False
         self._count = 0
         self._last: deque[Message] = deque(maxlen=RECENT_CHANGES)
         self._latest: deque[Message] = deque(maxlen=RECENT_CHANGES)
-        self._watched: dict[bytes, deque[Message]] = {}
-        self._counts: dict[bytes, int] = {}
 
-    def committed(self, messages: Iterable[Message]) -> None:
+    def committed(self, messages: Sequence[Message]) -> None:
         """Buffer the changes among these committed messages."""
         changes = [message for message in messages if message.topic == self._topic]
+        of_facets = [message for message in messages if message.topic == self._facets_topic]
         with self._lock:
             self._latest.extend(changes)
             if not self._is_open:
                 return
             self._count += len(changes)
             self._last.extend(changes)
-            for message in changes:
-                if message.key in self._watched:
-                    self._watched[message.key].append(message)
-                    self._counts[message.key] = self._counts.get(message.key, 0) + 1
+            self._summaries.add(changes)
+            self._facets.add(of_facets)
 
     def latest(self) -> list[Message]:
-        """The last changes, whether they were taken or not."""
+        """The last changes of summaries, whether they were taken or not."""
         with self._lock:
             return list(self._latest)
 
@@ -65,11 +69,8 @@ class ChangeFeed:
         with self._lock:
             self._is_open = keys is not None
             wanted = set(keys or ())
-            self._watched = {
-                key: self._watched[key] if key in self._watched else deque(maxlen=RECENT_PER_ENTITY)
-                for key in wanted
-            }
-            self._counts = {key: count for key, count in self._counts.items() if key in wanted}
+            self._summaries.choose(wanted)
+            self._facets.choose(wanted)
             if keys is None:
                 self._count = 0
                 self._last.clear()
@@ -77,11 +78,36 @@ class ChangeFeed:
     def take(self) -> RecentChanges:
         """Return and forget the changes since the last call."""
         with self._lock:
-            watched = {key: (self._counts[key], list(self._watched[key])) for key in self._counts}
-            found = RecentChanges(self._count, list(self._last), watched)
+            watched, facets = self._summaries.take(), self._facets.take()
+            found = RecentChanges(self._count, list(self._last), watched, facets)
             self._count = 0
             self._last.clear()
-            self._counts.clear()
-            for messages in self._watched.values():
-                messages.clear()
             return found
+
+
+class _Entities:
+    """The latest messages of some entities on one topic, by key, and how many there were."""
+
+    def __init__(self) -> None:
+        self.latest: dict[bytes, deque[Message]] = {}
+        self._counts: Counter[bytes] = Counter()
+
+    def choose(self, keys: set[bytes]) -> None:
+        """Buffer those of these entities alone."""
+        self.latest = {key: self.latest.get(key, deque(maxlen=RECENT_PER_ENTITY)) for key in keys}
+        self._counts = Counter({key: self._counts[key] for key in keys & self._counts.keys()})
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Buffer those of chosen entities."""
+        for message in messages:
+            if message.key in self.latest:
+                self.latest[message.key].append(message)
+                self._counts[message.key] += 1
+
+    def take(self) -> Watched:
+        """Return and forget them."""
+        found = {key: (count, list(self.latest[key])) for key, count in self._counts.items()}
+        self._counts.clear()
+        for messages in self.latest.values():
+            messages.clear()
+        return found

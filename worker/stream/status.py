@@ -189,6 +189,7 @@ class WorkerStatus:
             "group": self._worker.settings.app_id,
             "member_id": None if membership is None else membership.member_id,
             "epoch": self._worker.settings.epoch,
+            "facets": bool(self._worker.settings.facets),
             "url": str(self._app.conf.canonical_url),
             "ready": ready,
             "reason": reason,

@@ -1,13 +1,27 @@
-// One entity: its summary or short view, its history, and its changes as they happen.
+// One entity: its summary, short view or facets, their history, and their changes as they happen.
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
 import { el, foreign, letScroll, many, moment, number } from "./dom.js";
+import { asChanges, rows } from "./facets.js";
 import { timeline } from "./timeline.js";
 import { ask, follow, ofEntity, showState } from "./server.js";
 
 const CHANGES_SHOWN = 50;
-const SHORT_EVERY_MS = 5000; // a short view reads the complete entity, so it is requested rarely
+const VIEW_EVERY_MS = 5000; // a short view, and that of facets, reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
+
+const VIEWS = { short: "summary?view=short", facets: "facets" };
+
+/** What is known of the history of the summary, or of the facets. */
+class Past {
+  constructor(query) {
+    this.query = query;
+    this.changes = [];
+    this.before = null;
+    this.isKnown = false;
+    this.note = "";
+  }
+}
 
 /** Show the entity in the element, with a heading of this kind; returns a function that ends it. */
 export function entity(id, shown, heading = "h1") {
@@ -22,36 +36,39 @@ class Entity {
     this.stream = ["connecting", ""];
     this.view = "set";
     this.summary = null;
-    this.short = null;
-    this.changes = [];
-    this.before = null;
+    this.views = { short: null, facets: null };
+    this.pasts = { set: new Past({}), facets: new Past({ facets: 1 }) };
     this.isOver = false;
     this.taken = 0; // changes that came live
-    this.isKnown = false; // the history
     this.isAsking = false; // for the summary
     this.fresh = new Set();
     this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
     this.counts = el("span");
     this.problem = el("p", { className: "problem", role: "alert", hidden: true });
     this.sentences = el("ol", { className: "sentences" });
+    this.facets = el("ul", { className: "facets" });
     this.picture = el("div");
     this.list = el("ol", { className: "changes" });
     this.note = el("p", { className: "note" });
-    this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.before) });
-    this.buttons = { set: "The summary", short: "Short view" };
+    this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.past, this.past.before) });
+    this.buttons = { set: "The summary", short: "Short view", facets: "Facets" };
     for (const [name, text] of Object.entries(this.buttons)) {
       this.buttons[name] = el("button", { type: "button", textContent: text, onclick: () => this.choose(name) });
     }
+    this.buttons.facets.hidden = true;
+    this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
-      el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences,
-      el(heading === "h1" ? "h2" : "h3", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
+      el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences, this.facets,
+      el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     this.choose("set");
+    ask("/page/status").then((status) => (this.buttons.facets.hidden = !status.facets), () => {});
     this.close = follow(ofEntity(id, "changes"), {
       state: (name, why) => this.setState(name, why),
       hello: () => this.load(),
       skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes follow, with the summary
       change: (body) => this.take(body),
+      facets: (body) => this.takeFacets(body),
     });
   }
 
@@ -73,24 +90,30 @@ class Entity {
     if (name !== "connecting") showState(this.state, name === "live" && this.isMissing ? "missing" : name, why);
   }
 
+  /** The history beside the view. */
+  get past() {
+    return this.pasts[this.view === "facets" ? "facets" : "set"];
+  }
+
   choose(view) {
     this.view = view;
     for (const [name, button] of Object.entries(this.buttons)) button.setAttribute("aria-pressed", String(name === view));
-    if (view === "short") this.loadShort();
+    if (view in VIEWS) this.loadView();
+    if (view === "facets" && !this.past.isKnown) this.loadHistory(this.past, null);
     this.draw();
   }
 
   load() {
     this.loadSummary();
-    if (this.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // all pages of a restarted worker reconnect at once
-    else this.loadHistory(null);
-    if (this.view === "short") this.loadShort();
+    if (this.past.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // all pages of a restarted worker reconnect at once
+    else this.loadHistory(this.past, null);
+    if (this.view in VIEWS) this.loadView();
   }
 
   loadHistoryLater(ms) {
     this.later ??= setTimeout(() => {
       this.later = undefined;
-      this.loadHistory(null);
+      for (const past of Object.values(this.pasts)) if (past.isKnown || past === this.past) this.loadHistory(past, null);
     }, ms);
   }
 
@@ -114,58 +137,85 @@ class Entity {
     this.draw();
   }
 
-  async loadShort() {
+  async loadView() {
+    const view = this.view;
     clearTimeout(this.again);
     this.again = undefined;
     try {
-      this.short = await ask(ofEntity(this.id, "summary?view=short"));
+      this.views[view] = await ask(ofEntity(this.id, VIEWS[view]));
       if (!this.isOver) this.setProblem("");
     } catch (error) {
-      this.short = null;
+      this.views[view] = null;
       if (!this.isOver) this.setProblem(error.message);
     }
     if (!this.isOver) this.draw();
   }
 
+  loadViewLater() {
+    if (this.view in VIEWS) this.again ??= setTimeout(() => this.view in VIEWS && this.loadView(), VIEW_EVERY_MS);
+  }
+
   /** The last changes, or those before an offset. */
-  async loadHistory(before) {
+  async loadHistory(past, before) {
     this.older.disabled = true;
     try {
-      const found = await ask(ofEntity(this.id, before === null ? "history" : `history?before=${before}`));
+      const query = new URLSearchParams(before === null ? past.query : { ...past.query, before });
+      const found = await ask(ofEntity(this.id, query.size ? `history?${query}` : "history"));
       if (this.isOver) return;
-      this.changes = before === null ? joined(found.changes, this.changes) : [...found.changes, ...this.changes];
-      this.before = found.before;
-      this.isKnown = true;
-      this.note.textContent = this.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
+      past.changes = before === null ? joined(found.changes, past.changes) : [...found.changes, ...past.changes];
+      past.before = found.before;
+      past.isKnown = true;
+      past.note = past.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
     } catch (error) {
       if (this.isOver) return;
-      this.note.textContent = `its history is not available: ${error.message}`;
+      past.note = `its history is not available: ${error.message}`;
     }
     this.older.disabled = false;
-    this.older.hidden = this.before === null;
     this.draw();
   }
 
   /** A change, just published; null is the end of the entity. */
   take(body) {
+    const past = this.pasts.set;
     this.taken += 1;
     this.isMissing = body === null;
     if (body === null) {
-      this.summary = this.short = null;
-      this.changes.push(asTombstone());
+      this.summary = null;
+      this.views = { short: null, facets: null };
+      past.changes.push(asTombstone());
       this.setProblem("it was deleted");
     } else {
-      this.changes = joined(this.changes, [asChange(body, this.summary?.sentences ?? [], this.changes)]);
-      this.note.textContent = "";
+      this.grow(past, [asChange(body, this.summary?.sentences ?? [], past.changes)]);
       if (body.sequence > (this.summary?.sequence ?? -1)) {
         this.fresh = new Set(body.added);
         this.summary = body;
         this.setProblem("");
       }
-      if (areTooMany(this.changes)) this.loadHistoryLater(HISTORY_EVERY_MS);
     }
-    if (this.view === "short") this.again ??= setTimeout(() => this.loadShort(), SHORT_EVERY_MS);
+    this.loadViewLater();
     this.draw();
+  }
+
+  /** A change of facets, just published; null is their end. */
+  takeFacets(body) {
+    const past = this.pasts.facets, before = this.views.facets;
+    if (body === null) {
+      past.changes.push(asTombstone());
+    } else if (before !== null && body.sequence > (before.sequence ?? -1)) {
+      const changes = asChanges(body, before.facets);
+      if (this.view === "facets") this.fresh = new Set(changes.flatMap((one) => one.added));
+      this.grow(past, changes);
+      this.views.facets = { ...before, ...body };
+      this.loadViewLater();
+    }
+    this.draw();
+  }
+
+  /** Add changes that came live. */
+  grow(past, changes) {
+    past.changes = joined(past.changes, changes);
+    past.note = "";
+    if (areTooMany(past.changes)) this.loadHistoryLater(HISTORY_EVERY_MS);
   }
 
   setProblem(text) {
@@ -175,17 +225,34 @@ class Entity {
 
   draw() {
     this.drawState();
-    const shown = this.view === "short" ? this.short : this.summary;
+    const past = this.past, isOfFacets = this.view === "facets";
+    const shown = this.view in VIEWS ? this.views[this.view] : this.summary;
     this.counts.textContent = shown ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
-    const came = cameWith(this.changes);
-    this.sentences.replaceChildren(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
-    if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
-    const chart = charted(this.changes, this.summary?.sentences ?? []);
-    this.picture.replaceChildren(...(chart ? [timeline(chart)] : []));
-    this.list.replaceChildren(...this.changes.slice(-CHANGES_SHOWN).reverse().map(line));
+    this.sentences.hidden = isOfFacets;
+    this.facets.hidden = !isOfFacets;
+    this.sentences.replaceChildren();
+    this.facets.replaceChildren();
+    this.picture.replaceChildren();
+    if (isOfFacets) this.drawFacets(shown, past);
+    else this.drawSentences(shown, past);
+    this.list.replaceChildren(...past.changes.slice(-CHANGES_SHOWN).reverse().map(line));
+    this.note.textContent = past.note;
+    this.older.hidden = past.before === null;
     this.fresh = new Set();
-    letScroll(this.sentences);
-    letScroll(this.list);
+    for (const one of [this.sentences, this.facets, this.list]) letScroll(one);
+  }
+
+  drawSentences(shown, past) {
+    const came = cameWith(past.changes);
+    this.sentences.append(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
+    if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
+    const chart = charted(past.changes, this.summary?.sentences ?? []);
+    if (chart) this.picture.append(timeline(chart));
+  }
+
+  drawFacets(shown, past) {
+    const drawn = { sentence: (one, came) => this.sentence(one, came), line };
+    if (shown) this.facets.append(...rows(shown, past.changes, this.heading, drawn));
   }
 
   sentence(one, came) {
@@ -193,7 +260,7 @@ class Entity {
     if (one.support > 1) facts["copies"] = number(one.support);
     if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
     if (one.rating !== null) facts["rating"] = number(one.rating);
-    const date = moment(dateOf(one, this.changes));
+    const date = moment(dateOf(one, this.past.changes));
     const since = came ? moment(came.occurred_at ?? came.published_at) || `offset ${came.sequence}` : "";
     if (date) facts["date"] = date;
     if (since && since !== date) facts["since"] = since;
@@ -206,7 +273,7 @@ class Entity {
 function line(change) {
   const at = moment(change.occurred_at ?? change.published_at);
   if (change.tombstone) return el("li", {}, el("time", { textContent: at }), el("p", { textContent: "deleted" }));
-  const why = change.cause.type.replaceAll(".", " ");
+  const why = [change.facet, change.cause.type.replaceAll(".", " ")].filter(Boolean).join(" · ");
   const texts = (ids, from, className) => ids.map((one) => el("p", { className }, foreign(from[one] ?? one)));
   return el("li", {}, el("time", { textContent: `${at} · ${why}` }),
     ...texts(change.added, change.added_texts, "came"), ...texts(change.removed, change.removed_texts, "left"));
