@@ -68,6 +68,7 @@ def stats(**changes):
     given = {
         "outcomes": outcomes,
         "changes": 4,
+        "facets_changes": 3,
         "tombstones": 1,
         "sentences_embedded": 8,
         "embed_seconds": 0.3,
@@ -88,6 +89,7 @@ def test_batches_add_up(metrics):
     assert found["coversumm_events_total", "dead_letter:bad_json", "unreadable"] == 6
     assert found["coversumm_dead_letters_total", "bad_json"] == 6
     assert found["coversumm_summary_changes_total"] == 8
+    assert found["coversumm_facets_changes_total"] == 6
     assert found["coversumm_tombstones_total"] == 2
     decided = {
         name: found["coversumm_steps_total", name]

@@ -108,6 +108,9 @@ class Metrics:
         self._changes = self._add(
             Counter, "summary_changes_total", "summary.changed events published"
         )
+        self._facets_changes = self._add(
+            Counter, "facets_changes_total", "facets.changed events published"
+        )
         self._tombstones = self._add(
             Counter, "tombstones_total", "Tombstones of deleted entities published"
         )
@@ -249,6 +252,7 @@ class Metrics:
         for reason, count in stats.dead_letters().items():
             self._dead_letters.labels(reason).inc(count)
         self._changes.inc(stats.changes)
+        self._facets_changes.inc(stats.facets_changes)
         self._tombstones.inc(stats.tombstones)
         for name in _CERTIFICATES:
             self._certificates.labels(name).inc(getattr(stats.core, name))

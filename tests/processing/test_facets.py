@@ -45,7 +45,10 @@ def test_facets_equal_brute_force(setup, batches):
         if restart:
             driver.restart()
         expected, _ = model.run(batch)
-        assert [sent(message) for message in driver.run(*batch).messages] == expected
+        done = driver.run(*batch)
+        assert [sent(message) for message in done.messages] == expected
+        of_facets = [one for one in done.messages if one.topic == "facets" and one.value]
+        assert done.stats.facets_changes == len(of_facets)
 
 
 @settings(max_examples=60, deadline=None)

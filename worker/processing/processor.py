@@ -367,7 +367,8 @@ class Processor:
             stats.vectors_found, stats.vectors_missed = embedder.found, embedder.given
             stats.vector_store_bytes = self._vectors.disk_bytes
         stats.count_outcomes(records, planned.types, planned.outcomes)
-        stats.count_messages(messages, self.config.output_topic)
+        facets_topic = None if self.config.facets is None else self.config.facets_topic
+        stats.count_messages(messages, self.config.output_topic, facets_topic)
         stats.count_plan(planned.plan)
         if self.config.selection.is_by_time:
             stats.count_late(records, planned.outcomes, self.config.selection)

@@ -35,6 +35,7 @@ class Stats:
     entities: int = 0  # created minus deleted
     late: int = 0  # selected events that arrived after the end of the span
     changes: int = 0
+    facets_changes: int = 0  # messages, each of all facets of an entity
     tombstones: int = 0
     sentences_embedded: int = 0  # distinct texts passed to the engine
     embed_seconds: float = 0.0
@@ -73,12 +74,18 @@ class Stats:
                 if outcome.limit:
                     self.limits[outcome.limit] += 1
 
-    def count_messages(self, messages: Iterable[Message], output_topic: str) -> None:
-        """Count summary changes, tombstones, and truncated dead letters."""
+    def count_messages(
+        self, messages: Iterable[Message], output_topic: str, facets_topic: str | None
+    ) -> None:
+        """Count changes of summaries and facets, tombstones of summaries, and truncated dead
+        letters.
+        """
         for message in messages:
             if message.topic == output_topic:
                 self.changes += message.value is not None
                 self.tombstones += message.value is None
+            elif message.topic == facets_topic:
+                self.facets_changes += message.value is not None
             elif any(name in TRUNCATED_HEADERS for name, _ in message.headers):
                 self.limits[Limit.MESSAGE_BYTES] += 1
 

@@ -140,9 +140,11 @@ _TRAFFIC = Row(
             _PER_SECOND,
             (
                 Query(_rate("summary_changes_total"), "summary changes"),
+                Query(_rate("facets_changes_total"), "changes of facets"),
                 Query(_rate("tombstones_total"), "tombstones"),
             ),
-            "Fewer than events: a summary is published only if its set changed.",
+            "Fewer than events: a summary is published only if its set changed, facets only if one "
+            "of them did.",
         ),
         Panel(
             "Events per micro-batch",
