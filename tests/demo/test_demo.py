@@ -49,9 +49,9 @@ class Demo:
         return self.process.returncode, out, err
 
     def wait_for_a_change(self):
-        """Until the first summary change is told."""
+        """Until the first change is told."""
         line = self.process.stdout.readline()
-        assert json.loads(line)["type"] == "summary.changed"
+        assert json.loads(line)["type"] in ("summary.changed", "facets.changed")
 
     def children(self):
         """Its worker's process id, by what it was started with."""
@@ -85,7 +85,10 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
     demo = start(60)
     code, out, err = demo.finish()
     assert (code, err) == (0, "")
-    *changes, done = map(json.loads, out.splitlines())
+    *published, done = map(json.loads, out.splitlines())
+    changes = [one for one in published if one["type"] == "summary.changed"]
+    of_facets = [one for one in published if one["type"] == "facets.changed"]
+    assert {facet["name"] for one in of_facets for facet in one["facets"]} >= {"parking", "noise"}
     last = {}
     for change in changes:
         assert change["previous_sequence"] == last.get(change["entity_id"], {}).get("sequence")
@@ -99,6 +102,7 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
     assert done["events"] > 60
     assert done["dead_letters"] == 0
     assert done["summary_changes"] == len(changes)
+    assert done["facets_changes"] == len(of_facets)
     assert done["entities_verified"] == len(done["entities"]) == len(last)
     told = Counter(change["entity_id"] for change in changes)
     assert {entity["entity_id"]: entity["changes"] for entity in done["entities"]} == told

@@ -8,13 +8,15 @@ import re
 import pytest
 from rich.console import Console
 
-from tests.view.changes import body
+from tests.view.changes import body, facets_body
 from worker.demo import play as pace
 from worker.demo.display import make_display
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
 from worker.demo.story import Phase, Story
+from worker.events import Record
 from worker.view import EntityNames
 
+PARKING = {"parking": {"a#0": "Easy \x1b[31mparking."}, "noise": {}}
 TEXTS = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
 
 
@@ -36,7 +38,12 @@ def story():
 
 
 def tell(story, value, now):
-    return story.take_change(value, now)
+    return story.take_change(Record("out", 0, 0, 0, b"stay", value), now)
+
+
+def tell_facets(story, facets, **more):
+    value = facets_body("stay", 9, facets, list(facets), **more)
+    story.take_facets(Record("facets", 0, 0, 0, b"stay", value), 2.0)
 
 
 class Screen(io.StringIO):
@@ -72,6 +79,7 @@ def test_caught_up_means_processed_and_seen(story):
     counts = {
         "coversumm_events_total": 3.0,
         "coversumm_summary_changes_total": 2.0,
+        "coversumm_facets_changes_total": 0.0,
         "coversumm_embedded_sentences_total": 9.0,
         "coversumm_dead_letters_total": 0.0,
     }
@@ -84,6 +92,11 @@ def test_caught_up_means_processed_and_seen(story):
     )
     assert not story.caught_up
     story.take_counts(counts | {"coversumm_events_total": 4.0})
+    assert story.caught_up
+    counts |= {"coversumm_events_total": 4.0}
+    story.take_counts(counts | {"coversumm_facets_changes_total": 1.0})
+    assert not story.caught_up
+    tell_facets(story, PARKING)
     assert story.caught_up
 
 
@@ -120,8 +133,27 @@ def test_the_picture_of_the_start_says_what_will_be_seen():
         assert part in picture
 
 
+def test_the_picture_has_a_line_for_each_facet_of_the_stay(story):
+    tell_facets(story, PARKING)
+    picture = plain(drawn(story, terminal=True))
+    assert "  parking, 10 sentences: Easy [31mparking." in picture
+    assert "noise, " not in picture
+
+
+def test_the_closing_has_the_facets_of_the_largest_stay(story):
+    tell(story, body("small", 4, {"d#0": "Fine."}, ["d#0"], k=2), 3.0)
+    tell_facets(story, PARKING | {"host": {"b#0": "Kind.", "c#0": "Funny."}}, previous=None)
+    closing = drawn(story, close=True)
+    assert (
+        "By subject, Earl's loft:\n"
+        "  host, 20 sentences: Kind.\n"
+        "  parking, 10 sentences: Easy [31mparking.\n" in closing
+    )
+
+
 @pytest.mark.parametrize(("width", "height"), [(40, 8), (20, 3), (300, 100)])
 def test_the_picture_fits_any_terminal(story, width, height):
+    tell_facets(story, PARKING)
     lines = plain(drawn(story, terminal=True, width=width, height=height)).split("\n")
     assert len(lines) <= height
     assert max(map(len, lines)) <= width

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from worker.demo.reviews import ATTRIBUTION, reviews_file
 from worker.demo.story import Story
-from worker.view import summary_lines
+from worker.view import facet_line, summary_lines
 from worker.view.texts import hanging
 
 _PROGRAM: Final = "coversumm-worker"
@@ -79,7 +79,11 @@ def closing_lines(console: Console, story: Story, height: int | None = None) -> 
         *(Text(line) for step in steps for line in folded(step, console.width)),
     ]
     room = math.inf if height is None else height - len(after)
-    yield from _summaries(console, story, width, room)
+    shortest = len(_summaries(console, story, width, 0))
+    facets = _facets(console, story, width, room - shortest - 1)
+    summaries = _summaries(console, story, width, room - len(facets) + 1)
+    yield from summaries[: -1 if facets else None]  # the heading takes the empty line
+    yield from facets
     yield from after
 
 
@@ -97,6 +101,25 @@ def _summaries(console: Console, story: Story, width: int, room: float) -> list[
         if len(lines) <= room:
             break
     return lines
+
+
+def _facets(console: Console, story: Story, width: int, room: float) -> list[Text]:
+    """What guests say about single subjects of the largest stay: its largest facets that fit
+    `room` lines, but at least one, after a heading.
+    """
+    largest = max(story.in_order(), key=lambda one: one.sentence_count, default=None)
+    blocks = [
+        hanging(console, Text("  "), facet_line(facet), width)
+        for facet in (story.facets_of(largest.name) if largest is not None else ())
+    ]
+    if largest is None or not blocks:
+        return []
+    lines: list[Text] = []
+    for block in blocks:
+        if len(lines) + len(block) <= room:
+            lines += block
+    heading = Text(f"By subject, {story.names.of(largest.name)}:", style="dim")
+    return [heading, *(lines or blocks[0]), Text()]
 
 
 def _outcome(story: Story) -> Iterator[str]:

@@ -35,8 +35,8 @@ class Display:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def changed(self, value: bytes, change: ShownChange) -> None:
-        """Show a `summary.changed` that the story has taken."""
+    def changed(self, value: bytes, change: ShownChange | None) -> None:
+        """Show a body that the story has taken; `change` is None if it is of facets."""
 
     def update(self) -> None:
         """Show what is new; called all the time."""
@@ -63,7 +63,7 @@ class DemoJson(Display):
     def __exit__(self, *_: object) -> None:
         self._console.file.flush()
 
-    def changed(self, value: bytes, change: ShownChange) -> None:
+    def changed(self, value: bytes, change: ShownChange | None) -> None:
         """See `Display`."""
         self._console.file.write(value.decode() + "\n")
 
@@ -88,9 +88,9 @@ class DemoLines(Display):
         self._print(f"{_PROGRAM}: {_promise(self._story)}. {ATTRIBUTION}")
         return self
 
-    def changed(self, value: bytes, change: ShownChange) -> None:
+    def changed(self, value: bytes, change: ShownChange | None) -> None:
         """See `Display`."""
-        if self._story.phase is Phase.TAKING_DOWN:
+        if self._story.phase is Phase.TAKING_DOWN and change is not None:
             self._print_change(change)
 
     def update(self) -> None:
@@ -157,15 +157,17 @@ class DemoScreen(Display):
             head.insert(1, Text(f"the page: {story.page}", style="cyan"))
         if not story.board.entities:
             head += [Text(), *self._promise_lines(width)]
-        frame = Frame(head, ATTRIBUTION, doomed=story.doomed)
         focus = story.focus.choose(story.board, now)
+        facets = story.facets_of(focus)
+        frame = Frame(head, ATTRIBUTION, doomed=story.doomed, facets=facets)
         return screen(self._console, story.board, story.in_order(), focus, story.names, frame, now)
 
     def _promise_lines(self, width: int) -> list[Text]:
         text = (
             f"{self._story.reviews:,} real reviews of Airbnb stays go through the real worker, on "
             f"an embedded Kafka broker. It keeps {_promise(self._story)}. New sentences flash, "
-            "removed ones are struck through, each with the reason."
+            "removed ones are struck through, each with the reason. Below them is what guests say "
+            "about single subjects, such as parking or noise."
         )
         return [*Text(text).wrap(self._console, width), Text(), Text(ATTRIBUTION, style="dim")]
 

@@ -2,7 +2,7 @@
 
     bundled reviews -> embedded broker (in this process) -> `run` (a child process, RocksDB in a
     temporary directory)
-                              |-> summary changes -> display
+                              |-> changes of summaries and facets -> display
 
 Reviews are sent only a little ahead of the worker, so that the display shows what is happening. The
 demo removes its processes and files.
@@ -30,6 +30,7 @@ from worker.demo.process import WorkerProcess
 from worker.demo.reviews import NO_NAMES, Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.errors import Crash
+from worker.events import Record
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.published.publication import SetName
@@ -66,16 +67,18 @@ _FLUSH_SECONDS: Final = 90
 
 
 class Traffic:
-    """Producer of the input topic and consumer of the output topic; a context manager."""
+    """Producer of the input topic and consumer of what the worker publishes; a context manager."""
 
     def __init__(self, clients: Clients, settings: Settings, partitions: int) -> None:
         self._input_topic = settings.input_topic
+        self.facets_topic = settings.facets_topic
         self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
         self._consumer = clients.standalone_consumer(
             "demo", "read_committed", {"fetch.wait.max.ms": 50}
         )
+        outputs = settings.output_topic, settings.facets_topic
         self._consumer.assign(
-            [TopicPartition(settings.output_topic, p, 0) for p in range(partitions)]
+            [TopicPartition(topic, p, 0) for topic in outputs for p in range(partitions)]
         )
 
     def __enter__(self) -> Self:
@@ -93,13 +96,24 @@ class Traffic:
         if self._producer.flush(_FLUSH_SECONDS):
             raise Crash("the embedded broker does not take the reviews")
 
-    def receive(self) -> list[bytes]:
-        """The next summary changes; waits POLL_SECONDS for them."""
+    def receive(self) -> list[Record]:
+        """The next messages; waits POLL_SECONDS for them."""
         self._producer.poll(0)
-        messages = self._consumer.consume(200, POLL_SECONDS)
-        return [v for m in messages if m.error() is None and (v := m.value()) is not None]
+        return [
+            Record(
+                m.topic() or "",
+                m.partition() or 0,
+                m.offset() or 0,
+                m.timestamp()[1],
+                m.key(),
+                m.value(),
+            )
+            for m in self._consumer.consume(200, POLL_SECONDS)
+            if m.error() is None and m.value() is not None
+        ]
 
 
+FACETS: Final = "preset:stays"
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 60
 """Events in a micro-batch: few, so that changes come all the time."""
@@ -143,13 +157,14 @@ def run_demo(
     with ending_signals(), _noting_interrupts(), ExitStack() as stage:
         directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
         stage.callback(shutil.rmtree, directory, ignore_errors=True)
-        settings = Settings(data_dir=directory, k=k)
+        settings = Settings(data_dir=directory, k=k, facets=FACETS)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
         broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
         clients = KafkaClients(replace(settings, bootstrap_servers=broker.bootstrap_servers))
         variables = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "COVERSUMM_K": str(k),
+            "COVERSUMM_FACETS": FACETS,
             "COVERSUMM_BATCH_SIZE": str(BATCH_SIZE),
             "COVERSUMM_BATCH_LINGER_MS": "20",
         }
@@ -282,11 +297,11 @@ class Play:
             self._watch()
 
     def _watch(self) -> None:
-        """Take new summary changes and counts, and show them."""
+        """Take new changes and counts, and show them."""
         story = self._story
         before = story.board.changes, story.processed
-        for value in self._traffic.receive():
-            self._display.changed(value, story.take_change(value, time.monotonic()))
+        for message in self._traffic.receive():
+            self._take(message, time.monotonic())
         now = time.monotonic()
         if now - self._counted_at > _COUNTS_SECONDS:
             self._counted_at = now
@@ -296,6 +311,14 @@ class Play:
         elif now - max(self._moved_at, story.started_at or 0.0) > STILL_SECONDS:
             raise Crash(f"nothing happened for {STILL_SECONDS} s: {self._worker.last_words()}")
         self._display.update()
+
+    def _take(self, message: Record, now: float) -> None:
+        change = None
+        if message.topic == self._traffic.facets_topic:
+            self._story.take_facets(message, now)
+        else:
+            change = self._story.take_change(message, now)
+        self._display.changed(message.value or b"", change)
 
 
 def _wanted_port() -> int | None:

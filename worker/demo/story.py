@@ -1,4 +1,4 @@
-"""The state of the demo: from the output topic and the worker's metrics, for `display`."""
+"""The state of the demo: from the worker's topics and metrics, for `display`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from worker.events import SummaryChanged
-from worker.events.codec import decode_change
+from worker.events import Record
+from worker.published.publication import SetName, publications
 from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
 
 
@@ -32,7 +32,9 @@ class Story:
         page: URL of the worker's page if it is served.
         left_out: reviews that are not sent for lack of time.
         doomed: reviews that are about to be taken down.
+        facets: the facets of all stays; `board` has the summaries.
         published: summary changes by the worker's metrics.
+        facets_published: messages of facets by the worker's metrics; `facets_seen` those received.
         verified: entities whose stored summary equals brute force.
         started_at: `time.monotonic()` of the first event; `ended_at` of the last.
     """
@@ -44,12 +46,15 @@ class Story:
     names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
+    facets: Board = field(default_factory=Board)
     focus: Focus = field(default_factory=Focus)
     doomed: frozenset[str] = frozenset()
     to_take_down: int = 0
     sent: int = 0
     processed: int = 0
     published: int = 0
+    facets_published: int = 0
+    facets_seen: int = 0
     embedded: int = 0
     dead_letters: int = 0
     verified: int = 0
@@ -61,14 +66,29 @@ class Story:
         if counts:
             self.processed = int(counts.get("coversumm_events_total", 0))
             self.published = int(counts["coversumm_summary_changes_total"])
+            self.facets_published = int(counts["coversumm_facets_changes_total"])
             self.embedded = int(counts["coversumm_embedded_sentences_total"])
             self.dead_letters = int(counts["coversumm_dead_letters_total"])
 
-    def take_change(self, value: bytes, now: float) -> ShownChange:
+    def take_change(self, message: Record, now: float) -> ShownChange | None:
         """Take a `summary.changed` from the output topic."""
-        body = decode_change(value)
-        assert isinstance(body, SummaryChanged)
-        return self.board.take(body, now)
+        (found,) = publications(message)
+        return self.board.take_publication(found, now)
+
+    def take_facets(self, message: Record, now: float) -> None:
+        """Take a `facets.changed` from the topic of facets."""
+        for one in publications(message, of_facets=True):
+            self.facets.take_publication(one, now)
+        self.facets_seen += 1
+
+    def facets_of(self, name: SetName | None) -> list[Entity]:
+        """The facets of an entity that have a sentence, the largest first."""
+        own = (
+            one
+            for one in self.facets.entities.values()
+            if name is not None and one.name.entity_id == name.entity_id and one.sentences
+        )
+        return sorted(own, key=lambda one: (-one.sentence_count, one.name))
 
     def leave_out(self, reviews: int) -> None:
         """Subtract reviews that will not be sent."""
@@ -78,7 +98,10 @@ class Story:
     @property
     def caught_up(self) -> bool:
         """Whether all sent events are processed and all published changes received."""
-        return self.processed >= self.sent and self.board.changes >= self.published
+        are_seen = (
+            self.board.changes >= self.published and self.facets_seen >= self.facets_published
+        )
+        return self.processed >= self.sent and are_seen
 
     @property
     def arrived(self) -> int:
@@ -116,6 +139,7 @@ class Story:
             "events_per_second": round(self.processed / seconds, 1),
             "sentences_embedded_per_second": round(self.embedded / seconds, 1),
             "summary_changes": self.board.changes,
+            "facets_changes": self.facets_seen,
             "dead_letters": self.dead_letters,
             "entities_verified": self.verified,
             "entities": [

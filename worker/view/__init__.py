@@ -7,7 +7,15 @@ Everything but LiveScreen is pure: the caller passes the time.
 
 from worker.view.board import Board, Entity, EntityNames, Focus, Gone, ShownChange
 from worker.view.card import card, summary_lines
-from worker.view.screen import OTHERS, Frame, LiveScreen, can_redraw, change_lines, screen
+from worker.view.screen import (
+    OTHERS,
+    Frame,
+    LiveScreen,
+    can_redraw,
+    change_lines,
+    facet_line,
+    screen,
+)
 from worker.view.texts import ending_signals, one_line
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "card",
     "change_lines",
     "ending_signals",
+    "facet_line",
     "one_line",
     "screen",
     "summary_lines",

@@ -43,6 +43,22 @@ def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) 
     return cut(Text(" " * (name_width + _COUNT_WIDTH + 5) + reason, style="dim"), width)
 
 
+def facet_row(facet: Entity, width: int, now: float) -> Text:
+    """Name, number of sentences and first sentence; bold while the change is fresh."""
+    is_fresh = now - facet.changed_at < FRESH_SECONDS
+    head = Text("* " if is_fresh else "  ", style="bold green")
+    return cut(Text.assemble(head, facet_line(facet, "bold" if is_fresh else "")), width)
+
+
+def facet_line(facet: Entity, style: str = "") -> Text:
+    """As `facet_row`, complete and without a mark."""
+    return Text.assemble(
+        (one_line(facet.name.facet or ""), "cyan"),
+        (f", {facet.sentence_count:,} sentence{'' if facet.sentence_count == 1 else 's'}: ", "dim"),
+        (one_line(facet.first_sentence), style),
+    )
+
+
 def change_row(change: ShownChange, names: EntityNames, width: int) -> Text:
     """Name, first sentence that came and first that left, each at most half of the line."""
     line = Text(f"  {names.of(change.name)} ", style="cyan")
@@ -59,6 +75,9 @@ OTHERS: Final = 7
 _SMALLEST_CARD: Final = 9
 _TALL: Final = 40
 """Height from which the others have two lines each."""
+_FEW_FACETS: Final = 3
+"""Lines for facets below that height; they are taken from the others."""
+_MANY_FACETS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +89,15 @@ class Frame:
         label: of the rule between the card and the others.
         others: lines for the others; 0: the card takes all.
         doomed: see `card`.
+        facets: those of the card's entity, the most important first, for a line each; None: there
+            are never any.
     """
 
     head: Sequence[Text]
     label: str = ""
     others: int = OTHERS
     doomed: Set[str] = frozenset()
+    facets: Sequence[Entity] | None = None
 
 
 def screen(
@@ -96,9 +118,11 @@ def screen(
     head = [cut(line, width) for line in frame.head][:height]
     if focus is None or focus not in board.entities:
         return head
-    plan = _Plan(height - len(head), frame.others, board.entities[focus].k)
+    has_facets = frame.facets is not None
+    plan = _Plan(height - len(head), frame.others, board.entities[focus].k, has_facets)
+    facets = [facet_row(one, width, now) for one in frame.facets or ()][: plan.facets]
     top = card(console, board.entities[focus], names, width, plan.card, now, frame.doomed)
-    lines = [*head, *_blank_to(top, plan.card)]
+    lines = [*head, *_blank_to(top, plan.card), *_blank_to(facets, plan.facets)]
     if plan.below:
         lines.append(_rule(frame.label, width))
         lines += _blank_to(_others(order, names, width, plan, now), plan.others)
@@ -109,9 +133,14 @@ def screen(
 class _Plan:
     """The lines of each part. They depend only on sizes, so that nothing jumps."""
 
-    def __init__(self, room: int, others: int, k: int) -> None:
-        self.lines_each = 2 if room >= _TALL else 1
-        self.others = min(others * self.lines_each, max(room - 1 - _SMALLEST_CARD, 0))
+    def __init__(self, room: int, others: int, k: int, has_facets: bool) -> None:
+        is_tall = room >= _TALL
+        self.lines_each = 2 if is_tall else 1
+        wanted = (_MANY_FACETS if is_tall else _FEW_FACETS) if has_facets else 0
+        self.facets = min(wanted, max(room - 1 - _SMALLEST_CARD, 0))
+        room -= self.facets
+        others = others * self.lines_each - (0 if is_tall else self.facets)
+        self.others = min(max(others, 0), max(room - 1 - _SMALLEST_CARD, 0))
         comfortable = 4 + 3 * k
         self.card = (
             room if not self.others else min(room - 1 - self.others, max(comfortable, room // 3))
