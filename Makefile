@@ -194,8 +194,8 @@ outage: setup-dev ## Prove (7 min): What an operator sees while the broker is aw
 restarts: setup-dev ## Prove (minutes): How long partitions stop when workers restart; ROUNDS=3
 	@$(BIN)/python -m tests.harness.restarts --rounds $(or $(ROUNDS),3)
 
-replay-proof: setup-dev ## Prove (minutes): Histories replayed, as of dates, killed, into another epoch; DATA="FILE ..."
-	@$(BIN)/python -m tests.harness.replay_proof $(foreach file,$(DATA),--data $(file))
+replay-proof: setup-dev ## Prove (minutes): Histories replayed, as of dates, killed, into another epoch; DATA="FILE ...", FACETS=1
+	@$(BIN)/python -m tests.harness.replay_proof $(foreach file,$(DATA),--data $(file)) $(if $(FACETS),--facets)
 
 fuzz: setup-dev ## Prove (1 min): Every decoder under mutated input for SECONDS=60, by SEED
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

@@ -1,12 +1,13 @@
 """Replays at length: a real history replayed whole, as of ten dates, killed at twenty points, into
 another epoch.
 
-    python -m tests.harness.replay_proof [--data FILE]... [--only PROOF...] [--reviews N] [--texts
-        N] [--kills 20] [--out FILE]
+    python -m tests.harness.replay_proof [--data FILE]... [--facets] [--only PROOF...] [--reviews N]
+        [--texts N] [--kills 20] [--out FILE]
 
 For each file of reviews: a live worker on one broker summarizes its events (embeddings in them;
 edits, deletions and poison between them; a minute from one timestamp to the next, some late). What
-replays of them publish must be its bytes, and as of a time the last that it published by then.
+replays of them publish must be its bytes, and as of a time the last that it published by then. With
+`--facets` the worker has facets, and their topic is compared too.
 Besides, how well `--dry-run` and the time left say how long a replay takes, of the whole history
 and of texts that have to be embedded. The result goes to `tests/bench/results/replays.json`, in the
 place of what that has of the same file; the exit code is 1 when something differs, or was foretold
@@ -58,6 +59,8 @@ from tests.harness.replays import (
     replay,
     write_history,
 )
+from tests.harness.small_load import DIMENSION as FACETS_DIMENSION
+from tests.harness.small_load import FACETS
 from tests.harness.topics import committed_offsets, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
@@ -72,7 +75,7 @@ LEFT_SECONDS = 30.0
 WAIT_SECONDS = 900.0
 COUNTS = ("read", "applied", "ignored", "dead_letters", "entities", "changes", "published")
 """What reports of the same history must have in common."""
-SETTINGS = {"COVERSUMM_DIMENSION": str(DIMENSION), "COVERSUMM_SESSION_TIMEOUT_MS": "6000"}
+SETTINGS = {"COVERSUMM_SESSION_TIMEOUT_MS": "6000"}
 KILLED_SECONDS = 100
 """How long one process would take for a history while processes are killed."""
 PROOFS = ("whole", "final", "dates", "kills", "partitions", "epoch", "texts")
@@ -163,7 +166,10 @@ class History:
         self, site: Pipeline, events: list[Sent], findings: Findings, chance: random.Random
     ) -> None:
         self._site, self._events, self._findings, self._chance = site, events, findings, chance
-        self._live = published(site, site.output_topic)
+        self._topics = [site.output_topic]
+        if "COVERSUMM_FACETS" in site.environment:
+            self._topics.append(site.environment["COVERSUMM_FACETS_TOPIC"])
+        self._live = [published(site, topic) for topic in self._topics]
 
     def prove(self, only: Collection[str], kills: int, load: Iterable[Sent]) -> None:
         """What is asked for; an epoch at last, for it goes on with other events."""
@@ -182,15 +188,17 @@ class History:
     def _proof(self, proof: str, compared: str) -> Any:
         return self._findings.of(self._site.name, proof, compared)
 
-    def _compare(self, topic: str) -> tuple[int, int]:
-        found = published(self._site, topic)
-        return len(self._live), unlike(found, self._live)
+    def _compare(self, name: str) -> tuple[int, int]:
+        """Of all topics of the replay of this name, the messages that are not the live worker's."""
+        found = [published(self._site, f"{topic}.{name}") for topic in self._topics]
+        assert all(self._live)
+        return sum(map(len, self._live)), sum(map(unlike, found, self._live))
 
     def whole(self) -> None:
         """From the beginning to the end, foretold."""
         with self._proof("replayed whole", "messages, byte by byte") as compared:
             self._findings.foresaw(timed(self._site, "whole", "--name", "whole"))
-            compared(*self._compare(f"{self._site.output_topic}.whole"))
+            compared(*self._compare("whole"))
 
     def final(self) -> None:
         """As of now, into a file, foretold."""
@@ -238,7 +246,7 @@ class History:
             self._kill_at(points[: kills // 2], alone)
             self._kill_at(points[kills // 2 :], several)
             reports = [process.report(WAIT_SECONDS) for process in several]
-            compared(*self._compare(f"{self._site.output_topic}.killed"))
+            compared(*self._compare("killed"))
             compared(*self._sums(reports))
 
     def _kill_at(self, points: Sequence[int], processes: Sequence[ReplayProcess]) -> None:
@@ -276,17 +284,17 @@ class History:
             f"in {OTHER_PARTITIONS} partitions, not {PARTITIONS}", "changes"
         ) as compared:
             report = replay(self._site, "--name", "elsewhere", "--from", topic)
-            found, wanted = (
-                by_entity(bodies_of(self._site, name))
-                for name in (f"{self._site.output_topic}.elsewhere", self._site.output_topic)
-            )
-            compared(
-                sum(map(len, wanted.values())),
-                sum(
-                    unlike(found.get(name, []), wanted.get(name, []))
-                    for name in found.keys() | wanted
-                ),
-            )
+            for live in self._topics:
+                found, wanted = (
+                    by_entity(bodies_of(self._site, name)) for name in (f"{live}.elsewhere", live)
+                )
+                compared(
+                    sum(map(len, wanted.values())),
+                    sum(
+                        unlike(found.get(name, []), wanted.get(name, []))
+                        for name in found.keys() | wanted
+                    ),
+                )
             compared(*self._sums([report]))
 
     def into_another_epoch(self, load: Iterable[Sent]) -> None:
@@ -314,10 +322,10 @@ class History:
             following.terminate()
             site.workers.remove(following)
             replay(site, "--name", "two", **epoch)
-            found, wanted = (
-                published(site, topic) for topic in (output, f"{site.output_topic}.two")
-            )
-            compared(len(wanted), unlike(found, wanted) + (not promoted[-1]["ok"]))
+            compared(0, not promoted[-1]["ok"])
+            for topic in self._topics:
+                found, wanted = (published(site, f"{topic}.{name}") for name in ("epoch-2", "two"))
+                compared(len(wanted), unlike(found, wanted))
 
     def _going_on(self, output: str, epoch: dict[str, str]) -> WorkerProcess:
         """The worker that goes on from the replay, killed once it is there."""
@@ -326,6 +334,7 @@ class History:
             "following",
             app_id=f"{site.name}-replay-epoch-2",
             output_topic=output,
+            facets_topic=f"{site.environment['COVERSUMM_FACETS_TOPIC']}.epoch-2",
             data_dir=str(site.directory / "replay" / "replay-epoch-2"),
             **epoch,
         ).start()
@@ -401,11 +410,12 @@ def prove(
     findings: Findings,
 ) -> dict[str, Any]:
     """What is asked for over one file's reviews; what the history was."""
-    vectors = HashedVectors(DIMENSION)
+    vectors = HashedVectors(FACETS_DIMENSION if given.facets else DIMENSION)
+    settings = {**SETTINGS, "COVERSUMM_DIMENSION": str(vectors.dimension)}
     events = list(Stream(reviews, vectors, seed=given.seed))
     options: dict[str, Any] = {
         "partitions": PARTITIONS,
-        "settings": SETTINGS,
+        "settings": settings | FACETS if given.facets else settings,
         "input_config": HISTORY,
     }
     with pipeline(broker, name, folder / name, **options) as site:
@@ -443,6 +453,7 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, action="append", help="a file of reviews; the bundled ones"
     )
+    parser.add_argument("--facets", action="store_true", help="with facets, on their topic too")
     parser.add_argument("--reviews", type=int, help="at most so many of each file; all")
     parser.add_argument("--texts", type=int, default=4000, help="so many of each file are embedded")
     parser.add_argument(
@@ -461,10 +472,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         for path in files:
             reviews = read_reviews(path, limit=given.reviews, seed=given.seed)
-            made = prove(broker, Path(scratch), named(path), reviews, given, findings)
+            name = f"{named(path)}-facets" if given.facets else named(path)
+            made = prove(broker, Path(scratch), name, reviews, given, findings)
             if "texts" in given.only:
                 texts = read_reviews(path, limit=given.texts, seed=given.seed)
-                foretell_texts(broker, Path(scratch), named(path), texts, findings)
+                foretell_texts(broker, Path(scratch), name, texts, findings)
             of_run = {
                 "date": record["date"],
                 "command": record["command"],

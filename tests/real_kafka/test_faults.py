@@ -34,6 +34,7 @@ from tests.harness.load import (
 )
 from tests.harness.record import INVARIANTS, Recorder
 from tests.harness.scenario import judge, settings_for, under_faults
+from tests.harness.small_load import FACETS as OF_SIXTEEN
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, pipeline
 
@@ -42,6 +43,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 HASHED = HashedVectors()
 LOAD_STEPS = [step for step, trigger in STEPS.items() if trigger == "load"]
 OTHER_STEPS = [step for step, trigger in STEPS.items() if trigger != "load"]
+FACETS = {"facets": OF_SIXTEEN["COVERSUMM_FACETS"]}
 COALESCED = tuple(name for name in INVARIANTS if name not in ("I3", "I6"))
 """What a run shows that publishes net changes only."""
 
@@ -81,16 +83,32 @@ def some(faults: list[Fault], share: float) -> list[Fault]:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "options"), [("", {}), (", with facets", FACETS)], ids=["summaries", "facets"]
+)
 def test_killed_at_every_step(
-    kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    round_of: list[Review],
+    recorder: Recorder,
+    share: float,
+    name: str,
+    options: dict[str, str],
 ) -> None:
-    """Both workers at each step of commit, takeover, restore and standby."""
+    """Both workers at each step of commit, takeover, restore and standby. Of facets both topics are
+    judged.
+    """
     faults = some(faults_at_steps("kill", 2, seed=1), share)
-    settings = settings_for(HASHED, standby_replicas="1")
+    settings = settings_for(HASHED, standby_replicas="1", **options)
     with (
-        recorder.row("kill -9 at each protocol step") as row,
+        recorder.row(f"kill -9 at each protocol step{name}") as row,
         pipeline(
-            kafka, "faults-kills", tmp_path, partitions=8, settings=settings, armed=True
+            kafka,
+            f"faults-kills-{len(options)}",
+            tmp_path,
+            partitions=8,
+            settings=settings,
+            armed=True,
         ) as site,
     ):
         under_faults(
@@ -146,8 +164,10 @@ def test_paused_at_every_step(
         (2, "the same, distinct", {"distinct": "true", "cache_bytes": "0"}, INVARIANTS),
         (3, "the same, coalesced", {"emit": "coalesced"}, COALESCED),
         (4, "the same, changes of three sentences or more", {"emit_min_changes": "3"}, INVARIANTS),
+        (5, "the same, with facets", FACETS, INVARIANTS),
+        (6, "the same, with facets, coalesced", {"emit": "coalesced", **FACETS}, COALESCED),
     ],
-    ids=["standbys", "distinct", "coalesced", "min changes"],
+    ids=["standbys", "distinct", "coalesced", "min changes", "facets", "facets coalesced"],
 )
 def test_random_faults(
     kafka: KafkaBroker,
