@@ -19,14 +19,20 @@ import numpy as np
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from tests.harness import debezium
+from tests.registry import test_avro as avro
+from tests.registry.framing import CONTRACT, UNION, codec
+from tests.registry.test_framed import EVENTS as AVRO_EVENTS
+from tests.registry.test_framed import as_avro
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.events.ratings import RatingCounts
+from worker.events.reasons import BadEvent
 from worker.kafka.reader import Stored
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.processing.config import event_limits
+from worker.registry.avro import AvroSchema, BadSchema
 from worker.settings import Settings, settings_by_field
 from worker.sources.archive import Archive
 from worker.sources.columns import CELLS, review_of
@@ -295,6 +301,35 @@ def mapping_file(value: bytes) -> None:
         decode([Record(rules.topic, 0, 0, 0, b"k", b'{"a":1}')], LIMITS, mapping=rules)
 
 
+# -- Avro ------------------------------------------------------------------------------------------
+
+REGISTERED = codec()
+
+
+def avro_event(value: bytes) -> None:
+    """Any framed value has one result, the same each time."""
+    record = Record("in", 0, 0, 0, b"e", value)
+    (result,) = decode([record], LIMITS, REGISTERED)
+    again = decode([record], LIMITS, REGISTERED)[0]
+    assert type(again) is type(result)
+    if isinstance(result, Rejected):
+        assert result == again
+        assert result.detail.isprintable()
+    else:
+        assert result.entity_id == "e"
+
+
+def avro_schema(value: bytes) -> None:
+    """Any text is a schema or refused, and any bytes are read by it or refused. The first line is
+    the schema, the rest the bytes.
+    """
+    text, _, payload = value.partition(b"\n")
+    with suppress(BadSchema):
+        schema = AvroSchema(text.decode("utf-8", "replace"))
+        with suppress(BadEvent):
+            schema.read(b"\0\0\0\0\1" + payload)
+
+
 # -- Settings --------------------------------------------------------------------------------------
 
 VARIABLES = [setting.variable for setting in settings_by_field().values()]
@@ -450,6 +485,16 @@ TARGETS = {
     ),
     "mapped": Target((*RECORDS, b'B00X\nentity 1\n{"after":{"ids":["r#0"]}}'), mapped),
     "mapping-file": Target((debezium.MAPPING.encode(), CLOUD.encode()), mapping_file),
+    "avro-event": Target(
+        tuple(as_avro(one, kind) for one in AVRO_EVENTS for kind in (0, UNION)), avro_event
+    ),
+    "avro-schema": Target(
+        (
+            _json(avro.CHANGE) + b"\n\0\2\6\0\2\1\0ab\2\2a\2\2b\0\0",
+            _json(CONTRACT) + b"\n\0\2e\2r\0\0\0\0\0\0\0",
+        ),
+        avro_schema,
+    ),
     "sent": Target((b"", b"1:AQECAw==", b"1:gAGAAQ=="), sent),
     "settings": Target(
         (
