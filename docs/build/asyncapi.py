@@ -116,8 +116,8 @@ def document() -> dict[str, Any]:
             "title": "coversumm-worker",
             "version": __version__,
             "description": "Events about reviews in, the exact current summary of every entity "
-            "out. Topics have the names of the default settings. Read them with "
-            "`isolation.level=read_committed`.",
+            "out. Topics have the names of the default settings, values the form `json` "
+            "(COVERSUMM_OUTPUT_FORMAT). Read with `isolation.level=read_committed`.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",

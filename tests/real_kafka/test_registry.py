@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from docs.build.render import ROOT
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import bodies, expected, steps, written
 from tests.harness.eventually import eventually
@@ -224,3 +225,22 @@ def test_a_bridge_reads_avro_rows_by_their_avro_keys(
             for one in read_topic(kafka.bootstrap_servers, site.input_topic)
         ]
         assert sorted(found, key=lambda event: event["review_version"]) == wanted
+
+
+def test_the_json_schemas_pass_the_compatibility_check(registry: Registry) -> None:
+    """In their form for registries: a new field may be added, and none may become another."""
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        for file in sorted((ROOT / "schemas" / "draft-07").iterdir()):
+            schema = json.loads(file.read_text())
+            client.register_schema(file.name, Schema(json.dumps(schema), "JSON"))
+            client.set_compatibility(file.name, "BACKWARD")
+
+            def is_compatible(subject: str = file.name, **changed: Any) -> bool:
+                text = json.dumps(schema | changed)  # noqa: B023 - called at once
+                return client.test_compatibility(subject, Schema(text, "JSON"))
+
+            added = schema["properties"] | {"new": {"type": ["string", "null"]}}
+            assert is_compatible()
+            assert is_compatible(properties=added)
+            assert not is_compatible(properties=added, required=[*schema["required"], "new"])
+            assert not is_compatible(properties=added | {"entity_id": {"type": "integer"}})
