@@ -140,7 +140,7 @@ def load_all(cores: Sequence[EntityCore], subsets: Subsets) -> None:
 
     Raises EntityFull.
     """
-    for core, totals in zip(cores, subsets.totals(), strict=True):
+    for core, totals in zip(cores, subsets.totals(len(cores)), strict=True):
         core._state.begin(totals)
     filled = [core for core in cores if core.n]
     searches = {at: core._state.search() for at, core in enumerate(cores) if core.n}

@@ -229,8 +229,8 @@ class _Members:
         def read() -> Iterator[VectorBlock]:
             for block, bits in zip(self._blocks(), self._bits, strict=True):
                 assert isinstance(block, VectorBlock)
-                if rows := rows_of(bits, number):
-                    yield block.part(rows)
+                if len(rows := rows_of(bits, number)):
+                    yield block.part(rows.tolist())
 
         return kept(read)
 

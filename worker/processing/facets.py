@@ -215,19 +215,16 @@ class EntityFacets:
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.facets, reviews)
         counted = ReviewBits()
-        bits_of = np.array([1 << number for number in self._cores], np.uint64)
+        own = [] if core is None else [core]
 
-        def inside(block: Block) -> NDArray[np.bool_]:
+        def rows(block: Block) -> list[NDArray[np.int64] | None]:
             assert isinstance(block, VectorBlock)
             bits = members.bits(block.vectors, block.places)
             counted.add(block.reviews, bits)
-            found = bits[:, None] & bits_of != 0
-            return found if core is None else np.insert(found, 0, True, axis=1)
+            return [*(None for _ in own), *(rows_of(bits, number) for number in self._cores)]
 
-        cores = [] if core is None else [core]
-        cores += [self._begin(one) for one in self._cores]
-        scan = kept(self._rows.blocks)
-        load_all(cores, Subsets(len(cores), self.facets.dimension, scan, inside))
+        subsets = Subsets(self.facets.dimension, kept(self._rows.blocks), rows)
+        load_all([*own, *map(self._begin, self._cores)], subsets)
         for (bits, rating), count in counted.counts(members).items():
             for number in _numbers(bits):
                 self._cores[number].count_review(rating, count)
@@ -251,8 +248,9 @@ class EntityFacets:
             reviews = self._rows.review_facts() if self.facets.needs_reviews else ()
             members = FacetMembers(self.facets, reviews)
             for block in self._rows.blocks():
-                if rows := rows_of(members.bits(block.vectors, block.places), number):
-                    yield block.part(rows)
+                rows = rows_of(members.bits(block.vectors, block.places), number)
+                if len(rows):
+                    yield block.part(rows.tolist())
 
         return read
 

@@ -99,7 +99,6 @@ class ReviewBits:
         return Counter(zip(self._bits, map(members.rating, self._names), strict=True))
 
 
-def rows_of(bits: NDArray[np.uint64], number: int) -> list[int]:
+def rows_of(bits: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
     """The rows whose bit of this facet is set."""
-    rows: list[int] = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
-    return rows
+    return np.flatnonzero(bits & np.uint64(1 << number))

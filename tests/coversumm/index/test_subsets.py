@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Review
-from worker.coversumm import EntityCore, FlatIndex, Subsets, load_all
+from worker.coversumm import (
+    EntityCore,
+    FlatIndex,
+    Points,
+    Step,
+    Subsets,
+    load_all,
+    no_points,
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -28,17 +36,21 @@ def test_each_core_is_that_of_its_subset_alone(
     ends = sorted(chance.integers(0, size + 1, 3).tolist())
     cuts = [slice(a, b) for a, b in zip([0, *ends], [*ends, size], strict=True) if a < b]
     blocks = [Review([b"%d" % i for i in range(size)][cut], vectors[cut]) for cut in cuts]
-    rows = {id(block): inside[cut] for block, cut in zip(blocks, cuts, strict=True)}
+    rows = {
+        id(block): [None if one.all() else np.flatnonzero(one) for one in inside[cut].T]
+        for block, cut in zip(blocks, cuts, strict=True)
+    }
     scans: list[int] = []
 
     def scan() -> list[Review]:
         scans.append(1)
         return blocks
 
-    subsets = Subsets(count, 3, scan, lambda block: rows.pop(id(block)))
+    subsets = Subsets(3, scan, lambda block: rows.pop(id(block)))
     cores = [EntityCore(k, 3, FlatIndex(3), distinct=distinct) for _ in range(count)]
     load_all(cores, subsets)
     assert len(scans) == 2
+    more = Step(no_points(3), Points([b"new"], np.array([[1, 2, 3]], np.int16)))
     for number, core in enumerate(cores):
         own = [
             Review([block.id(row) for row in chosen], block.vectors[chosen])
@@ -48,6 +60,7 @@ def test_each_core_is_that_of_its_subset_alone(
         index = FlatIndex(3, lambda own=own: own)  # type: ignore[misc]
         alone = EntityCore.load(k, 3, index, distinct=distinct)
         assert core.ranking() == alone.ranking()
+        assert core.apply([more]) == alone.apply([more])  # and no other core changes
         assert core.n == alone.n
         assert core._state.total.tolist() == alone._state.total.tolist()
         assert core._state.max_squared_norm == alone._state.max_squared_norm

@@ -141,9 +141,9 @@ class FlatIndex:
             if self._removed:
                 ids = tile.ids(np.arange(len(vectors)))
                 vectors = vectors[[id_ not in self._removed for id_ in ids]]
-            totals = _add(totals, vectors)
+            totals = add_up(totals, vectors)
         self._read = read if rows <= READ_ROWS else None
-        return _add(totals, self._vectors.rows)
+        return add_up(totals, self._vectors.rows)
 
     def nearest(
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
@@ -200,7 +200,8 @@ class _Tile(NamedTuple):
         ]
 
 
-def _add(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
+def add_up(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
+    """The totals with these vectors, (m, D)."""
     n, total, max_squared_norm = totals
     for at in range(0, len(vectors), TILE):
         x = vectors[at : at + TILE].astype(np.float64)
@@ -209,19 +210,15 @@ def _add(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
     return Totals(n + len(vectors), total, max_squared_norm)
 
 
-def keys_of(
-    vectors: NDArray[np.int16], n: int | NDArray[np.float64], total: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Each vector's key n*|x|^2 - 2*x.S, exact, (m,), computed a tile at a time; of several sets
-    (m, s), with `n` (s,) and `total` (D, s).
-    """
-    found = np.empty((len(vectors), *np.shape(n)))
-    tile = np.empty((TILE, vectors.shape[1]))
+def keys_of(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each vector's key n*|x|^2 - 2*x.S, exact, computed a tile at a time."""
+    keys = np.empty(len(vectors))
+    tile = np.empty((min(TILE, len(vectors)), vectors.shape[1]))
     for at in range(0, len(vectors), TILE):
         x = tile[: len(vectors) - at]
         x[:] = vectors[at : at + TILE]
-        found[at : at + TILE] = np.multiply.outer(np.vecdot(x, x), n) - 2.0 * (x @ total)
-    return found
+        keys[at : at + TILE] = n * np.vecdot(x, x) - 2.0 * (x @ total)
+    return keys
 
 
 class _Copies:
