@@ -30,6 +30,7 @@ from tests.bench.tables import (
     calls_table,
     core_table,
     embed_table,
+    facets_table,
     memory_table,
     paper_table,
     queries_table,
@@ -57,6 +58,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
+        "facets": facets_table,
         "peers": peers_table,
         "embed": embed_table,
         "queries": queries_table,

@@ -59,6 +59,33 @@ def worker_table() -> str:
     return "\n\n".join([*parts, f"Measured on {machine_of(record)}."])
 
 
+def facets_table() -> str:
+    """What eight facets cost the whole worker."""
+    if not (RESULTS / "worker_facets.json").exists():
+        return "Not recorded yet: `make bench-worker ONLY=facets` does it."
+    record = read_record("worker_facets.json")
+    backlog, texts, cold = record["backlog"], record["texts"], record["cold"]
+
+    def line(name: str, one: Mapping[str, Any], figure: str, cell: str, unit: float = 1) -> str:
+        plain, rich = one[figure] / unit, one["facets"][figure] / unit
+        ratio = one["facets"]["over_ours"][figure]
+        return f"| {name} | {cell.format(plain)} | {cell.format(rich)} | {ratio:.2f} |"
+
+    ours, rich = cold["ours"]["cold_touch_s"], cold["facets"]["cold_touch_s"]
+    lines = [
+        f"| | without | {record['facets']} facets | ratio |",
+        "|---|---|---|---|",
+        line("events a second", backlog, "events_per_s", "{:,.0f}"),
+        line("processor time of an event", backlog, "cpu_us_per_event", "{:,.0f} μs"),
+        line("cache of an entity", backlog, "cache_bytes_per_entity", "{:,.0f} KiB", 1024),
+        line("stored", backlog, "stored_bytes", "{:,.1f} MiB", 2**20),
+        f"| first touch of an entity of {cold['sentences']:,} sentences | {ours:.2f} s | "
+        f"{rich:.2f} s | {rich / ours:.2f} |",
+        line("events a second, as text", texts, "events_per_s", "{:,.0f}"),
+    ]
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
+
+
 Measured = Mapping[str, Any]
 
 

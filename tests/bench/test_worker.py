@@ -100,9 +100,7 @@ def test_the_largest_state_is_bounded_by_its_settings_and_spread_evenly() -> Non
 
 
 def row(events_per_s: float, digest: str = "x") -> dict[str, Any]:
-    times = dict.fromkeys(
-        ("process_us_per_event", "commit_us_per_event", "cpu_us_per_event"), 100.0
-    )
+    times = dict.fromkeys(FIGURES[1:], 100.0)
     return {"events_per_s": events_per_s, **times, "changes": 7, "digest": digest, "last": "y"}
 
 

@@ -10,6 +10,8 @@ Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
     synthetic, real, zipf   events/s over a backlog, from the first commit to the last; seconds of
                             processing and committing and processor time of an event; and where ours
                             spends it
+    facets                  with eight facets beside none: synthetic and texts, memory and stored
+                            bytes, first touch; a record of its own
     restore                 rows/s of a changelog of rows of 1 KB into an empty data directory
     hot                     one entity of 100,000 sentences and 1,000 events/s: from the broker's
                             receipt of an event to that of its change
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.machine import began, tell, write
+from tests.bench.worker import facets
 from tests.bench.worker.budget import budget
 from tests.bench.worker.contenders import COMPILED, contenders
 from tests.bench.worker.latency import half_load, hot
@@ -58,7 +61,7 @@ TARGETS = {
 """To the base, without a unit; absolute with one."""
 RATIOS = ("synthetic events/s", "synthetic process", "real process", "zipf events/s")
 """Of those that compiled modules have too."""
-PARTS = (*WORKLOADS, "restore", "hot", "half", "cold", "start")
+PARTS = (*WORKLOADS, "facets", "restore", "hot", "half", "cold", "start")
 HOT_EVENTS_PER_S = 1000
 RESULTS = Path(__file__).parents[1] / "results" / "worker.json"
 
@@ -78,6 +81,16 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             found = throughput(broker, place, workload, who, given.rounds, given.events, given.data)
             found["budget"] = budget(broker, place / "budget", workload, given.events, given.data)
             report["throughput" if name == "synthetic" else name] = found
+        if "facets" in wanted:
+            report["facets"] = facets.measured(
+                broker,
+                folder / "facets",
+                [one for one in who if one.name != COMPILED],
+                given.rounds,
+                given.events,
+                given.sentences,
+                given.data,
+            )
         if "restore" in wanted:
             report["restore"] = restore(
                 broker,
@@ -153,7 +166,14 @@ def main() -> int:
         )
     report = began("tests.bench.worker") | {"targets": TARGETS, "against": given.against}
     with tempfile.TemporaryDirectory() as scratch:
-        report |= measured(given, Path(scratch))
+        found = measured(given, Path(scratch))
+    if of_facets := found.pop("facets", None):
+        path = given.out.with_name("worker_facets.json")
+        write(path, report | {"targets": facets.TARGETS} | of_facets)
+        tell(facets.TARGETS, facets.against_targets(of_facets), path)
+    if not found:
+        return 0
+    report |= found
     write(given.out, report)
     compiled = (
         {} if given.compiled is None else {f"{name}, compiled": TARGETS[name] for name in RATIOS}

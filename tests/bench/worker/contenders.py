@@ -14,16 +14,19 @@ from tests.harness.workers import ROOT, Pipeline, WorkerProcess
 OURS = "ours"
 COMPILED = "compiled"
 """Ours, with the modules of `make wheel`."""
+FACETS = "facets"
+"""Ours, with facets."""
 
 
 class Contender(NamedTuple):
     """A worker of this tree, or of a checkout of another commit; `launcher` as of `Pipeline`, for
-    one of this tree.
+    one of this tree. `facets` is what COVERSUMM_FACETS names.
     """
 
     name: str
     checkout: Path | None = None
     launcher: str | None = None
+    facets: str | None = None
 
     def worker(self, site: Pipeline, name: str, **own: str) -> WorkerProcess:
         """A worker with an application id and an output topic of its own, not started; over the
@@ -37,6 +40,8 @@ class Contender(NamedTuple):
             "dlq_topic": f"{name}.dlq",
             **own,
         }
+        if self.facets is not None:
+            given |= {"facets": self.facets, "facets_topic": f"{name}.facets"}
         environment = {
             **site.environment,
             **{f"COVERSUMM_{variable.upper()}": value for variable, value in given.items()},

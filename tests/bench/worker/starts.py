@@ -18,13 +18,17 @@ from tests.harness.topics import read_topic
 from tests.harness.workers import pipeline
 
 
-def cold_touch(broker: KafkaBroker, folder: Path, sentences: int) -> dict[str, Any]:
+def cold_touch(
+    broker: KafkaBroker, folder: Path, sentences: int, facets: str | None = None
+) -> dict[str, Any]:
     """Seconds between the broker's receipt of an event and of its change, first cold, then hot (the
-    median of ten).
+    median of ten). `facets` is what COVERSUMM_FACETS names.
     """
     per_review = 100
+    given = settings() | ({} if facets is None else {"COVERSUMM_FACETS": facets})
+    name = f"bench-{folder.name}"
     with pipeline(
-        broker, "bench-cold", folder, partitions=1, settings=settings(), input_config=APPENDED
+        broker, name, folder, partitions=1, settings=given, input_config=APPENDED
     ) as site:
         broker.create_topic(site.output_topic, 1, APPENDED)
         load = reviews(sentences // per_review, 1, per_review)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.worker.contenders import COMPILED, OURS, Contender
+from tests.bench.worker.contenders import COMPILED, FACETS, OURS, Contender
 from tests.bench.worker.measure import (
     Progress,
     cpu_seconds,
@@ -20,11 +20,19 @@ from tests.bench.worker.measure import (
 )
 from tests.bench.worker.workloads import Workload
 from tests.harness.broker import KafkaBroker
+from tests.harness.damage import all_rows
 from tests.harness.load import send
 from tests.harness.workers import Pipeline, pipeline
 
 PATIENCE_SECONDS = 1800
-FIGURES = ("events_per_s", "process_us_per_event", "commit_us_per_event", "cpu_us_per_event")
+FIGURES = (
+    "events_per_s",
+    "process_us_per_event",
+    "commit_us_per_event",
+    "cpu_us_per_event",
+    "cache_bytes_per_entity",
+    "stored_bytes",
+)
 
 
 def throughput(
@@ -39,8 +47,8 @@ def throughput(
     """Rounds over one topic, every other round the other way round.
 
     Returns:
-        Medians of ours at the top, each contender's turns, ours over those of another commit; and
-        the same of ours compiled.
+        Medians of ours at the top, each contender's turns, ours over those of another commit; the
+        same of ours compiled, and of ours with facets, over ours without.
     """
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     count = round(events * workload.share)
@@ -52,12 +60,14 @@ def throughput(
                 print(workload.name, one.name, found[one.name][-1], flush=True)
         remove_topics(broker, site.input_topic)
     report = {"about": workload.about, "events": count, **_summed_up(found, OURS), "turns": found}
-    return report | ({COMPILED: _summed_up(found, COMPILED)} if COMPILED in found else {})
+    return report | {own: _summed_up(found, own) for own in (COMPILED, FACETS) if own in found}
 
 
 def _summed_up(found: Mapping[str, Sequence[dict[str, Any]]], one: str) -> dict[str, Any]:
     medians = {name: statistics.median(row[name] for row in found[one]) for name in FIGURES}
-    others = [name for name in found if name not in (OURS, COMPILED)]
+    others = [name for name in found if name not in (OURS, COMPILED, FACETS)]
+    if one == FACETS:
+        others = [OURS]
     return medians | {f"over_{name}": ratios(found[one], found[name]) for name in others}
 
 
@@ -76,6 +86,7 @@ def turn(site: Pipeline, one: Contender, workload: Workload, number: int) -> dic
     samples = progress.wait(PATIENCE_SECONDS)
     after_s, metrics = cpu_seconds(worker) or 0.0, worker.metrics()
     worker.terminate()
+    rows = all_rows(worker)
     total, servers = samples[-1][1], site.broker
     made = published(servers, f"{name}.summaries")
     report = {
@@ -84,9 +95,14 @@ def turn(site: Pipeline, one: Contender, workload: Workload, number: int) -> dic
         "commit_us_per_event": round(1e6 * metrics["coversumm_commit_seconds_sum"] / total, 1),
         "cpu_us_per_event": round(1e6 * (after_s - before_s) / (total - before), 1),
         "micro_batches": int(metrics["coversumm_batch_events_count"]),
+        "cache_bytes_per_entity": round(
+            metrics["coversumm_cache_bytes"] / max(1, metrics["coversumm_cache_entities"])
+        ),
+        "stored_bytes": sum(len(key) + len(value) for (_, key), value in rows.items()),
         **made._asdict(),
     }
-    remove_topics(servers, f"{name}.summaries", f"{name}.dlq", f"{name}-entities-changelog")
+    topics = [f"{name}.summaries", f"{name}.dlq", f"{name}-entities-changelog"]
+    remove_topics(servers, *topics, *([f"{name}.facets"] if one.facets else []))
     worker.wipe()
     site.workers.remove(worker)
     return report

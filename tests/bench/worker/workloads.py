@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.worker.events import ENTITIES, busy, real, reviews
-from tests.harness.load import SAMPLE, EngineVectors, Sent, read_reviews
+from tests.harness.load import SAMPLE, EngineVectors, Mix, NoVectors, Sent, Stream, read_reviews
 
 
 class Workload(NamedTuple):
@@ -31,6 +31,11 @@ class Workload(NamedTuple):
 def _real(count: int, file: Path) -> Iterator[Sent]:
     found = [one for one in read_reviews(file) if one.sentences]
     return real(found, EngineVectors(found), count)
+
+
+def _texts(count: int, file: Path) -> Iterator[Sent]:
+    nothing = Mix(**dict.fromkeys(vars(Mix()), 0.0))
+    return iter(Stream(read_reviews(file, limit=count), NoVectors(), mix=nothing))
 
 
 WORKLOADS = {
@@ -61,4 +66,11 @@ WORKLOADS = {
         ),
     )
 }
+TEXTS = Workload(
+    "texts",
+    f"reviews of {SAMPLE.name} or another file as text, embedded by the default engine",
+    _texts,
+    {"embedder": "onnx"},
+    share=0.03,
+)
 SAMPLE_FILE = SAMPLE
