@@ -265,6 +265,11 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
     tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
     assert tab.evaluate("document.querySelector('.facets').hidden")
     assert "parking" not in tab.text(".changes:not(.facets *)")
+    summary = msgspec.structs.replace(BODY, entity_id="x", sequence=1000)
+    of_facets = encode(msgspec.structs.replace(body, sequence=1000))
+    news = [change("x", encode(summary)), Message("facets", 0, b"x", of_facets, [])]
+    site.feed.committed(news)
+    tab.wait("document.querySelector('.sentences .new') !== null")  # facets do not take the mark
     assert tab.complaints == []
     tab.close()
 

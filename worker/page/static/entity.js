@@ -176,7 +176,7 @@ class Entity {
 
   /** A change, just published; null is the end of the entity. */
   take(body) {
-    const past = this.pasts.set;
+    const past = this.pasts.set, isShown = this.past === past;
     this.taken += 1;
     this.isMissing = body === null;
     if (body === null) {
@@ -187,28 +187,29 @@ class Entity {
     } else {
       this.grow(past, [asChange(body, this.summary?.sentences ?? [], past.changes)]);
       if (body.sequence > (this.summary?.sequence ?? -1)) {
-        this.fresh = new Set(body.added);
+        if (isShown) this.fresh = new Set(body.added);
         this.summary = body;
         this.setProblem("");
       }
     }
     this.loadViewLater();
-    this.draw();
+    if (isShown || body === null) this.draw(); // what is drawn again is no longer marked as new
+    else this.drawState();
   }
 
   /** A change of facets, just published; null is their end. */
   takeFacets(body) {
-    const past = this.pasts.facets, before = this.views.facets;
+    const past = this.pasts.facets, isShown = this.past === past, before = this.views.facets;
     if (body === null) {
       past.changes.push(asTombstone());
     } else if (before !== null && body.sequence > (before.sequence ?? -1)) {
       const changes = asChanges(body, before.facets);
-      if (this.view === "facets") this.fresh = new Set(changes.flatMap((one) => one.added));
+      if (isShown) this.fresh = new Set(changes.flatMap((one) => one.added));
       this.grow(past, changes);
       this.views.facets = { ...before, ...body };
       this.loadViewLater();
     }
-    this.draw();
+    if (isShown) this.draw();
   }
 
   /** Add changes that came live. */
