@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,18 +29,22 @@ from worker.events.json_row import to_json
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(TEST_SECONDS)]
 
 FOLDER = ROOT / "deploy" / "postgres"
-ROUNDS = 5
+ROUNDS = 4
 AUDIT = """
 CREATE TABLE audit (of_table text, entity_id text, epoch int, sequence bigint);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1);
     INSERT INTO audit VALUES (TG_TABLE_NAME, NEW.entity_id, NEW.epoch, NEW.sequence);
     RETURN NEW;
 END $$;
 CREATE TRIGGER note AFTER INSERT ON summaries FOR EACH ROW EXECUTE FUNCTION note();
 CREATE TRIGGER note AFTER INSERT ON facets FOR EACH ROW EXECUTE FUNCTION note();
 """
-"""Every row that was ever inserted, noted in the same transaction."""
+"""Every row that was ever inserted, noted in the same transaction. It waits while a test holds the
+lock.
+"""
+WAITING = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +144,7 @@ def test_the_consumer_under_kills(
     kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     database.execute(AUDIT)
-    load, chance = events(500), random.Random(1)
+    load = events(400)
     with pipeline(
         kafka, "postgres", tmp_path, settings=SETTINGS | FACETS, input_config=LARGE_MESSAGES
     ) as site:
@@ -151,10 +153,12 @@ def test_the_consumer_under_kills(
         consumer = Consumer(server, kafka, tables, tmp_path / "consumer.log")
         size = len(load) // ROUNDS + 1
         for number in range(ROUNDS):
+            database.execute("SELECT pg_advisory_lock(1)")
             feed(site, load[number * size : (number + 1) * size])
-            time.sleep(0.3 + chance.random())
-            consumer.restart()
-            if number % 3 == 1:
+            eventually(lambda: database.execute(WAITING).fetchall(), consumer.log)
+            consumer.restart()  # in the midst of its transaction
+            database.execute("SELECT pg_advisory_unlock(1)")
+            if number == 1:
                 worker.kill()
                 worker.start()
         site.wait_caught_up()
