@@ -66,12 +66,12 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", default=[], help="FILE:PRESET, JSON lines in gzip")
     parser.add_argument("--out", type=Path, default=RECORD)
     given = parser.parse_args()
-    rows = []
+    record = began("tests.bench.calls") | {"k": K, "rows": []}
     for place in (f"{BUNDLED}:stays", *given.data):
         path, _, preset = place.rpartition(":")
-        rows.append(measured(Path(path), preset))
-        print(rows[-1], flush=True)
-    write(given.out, began("tests.bench.calls") | {"k": K, "rows": rows})
+        record["rows"].append(measured(Path(path), preset))
+        write(given.out, record)
+        print(record["rows"][-1], flush=True)
     print(f"written to {given.out}; `make docs` puts it into docs/llm.md")
 
 

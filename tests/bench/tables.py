@@ -319,26 +319,26 @@ def _pages(record: dict[str, Any]) -> str:
     )
 
 
-CALLED = {"summary.changed": "summary", "facets.changed": "facets"}
-
-
 def calls_table() -> str:
-    """Calls of a language model for 1,000 reviews, a line for each file of reviews."""
+    """Calls of a language model for 1,000 reviews, a line for each occasion."""
     record = read_record("calls.json")
-    least = list(record["rows"][0]["summary.changed"])
-    events = [f"{name}, m = {m}" for name in CALLED.values() for m in least]
-    lines = [
-        f"| reviews | products | each review | nightly | if new | {' | '.join(events)} |",
-        "|---" * (5 + len(events)) + "|",
+    rows = record["rows"]
+    titles = [
+        f"`{row['file'].partition('.')[0]}`: {row['reviews']:,} reviews of {row['entities']:,}"
+        for row in rows
     ]
-    for row in record["rows"]:
-        calls = [row["reviews"], row["every_night"], row["changed_nights"]]
-        calls += [row[kind][m] for kind in CALLED for m in least]
-        cells = (f"{1000 * one / row['reviews']:,.0f}" for one in calls)
-        lines.append(
-            f"| `{row['file'].partition('.')[0]}`, {row['reviews']:,} | {row['entities']:,} | "
-            f"{' | '.join(cells)} |"
-        )
+    counts = {
+        "each review": [row["reviews"] for row in rows],
+        "each night, every product": [row["every_night"] for row in rows],
+        "each night, products with a new review": [row["changed_nights"] for row in rows],
+    }
+    for kind in ("summary.changed", "facets.changed"):
+        for least in rows[0][kind]:
+            counts[f"`{kind}`, m = {least}"] = [row[kind][least] for row in rows]
+    lines = [f"| a call at | {' | '.join(titles)} |", "|---" * (1 + len(rows)) + "|"]
+    for name, calls in counts.items():
+        cells = (f"{1000 * n / row['reviews']:,.0f}" for n, row in zip(calls, rows, strict=True))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
 
 
