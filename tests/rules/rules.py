@@ -1255,4 +1255,11 @@ RULES = (
         "return",
         ("tests/tools/test_bridge.py",),
     ),
+    Rule(
+        "bridge: records without their schema are read again",
+        "worker/tools/bridge.py",
+        "time.sleep(SCHEMA_PAUSE_SECONDS)\n        self._read_again()\n",
+        "time.sleep(SCHEMA_PAUSE_SECONDS)\n",
+        ("tests/tools/test_bridge.py",),
+    ),
 )

@@ -19,7 +19,9 @@ from tests.harness.fake_producer import FakeProducer
 from worker.errors import Crash, Fenced, SetupError
 from worker.kafka.topics import partition_of
 from worker.metrics import Metrics
-from worker.tools.bridge import Bridge, bridge_settings
+from worker.tools import bridge as module
+from worker.tools.bridge import Bridge
+from worker.tools.bridge_setup import bridge_settings
 
 SOURCE = "shop"
 MAPPING = f"""
@@ -297,3 +299,28 @@ def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
     with pytest.raises(SetupError, match=r"the offset 2 of shop \[0\].*is outside the log"):
         site.run()
     assert site.seen() == {0: [0, 1], 1: [0, 1]}
+
+
+class LateSchemas:
+    """A registry that has a record's schema at the third request."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    @property
+    def waiting(self) -> str:
+        return "no answer" if self.requests < 3 else ""
+
+    def missing(self, _records: object) -> set[int]:
+        return {7} if self.requests < 3 else set()
+
+    def fetch(self, ids: set[int]) -> None:
+        assert ids == {7}
+        self.requests += 1
+
+
+def test_records_wait_for_their_schema(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SCHEMA_PAUSE_SECONDS", 0.0)
+    site.bridge._schemas = LateSchemas()  # type: ignore[assignment]
+    site.run()
+    assert site.seen() == ALL

@@ -47,7 +47,8 @@ def command(file: Path | None, source: str) -> int:
     set_up_logging(settings)
     from worker.kafka.clients import WORKER_LOG, KafkaClients
     from worker.metrics import Metrics
-    from worker.tools.bridge import Bridge, bridge_settings
+    from worker.tools.bridge import Bridge
+    from worker.tools.bridge_setup import bridge_settings
     from worker.tools.bridge_web import serve
 
     own = bridge_settings(settings, source, settings.mapping)

@@ -18,8 +18,6 @@ which decides the transaction.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -33,16 +31,15 @@ from confluent_kafka import (
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
-from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
+from worker.kafka.errors import OVERTAKEN, is_retriable
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
-from worker.kafka.topics import Topics, TopicSpec, topic_specs
 from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
 from worker.kafka.transactions import Transactions
-from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.metrics import Metrics
 from worker.processing.stats import Stats
 from worker.settings import Settings
+from worker.tools.bridge_setup import prepare_bridge, source_mapping
 
 log = logging.getLogger(__name__)
 
@@ -56,23 +53,6 @@ SCHEMA_PAUSE_SECONDS: Final = 0.5
 """Pause between two requests for a schema that could not be fetched."""
 LAG_SECONDS: Final = 1.0
 """Interval of measuring the lag."""
-
-
-def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
-    """The bridge's settings: its group and dead letters are those of the source topic."""
-    if source == settings.input_topic:
-        raise SetupError(
-            f"--from {source}: it is COVERSUMM_INPUT_TOPIC, to which the bridge writes: set that "
-            "to the topic that the workers read"
-        )
-    return replace(
-        settings,
-        app_id=f"{settings.app_id}-bridge-{source}"[:200],
-        input_topic=source,
-        output_topic=settings.input_topic,
-        dlq_topic=f"{source}.dlq",
-        mapping=file,
-    )
 
 
 class Bridge:
@@ -91,10 +71,10 @@ class Bridge:
         self._settings = settings
         self._metrics = metrics
         self._source = settings.input_topic
-        mapping, self._schemas = with_schemas(settings, _mapping(settings))
+        mapping, self._schemas = with_schemas(settings, source_mapping(settings))
         assert mapping is not None
         self._with_headers = mapping.needs_headers
-        self._sources, targets = _prepare(settings, clients)
+        self._sources, targets = prepare_bridge(settings, clients)
         self._writer = ContractWriter(
             mapping,
             settings.output_topic,
@@ -326,39 +306,3 @@ class Bridge:
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""
         return 0
-
-
-def _mapping(settings: Settings) -> TopicMapping:
-    assert settings.mapping is not None
-    topics = load_mapping(settings.mapping)
-    if settings.input_topic not in topics:
-        raise SetupError(
-            f'{settings.mapping} has no [topic."{settings.input_topic}"], only '
-            f"{', '.join(topics)}: add it, or name one of these with --from"
-        )
-    return topics[settings.input_topic]
-
-
-def _prepare(settings: Settings, clients: Clients) -> tuple[int, int]:
-    """Create the dead letter topic; the partition counts of the source and the target."""
-    specs = topic_specs(settings)
-    target = TopicSpec("target", settings.output_topic, specs["input"].config)
-    kept = {role: specs[role] for role in ("input", "dead letters")} | {"target": target}
-    topics = Topics(settings, clients, specs=kept, patient=True)
-    if settings.input_topic not in topics.partitions:
-        raise SetupError(f"--from {settings.input_topic}: there is no such topic")
-    if settings.output_topic not in topics.partitions:
-        raise SetupError(
-            f"the topic {settings.output_topic} does not exist (COVERSUMM_INPUT_TOPIC): create it "
-            "with `coversumm-worker topics --partitions N`"
-        )
-    count = topics.partitions[settings.input_topic]
-    missing = [spec for spec in topics.missing() if spec.role == "dead letters"]
-    patiently(lambda: topics.create(missing, count))
-    letters = topics.partitions[settings.dlq_topic]
-    if letters < count:
-        raise SetupError(
-            f"the dead letter topic {settings.dlq_topic} has {letters} partitions and "
-            f"{settings.input_topic} has {count}: add partitions to it"
-        )
-    return count, topics.partitions[settings.output_topic]
