@@ -324,7 +324,9 @@ def count_messages(monkeypatch):
     monkeypatch.setattr(
         outbox,
         "summary_messages",
-        lambda topic, drafts: made.append(len(drafts)) or summary_messages(topic, drafts),
+        lambda topic, drafts, form: (
+            made.append(len(drafts)) or summary_messages(topic, drafts, form)
+        ),
     )
     return made
 

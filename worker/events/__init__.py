@@ -7,7 +7,7 @@ summary -> codec -> message                  `messages`
 from worker.events.bare import read_line
 from worker.events.decode import RecordMapping, decode
 from worker.events.facets import FacetsChanged, FacetSummary, LastFacets
-from worker.events.fields import MAX_SENTENCE_ID_CHARS
+from worker.events.fields import MAX_DETAILS_CHARS, MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
     EVENT_TYPES,
     EntityDeleted,
@@ -47,6 +47,7 @@ from worker.events.summary import (
 __all__ = [
     "ALGORITHM",
     "EVENT_TYPES",
+    "MAX_DETAILS_CHARS",
     "MAX_SENTENCE_ID_CHARS",
     "TRUNCATED_HEADERS",
     "Cause",

@@ -7,6 +7,7 @@ from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SetupError
 from worker.events import (
+    MAX_DETAILS_CHARS,
     MAX_SENTENCE_ID_CHARS,
     Event,
     Limits,
@@ -209,9 +210,8 @@ def load_facets(
         return None
     definitions = read_definitions(settings.facets)
     shown = sum(definitions.facets[number].k for number in definitions.visible)
-    most = (
-        shown * escaped_bytes(settings) * (settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS)
-    )
+    characters = settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS + MAX_DETAILS_CHARS
+    most = shown * escaped_bytes(settings) * characters
     if most > settings.max_message_bytes:
         raise SetupError(
             f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="

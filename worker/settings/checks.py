@@ -78,10 +78,10 @@ def _check_order(settings: Fields) -> Iterator[str]:
 
 
 def _check_message_bytes(settings: Fields) -> Iterator[str]:
-    from worker.events import MAX_SENTENCE_ID_CHARS  # late: it loads NumPy
+    from worker.events import MAX_DETAILS_CHARS, MAX_SENTENCE_ID_CHARS  # late: it loads NumPy
 
     # a sentence has its ids four times
-    characters = settings.max_sentence_chars + 4 * MAX_SENTENCE_ID_CHARS
+    characters = settings.max_sentence_chars + 4 * MAX_SENTENCE_ID_CHARS + MAX_DETAILS_CHARS
     summary_bytes = settings.k * characters * escaped_bytes(settings)
     if summary_bytes > settings.max_message_bytes:
         yield (
