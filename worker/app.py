@@ -30,7 +30,9 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
+from worker.registry.as_json import AsJson
 from worker.registry.lookup import SchemaLookup
+from worker.registry.output import AvroOutput, avro_output
 from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
@@ -109,6 +111,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     if settings.facets:
         read_definitions(settings.facets)  # before any broker is asked
     reading(settings, 1)
+    avro = avro_output(settings)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(
@@ -145,6 +148,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         seek,
         bounds,
         *reading(settings, partitions),
+        avro,
     )
     worker.group.check_before_joining()
     worker.producer.start()
@@ -164,19 +168,20 @@ def assemble(
     bounds: RunBounds = ENDLESS,
     mapping: RecordMapping | None = None,
     schemas: SchemaLookup | None = None,
+    avro: AvroOutput | None = None,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; it reads and writes nothing.
 
     `partitions` is the input's partition count, `seek` the consumer's seek, which ends a takeover.
     Without an `engine` every event brings its embeddings, without a `mapping` the input has the
-    contract's events, without `schemas` they are JSON.
+    contract's events, without `schemas` they are JSON. `avro` writes summaries and facets.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
     codec = DEFAULT if schemas is None else schemas.codec
     config = processor_config(
-        settings, partitions, engine, bounds.emit, bounds.selection, mapping, codec
+        settings, partitions, engine, bounds.emit, bounds.selection, mapping, codec, avro
     )
     output = None if config.emit == "none" else config.output_topic
     facets = config.facets_topic if output and config.facets is not None else None
@@ -220,7 +225,9 @@ def assemble(
         bounded=surroundings.threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    feed = ChangeFeed(config.output_topic, config.facets_topic, surroundings.threads)
+    as_json = None if avro is None else avro.to_json
+    topics = config.output_topic, config.facets_topic
+    feed = ChangeFeed(*topics, surroundings.threads, as_json)
     commit = Commit(
         producer,
         logs,
@@ -293,6 +300,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
             settings.facets_topic if settings.facets else None,
             settings.app_id,
             surroundings.threads.in_order("history"),
+            AsJson(settings),
         )
         install_page(app.web.web_app, app.status, pages, worker.feed, history)
     return app

@@ -104,6 +104,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "config",
         "mapping check FILE",
         "topics",
+        "schemas register",
         "run",
         "bridge",
         "send FILE...",

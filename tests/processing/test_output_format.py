@@ -6,14 +6,17 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.small_load import DIMENSION, FACETS, events
-from worker.events import Message, Record
+from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_row import NESTED, to_json
 from worker.page.watchers import _of_one
 from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
 from worker.published.publication import publications
+from worker.registry.output import AvroOutput
 from worker.settings import Settings
+
+AVRO = AvroOutput({SummaryChanged: 7, FacetsChanged: 8})
 
 
 def messages(output_format: str, emit: str = "every") -> list[Message]:
@@ -24,8 +27,10 @@ def messages(output_format: str, emit: str = "every") -> list[Message]:
         k=5,
         facets=FACETS["COVERSUMM_FACETS"],
         output_format=output_format,
+        schema_registry_url="http://registry:8081",
     )
-    config = replace(processor_config(settings, 1, None), emit=emit)
+    output = AVRO if output_format == "avro" else None
+    config = replace(processor_config(settings, 1, None, output=output), emit=emit)
     processor = ProcessorInMemory(config, None)
     load = [Record("reviews", 0, at, 0, one.key, one.value) for at, one in enumerate(events(150))]
     made = [one for batch in processor.process(load) for one in batch.messages]
@@ -62,4 +67,21 @@ def test_readers_take_both_forms() -> None:
         of_facets = one.topic != "marketplace.review-summaries.v1"
         found = publications(record, of_facets=of_facets)
         assert found == publications(record._replace(value=plain), of_facets=of_facets)
-        assert _of_one(1, [one]) == _of_one(1, [one._replace(value=plain)])
+        assert _of_one("change", (1, [one])) == _of_one("change", (1, [one._replace(value=plain)]))
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_avro_messages_are_the_json_messages(emit: str) -> None:
+    plain, packed = messages("json", emit), messages("avro", emit)
+    assert len(plain) == len(packed) > 10
+    kinds = set()
+    for one, other in zip(plain, packed, strict=True):
+        assert one[:3] == other[:3]
+        if one.value is None or other.value is None:
+            assert one == other
+            continue
+        assert AVRO.to_json(other.value) == one.value
+        assert AVRO.encode(decode_change(one.value)) == other.value
+        assert dict(other.headers) == dict(one.headers) | {"content-type": b"application/avro"}
+        kinds.add(other.value[:5])
+    assert kinds == {b"\0\0\0\0\7", b"\0\0\0\0\x08"}

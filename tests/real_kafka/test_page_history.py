@@ -18,6 +18,7 @@ from worker.events.json_codec import encode
 from worker.kafka.clients import KafkaClients
 from worker.page import history as module
 from worker.page.history import NoHistory, RecentHistory
+from worker.registry.as_json import AsJson
 from worker.settings import Settings
 from worker.stream.surroundings import Threads
 
@@ -40,9 +41,10 @@ async def test_it_goes_back_step_by_step(
         sequences += [at] if entity_id == "mine" else []
         sent.append(Sent(entity_id.encode(), encode(body)))
     send(kafka.bootstrap_servers, "page-history", [*sent, Sent(b"mine", None)])
-    clients = KafkaClients(Settings(bootstrap_servers=kafka.bootstrap_servers))
+    settings = Settings(bootstrap_servers=kafka.bootstrap_servers)
+    clients = KafkaClients(settings)
     thread = Threads().in_order("history")
-    recent = RecentHistory(clients, "page-history", None, "nobody", thread)
+    recent = RecentHistory(clients, "page-history", None, "nobody", thread, AsJson(settings))
     found: list[Any] = []
     before = None
     looks = 0
@@ -61,8 +63,9 @@ async def test_it_goes_back_step_by_step(
     assert looks > 3
     assert (await recent.read("nobody", None)).changes == []
     assert (await recent.read("mine", 10**17)).changes == told_last(found)
+    nowhere = RecentHistory(clients, "nowhere", None, "nobody", thread, AsJson(settings))
     with pytest.raises(NoHistory, match="there is no topic nowhere"):
-        await RecentHistory(clients, "nowhere", None, "nobody", thread).read("mine", None)
+        await nowhere.read("mine", None)
 
 
 def told_last(found: list[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from confluent_kafka.schema_registry import (
     SchemaRegistryClient,
     topic_record_subject_name_strategy,
 )
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -25,15 +26,20 @@ from docs.build.render import ROOT
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import bodies, expected, steps, written
 from tests.harness.eventually import eventually
-from tests.harness.patience import TEST_SECONDS
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.registry import Registry
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import WorkerProcess, pipeline
+from tests.harness.workers import COMMAND, Pipeline, WorkerProcess, clean_environment, pipeline
 from tests.real_kafka.test_bridge import wait_bridged
-from worker.events import EVENT_TYPES
+from tests.registry.released import incompatible, released
+from worker.events import EVENT_TYPES, Record
 from worker.kafka.topics import partition_of
-from worker.registry.contract import INPUTS, record_name, schema_text
+from worker.registry.as_json import AsJson
+from worker.registry.client import RegistryRefused, SchemaRegistry
+from worker.registry.contract import INPUTS, TYPES, record_name, schema_text
+from worker.registry.framed import change_in_json
+from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -85,26 +91,34 @@ class Writers:
 def test_avro_and_json_schema_give_the_summaries_of_json(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path
 ) -> None:
-    """Written by confluent-kafka; the registry is away while the worker starts."""
-    settings = {**SETTINGS, "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url}
+    """Written by confluent-kafka, and what the worker publishes in Avro is read by it; the registry
+    is away when the worker meets the first id.
+    """
+    settings = {
+        **SETTINGS,
+        "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url,
+        "COVERSUMM_OUTPUT_FORMAT": "avro",
+    }
     history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.event is not None]
     with (
         pipeline(kafka, "avro", tmp_path, partitions=PARTITIONS, settings=settings) as site,
         SchemaRegistryClient({"url": registry.url}) as schemas,
     ):
         writers = Writers(schemas, site.input_topic)
-        client = producer(kafka.bootstrap_servers)
         good = [writers.write(one.event or b"", at % 4) for at, one in enumerate(history)]
-        for one, value in zip(history, good, strict=True):
-            partition = partition_of(one.product, PARTITIONS)
-            client.produce(site.input_topic, value, one.product, partition)
         bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:]]
-        for value in bad:
-            client.produce(site.input_topic, value, b"3", 0)
-        client.flush(60)
+        assert f"{site.output_topic}-value" in command(site, "schemas", "register")
+        worker = site.worker().start()
+        worker.wait_ready()
         registry.pause()
         try:
-            worker = site.worker().start()
+            client = producer(kafka.bootstrap_servers)
+            for one, value in zip(history, good, strict=True):
+                partition = partition_of(one.product, PARTITIONS)
+                client.produce(site.input_topic, value, one.product, partition)
+            for value in bad:
+                client.produce(site.input_topic, value, b"3", 0)
+            client.flush(60)
             says = "no answer of the schema registry for"
             eventually(lambda: says in reason(worker), site.logs)
             assert not worker.ready()
@@ -114,13 +128,38 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         site.wait_caught_up()
         site.stop()
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
-        assert bodies(one.value for one in published) == expected(history)
+        as_json = AsJson(Settings(schema_registry_url=registry.url))
+        records = [Record(*one[:6]) for one in published]
+        assert bodies(as_json(one).value for one in records) == expected(history)
+        read = AvroDeserializer(schemas)
+        of_output = SerializationContext(site.output_topic, MessageField.VALUE)
+        for one in records[:5]:
+            members = read(one.value, of_output)
+            assert change_in_json("SummaryChanged", members) == as_json(one).value
+        entity = (published[0].key or b"").decode()
+        shown = [
+            json.loads(line) for line in command(site, "history", entity, "--json").splitlines()
+        ]
+        assert len(shown) == sum(one.key == published[0].key for one in published)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
         assert [one.value for one in letters] == bad
         found = [dict(one.headers) for one in letters]
         assert {one["dlq.reason"] for one in found} == {b"bad_wire_format"}
         assert b"schema id 8323072: the registry does not know it" in found[2]["dlq.detail"]
         assert "the schema registry answers again" in worker.log_text()
+
+
+def command(site: Pipeline, *arguments: str) -> str:
+    """What a command writes; it must succeed."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env=clean_environment(site.environment),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def reason(worker: WorkerProcess) -> str:
@@ -244,3 +283,20 @@ def test_the_json_schemas_pass_the_compatibility_check(registry: Registry) -> No
             assert is_compatible(properties=added)
             assert not is_compatible(properties=added, required=[*schema["required"], "new"])
             assert not is_compatible(properties=added | {"entity_id": {"type": "integer"}})
+
+
+def test_schemas_are_compatible_with_every_released_version(registry: Registry) -> None:
+    own = SchemaRegistry([registry.url], {})
+    with SchemaRegistryClient({"url": registry.url}) as schemas:
+        for version, name, text in released():
+            subject = f"{version}.{name}"
+            schemas.register_schema(subject, Schema(text, "AVRO"))
+            schemas.set_compatibility(subject, "BACKWARD")
+            assert own.complaints(subject, schema_text(TYPES[name])) == []
+            assert own.complaints(subject, incompatible(name))
+            with pytest.raises(RegistryRefused):
+                own.register(subject, incompatible(name))
+            identifier = own.register(subject, schema_text(TYPES[name]))
+            assert own.id_of(subject, schema_text(TYPES[name])) == identifier
+            assert own.id_of(subject, incompatible(name)) is None
+    assert own.complaints("nobody-knows-it", schema_text(TYPES["summary.changed"])) == []

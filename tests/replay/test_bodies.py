@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from worker.events import Record
 from worker.kafka.reader import Stored
+from worker.registry.as_json import AsJson
 from worker.replay import run
+from worker.settings import Settings
 
 
 class Reader:
@@ -50,4 +52,4 @@ def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
     clients: Any = None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "TopicReader", lambda *_: reader)
-        assert list(run.in_order_of_commits(clients, "out")) == expected
+        assert list(run.in_order_of_commits(clients, "out", AsJson(Settings()))) == expected

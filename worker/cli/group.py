@@ -35,6 +35,7 @@ from worker.cli import (
     replay,
     reset,
     run,
+    schemas,
     send,
     status,
     summarize,
@@ -49,7 +50,7 @@ from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, mapping, topics, run, bridge, send),
+    "To run it": (config, mapping, topics, schemas, run, bridge, send),
     "To rebuild": (replay, compare, promote, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),

@@ -322,11 +322,13 @@ def _write_file(replay: "Replay") -> None:
         return
     from worker.cli.writing import sink
     from worker.kafka.clients import KafkaClients
+    from worker.registry.as_json import AsJson
     from worker.replay.run import in_order_of_commits, in_order_of_entities
 
     in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
     with sink(str(request.to_file)) as destination:
-        for body in in_order(KafkaClients(settings), settings.output_topic):
+        clients = KafkaClients(settings)
+        for body in in_order(clients, settings.output_topic, AsJson(settings)):
             destination.write(body + b"\n")
 
 

@@ -68,7 +68,7 @@ class LastFacets(Struct, array_like=True, frozen=True):
     offset: int
     timestamp_ms: int
     occurred_at: str | None
-    value: bytes  # of its message, in JSON
+    value: bytes  # of its message
 
 
 decode_facets = Decoder(FacetsChanged).decode

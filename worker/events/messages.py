@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL
 
 from worker.events.codec import DEFAULT, OutputCodec
-from worker.events.facets import FACETS_CHANGED, FacetsChanged, FacetSummary
-from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record, ReviewDetails
+from worker.events.facets import FACETS_CHANGED, FacetsChanged
+from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
@@ -39,11 +39,6 @@ class Message(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
-def quote(sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
-    """The part of a sentence that is the same in every message, for `RankedChange`."""
-    return DEFAULT.quote(sentence_id, review_id, text, details)
-
-
 def summary_message(
     topic: str,
     partition: int,
@@ -52,7 +47,7 @@ def summary_message(
     codec: OutputCodec = DEFAULT,
 ) -> Message:
     """A summary change; `record` is its cause."""
-    return _summary_message(topic, partition, body, codec.encode(body), record)
+    return _summary_message(topic, partition, body, codec.encode(body), record, codec)
 
 
 class SummaryDraft(NamedTuple):
@@ -69,16 +64,21 @@ def summary_messages(
     """The messages of many summary changes, as `summary_message` makes them."""
     values = codec.encode_ranked([draft.change for draft in drafts])
     return [
-        _summary_message(topic, partition, change.body, value, record)
+        _summary_message(topic, partition, change.body, value, record, codec)
         for (change, partition, record), value in zip(drafts, values, strict=True)
     ]
 
 
 def _summary_message(
-    topic: str, partition: int, body: SummaryChanged, value: bytes, record: Record
+    topic: str,
+    partition: int,
+    body: SummaryChanged,
+    value: bytes,
+    record: Record,
+    codec: OutputCodec,
 ) -> Message:
     name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
-    headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record)
+    headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record, codec)
     return Message(topic, partition, body.entity_id.encode(), value, headers)
 
 
@@ -101,16 +101,6 @@ def tombstone_message(
     return Message(topic, partition, entity_id.encode(), None, headers)
 
 
-def facet_part(
-    facet: FacetSummary,
-    quotes: Sequence[bytes],
-    distances: Sequence[float],
-    support: Sequence[int],
-) -> bytes:
-    """A facet, given without its sentences, for `facets_value`."""
-    return DEFAULT.encode_facet(facet, quotes, distances, support)
-
-
 def facets_value(
     body: FacetsChanged, facets: Sequence[bytes], codec: OutputCodec = DEFAULT
 ) -> bytes:
@@ -119,11 +109,17 @@ def facets_value(
 
 
 def facets_message(
-    topic: str, entity_id: str, epoch: int, occurred_at: str | None, value: bytes, record: Record
+    topic: str,
+    entity_id: str,
+    epoch: int,
+    occurred_at: str | None,
+    value: bytes,
+    record: Record,
+    codec: OutputCodec = DEFAULT,
 ) -> Message:
     """A change of an entity's facets; `record` is its cause."""
     name = f"coversumm:{entity_id}:{epoch}:{record.offset}:facets"
-    headers = _cloud_event(name, FACETS_CHANGED, occurred_at, record)
+    headers = _cloud_event(name, FACETS_CHANGED, occurred_at, record, codec)
     return Message(topic, record.partition, entity_id.encode(), value, headers)
 
 
@@ -187,17 +183,20 @@ def _detail(detail: str) -> bytes:
 
 _SOURCE: Final = ("ce_source", CE_SOURCE.encode())
 _VERSION: Final = ("ce_specversion", b"1.0")
-_CONTENT_TYPE: Final = ("content-type", DEFAULT.CONTENT_TYPE)
 _NAMESPACE: Final = NAMESPACE_URL.bytes
 
 
 def _cloud_event(
-    name: str, ce_type: str, occurred_at: str | None, record: Record
+    name: str,
+    ce_type: str,
+    occurred_at: str | None,
+    record: Record,
+    codec: OutputCodec = DEFAULT,
 ) -> list[tuple[str, bytes]]:
     headers = [("ce_id", _uuid5(name)), _SOURCE, ("ce_type", ce_type.encode()), _VERSION]
     if time := occurred_at or timestamp(record.timestamp_ms):
         headers.append(("ce_time", time.encode()))
-    headers.append(_CONTENT_TYPE)
+    headers.append(("content-type", codec.CONTENT_TYPE))
     return headers
 
 

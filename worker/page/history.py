@@ -4,12 +4,13 @@ A request reads a bounded number of messages; the next request continues with ol
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 from worker.errors import SetupError
+from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
@@ -55,12 +56,15 @@ class RecentHistory:
         facets_topic: str | None,
         group: str,
         thread: OneThread,
+        as_json: Callable[[Record], Record] = lambda record: record,
     ) -> None:
+        """`as_json` turns messages into JSON."""
         self._clients = clients
         self._topic = topic
         self._facets_topic = facets_topic
         self._group = group
         self._thread = thread
+        self._as_json = as_json
         self._waiting: dict[tuple[str, int | None, bool], asyncio.Future[ChangeHistory]] = {}
 
     async def read(
@@ -100,7 +104,7 @@ class RecentHistory:
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
                 found = chain.from_iterable(
-                    publications(record, of_facets=of_facets)
+                    publications(self._as_json(record), of_facets=of_facets)
                     for record in messages
                     if record.key == key
                 )

@@ -163,8 +163,10 @@ def processor_config(
     selection: RecordSelection = ALL,
     mapping: RecordMapping | None = None,
     codec: InputCodec = DEFAULT,
+    output: OutputCodec | None = None,
 ) -> ProcessorConfig:
-    """The processor's part of the settings; `emit` overrides theirs.
+    """The processor's part of the settings; `emit` overrides theirs. `output` is the codec of a
+    format that is not in OUTPUTS.
 
     Raises SetupError if the vectors of one event may exceed a transaction.
     """
@@ -195,7 +197,7 @@ def processor_config(
         index=settings.index,
         facets=facets,
         facets_topic=settings.facets_topic,
-        output=OUTPUTS[settings.output_format],
+        output=output or OUTPUTS.get(settings.output_format, DEFAULT),
     )
 
 

@@ -62,6 +62,7 @@ class Entities:
             lambda index: EntityCore(config.k, dimension, index, distinct=config.distinct),
             None if facets is None else load_facets,
             is_new=is_new,
+            codec=config.output,
         )
 
     def keep(self, changes: Iterable[EntityChanges]) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, FlatIndex, Index, NewIndex
-from worker.events import ReviewDetails, quote
+from worker.events import ReviewDetails
+from worker.events.codec import OutputCodec
 from worker.events.ratings import NO_RATINGS
 from worker.processing.facets import EntityFacets
 from worker.state.entity import EntityRows
@@ -46,10 +47,12 @@ class SummaryMember:
         return MEMBER_BYTES + len(self.text) + len(self.quote)
 
     @classmethod
-    def of(cls, identifier: bytes, text: str, details: ReviewDetails) -> "SummaryMember":
-        """From a live sentence and its review's details."""
+    def of(
+        cls, identifier: bytes, text: str, details: ReviewDetails, codec: OutputCodec
+    ) -> "SummaryMember":
+        """From a live sentence and its review's details, for messages of this codec."""
         sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
-        quoted = quote(sentence_id, review_id, text, details)
+        quoted = codec.quote(sentence_id, review_id, text, details)
         return cls(identifier, sentence_id, review_id, text, details, text_digest(text), quoted)
 
 
@@ -73,6 +76,7 @@ class CachedEntity:
         "_load_facets",
         "_new_core",
         "_new_index",
+        "codec",
         "entity_id",
         "member_bytes",
         "members",
@@ -94,11 +98,13 @@ class CachedEntity:
         load_facets: "Callable[[CachedEntity], EntityFacets] | None" = None,
         *,
         is_new: bool,
+        codec: OutputCodec,
     ) -> None:
         """`load_facets` reads the entity's facets at their first use; None: none are defined.
 
-        `is_new`: it has no rows.
+        `is_new`: it has no rows. `codec`: of its messages.
         """
+        self.codec = codec
         self.entity_id = entity_id
         self.rows = rows
         self.review_count = 0
@@ -167,7 +173,8 @@ class CachedEntity:
         """A live sentence as of the last micro-batch. Raises CorruptRow if it is not stored."""
         member = self.members.get(identifier)
         if member is None:
-            member = SummaryMember.of(identifier, *self.rows.text_and_details(identifier))
+            stored = self.rows.text_and_details(identifier)
+            member = SummaryMember.of(identifier, *stored, self.codec)
             self.keep_member(member)
         return member
 

@@ -21,8 +21,6 @@ from worker.events import (
     facets_value,
     tombstone_message,
 )
-from worker.events.codec import DEFAULT
-from worker.events.facets import decode_facets
 from worker.processing.changes import EntityChanges, EntityCounts, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey, SummaryMember
@@ -107,7 +105,9 @@ class FacetPublisher:
                         record.offset,
                         record.timestamp_ms,
                         body.occurred_at,
-                        facets_value(alone, [part.encode() for part in parts]),
+                        facets_value(
+                            alone, [part.encode(config.output) for part in parts], config.output
+                        ),
                     )
                 self._facets.on_published(record.offset)
         if changes.newest is not None:
@@ -214,8 +214,5 @@ def _without_previous(body: FacetsChanged, facets: EntityFacets) -> FacetsChange
 def last_facets_message(key: EntityKey, kept: LastFacets, config: ProcessorConfig) -> Message:
     """The message of the last change of a committed entity's facets."""
     record = Record(kept.topic, key.partition, kept.offset, kept.timestamp_ms, None, None)
-    is_stored = config.output is DEFAULT
-    value = kept.value if is_stored else config.output.encode(decode_facets(kept.value))
-    return facets_message(
-        config.facets_topic, key.entity_id, config.epoch, kept.occurred_at, value, record
-    )
+    names = config.facets_topic, key.entity_id, config.epoch, kept.occurred_at
+    return facets_message(*names, kept.value, record, config.output)

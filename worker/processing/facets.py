@@ -27,7 +27,8 @@ from worker.coversumm import (
 )
 from worker.coversumm.index import Block
 from worker.coversumm.short_view import kept
-from worker.events import FacetSummary, facet_part
+from worker.events import FacetSummary
+from worker.events.codec import OutputCodec
 from worker.events.ratings import NO_RATINGS
 from worker.facets.definitions import Facet
 from worker.facets.membership import NO_FACET, FacetSet
@@ -79,14 +80,14 @@ class FacetPart:
         self.size = FACET_BYTES + sum(map(len, quotes))  # at most, encoded
         self._encoded: bytes | None = None
 
-    def encode(self) -> bytes:
-        """The part."""
+    def encode(self, codec: OutputCodec) -> bytes:
+        """The part; always of the same codec."""
         if self._encoded is None:
             ranking = self.ranking
             numbers: tuple[Sequence[float], Sequence[int]] = ((), ())
             if ranking is not None:
                 numbers = ranking.distances(), ranking.support
-            self._encoded = facet_part(self._summary, self._quotes, *numbers)
+            self._encoded = codec.encode_facet(self._summary, self._quotes, *numbers)
             self.ranking, self._quotes = None, []  # a ranking has a sum of its own
         return self._encoded
 

@@ -22,7 +22,6 @@ from worker.events import (
     SummaryDraft,
     facets_message,
     facets_value,
-    quote,
     summary_messages,
 )
 from worker.events.summary import LastChange
@@ -113,10 +112,10 @@ class Outbox:
         }
         measure(list(rankings.values()))
         for index, body, parts, record in facets:
-            value = facets_value(body, [part.encode() for part in parts], config.output)
-            message = facets_message(
-                config.facets_topic, body.entity_id, body.epoch, body.occurred_at, value, record
-            )
+            codec = config.output
+            value = facets_value(body, [part.encode(codec) for part in parts], codec)
+            names = config.facets_topic, body.entity_id, body.epoch, body.occurred_at
+            message = facets_message(*names, value, record, codec)
             self._load.weigh(len(message.key or b"") + len(value))
             self._messages.append((index, 1, message))
         measured = measure([change.ranking for change in changes])
@@ -197,7 +196,9 @@ def kept_message(
         ratings=UNSET if kept.all_ratings is None else kept.all_ratings,
     )
     quotes = [
-        quote(member.sentence_id, member.review_id, member.text, ReviewDetails(*of_review))
+        config.output.quote(
+            member.sentence_id, member.review_id, member.text, ReviewDetails(*of_review)
+        )
         for member, of_review in zip(members, zip(*details, strict=True), strict=True)
     ]
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)

@@ -137,7 +137,8 @@ class _Summary:
         added = self._added
         for identifier in added.keys() & identifiers:
             sentence, details = added.pop(identifier)
-            self._entity.keep_member(SummaryMember.of(identifier, sentence.text, details))
+            entity = self._entity
+            entity.keep_member(SummaryMember.of(identifier, sentence.text, details, entity.codec))
 
     def release_members(self) -> None:
         """Keep only few sentences outside the sets."""

@@ -14,6 +14,7 @@ from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import reached
 from worker.published.publication import FAULTS, Publication, decoded, publications
+from worker.registry.as_json import AsJson
 from worker.settings import Settings
 from worker.sources import Faulty, ReviewFile
 
@@ -126,6 +127,7 @@ class PublishedTopic(PublishedSource):
         """Raises SetupError where the topic does not exist or no broker answers."""
         self.name, self.of_facets = topic, of_facets
         self._read_offsets = 0
+        self._as_json = AsJson(settings)
         self._reader = TopicReader(
             reached(settings, KafkaClients(settings)), topic, settings.app_id
         )
@@ -155,7 +157,7 @@ class PublishedTopic(PublishedSource):
             for stored in self._reader.read(partition):
                 self.count += 1
                 self._read_offsets = before + stored.record.offset + 1 - bounds.start
-                yield from self._of_record(stored.record)
+                yield from self._of_record(self._as_json(stored.record))
             before += len(bounds)
 
     def of(
@@ -177,7 +179,7 @@ class PublishedTopic(PublishedSource):
         ends: Mapping[int, int],
         progress: Progress | None,
     ) -> Iterator[Record]:
-        """The entity's messages as they are stored, between offsets by partition.
+        """The entity's messages in JSON, between offsets by partition.
 
         Reads the partition of the entity's key; only if it has none, the others, because a producer
         may use another partitioner.
@@ -191,7 +193,7 @@ class PublishedTopic(PublishedSource):
                     self._counted(progress)
                     if stored.record.key == key:
                         found = True
-                        yield stored.record
+                        yield self._as_json(stored.record)
             if found:
                 return
 

@@ -14,6 +14,7 @@ from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import broker_errors
 from worker.kafka.topics import Topics
 from worker.published.published import Progress, PublishedTopic
+from worker.registry.as_json import AsJson
 from worker.settings import Settings
 
 WAIT_SECONDS: Final = 0.1
@@ -45,6 +46,7 @@ class TopicWatch:
         self.topic = settings.facets_topic if of_facets else settings.output_topic
         self.of_facets = of_facets
         self._settings = settings
+        self._as_json = AsJson(settings)
         clients = KafkaClients(settings)
         if self.topic not in Topics(settings, clients).partitions:
             setting, needs = ("FACETS", " with COVERSUMM_FACETS") if of_facets else ("OUTPUT", "")
@@ -95,7 +97,9 @@ class TopicWatch:
         elif silence >= (ANSWER_SECONDS if self._is_lost else QUIET_SECONDS):
             self._ask()
         return [
-            Record(self.topic, m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value())
+            self._as_json(
+                Record(self.topic, m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value())
+            )
             for m in messages
         ]
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
+import msgspec
+from msgspec import NODEFAULT, Struct, inspect
+
 from worker.events import json_codec
+from worker.events.facets import FacetsChanged
 from worker.events.frame import FRAME_BYTES, check_frame, is_framed, schema_id
 from worker.events.inputs import (
     Body,
@@ -16,6 +21,7 @@ from worker.events.inputs import (
     UpsertBody,
 )
 from worker.events.reasons import BadEvent, Reason, shown
+from worker.events.summary import SummaryChanged
 from worker.registry.avro import AvroSchema
 
 RECORDS: Final[dict[str, type[Body]]] = {
@@ -73,6 +79,13 @@ class FramedCodec:
             return json_codec.parse(value[FRAME_BYTES:])
         return schema.read(value)[1]
 
+    def to_json(self, value: bytes) -> bytes:
+        """The JSON form of a published message. Raises BadEvent and ValueError."""
+        schema = self._schema(value)
+        if isinstance(schema, JsonSchema):
+            return value[FRAME_BYTES:]
+        return change_in_json(*schema.read(value))
+
     def _schema(self, value: bytes) -> UsableSchema:
         check_frame(value)
         identifier = schema_id(value)
@@ -80,3 +93,54 @@ class FramedCodec:
         if isinstance(schema, UnusableSchema):
             raise BadEvent(Reason.BAD_WIRE_FORMAT, f"schema id {identifier}: {schema.why}")
         return schema
+
+
+# -- published messages
+
+CHANGES: Final[dict[str, type[SummaryChanged] | type[FacetsChanged]]] = {
+    "SummaryChanged": SummaryChanged,
+    "FacetsChanged": FacetsChanged,
+}
+
+
+def change_in_json(name: str, members: dict[str, Any]) -> bytes:
+    """A decoded record of a published message in its JSON form. Raises ValueError for others."""
+    kind = CHANGES.get(name)
+    if kind is None:
+        raise ValueError(f"the Avro record {name!r} is neither of {', '.join(CHANGES)}")
+    return json_codec.encode(msgspec.convert(_pruned(members, kind), kind))
+
+
+def _pruned(members: dict[str, Any], kind: type[Struct]) -> dict[str, Any]:
+    """Without the nulls that stand for absent fields."""
+    optional, nested = _shape(kind)
+    found = {}
+    for name, value in members.items():
+        if value is None and name in optional:
+            continue
+        inner = nested.get(name)
+        if inner is not None and value is not None:
+            value = (
+                [_pruned(one, inner) for one in value]
+                if isinstance(value, list)
+                else _pruned(value, inner)
+            )
+        found[name] = value
+    return found
+
+
+@cache
+def _shape(kind: type[Struct]) -> tuple[frozenset[str], dict[str, type[Struct]]]:
+    """The fields that may be absent and not null, and those that are structs or lists of them."""
+    fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    optional = frozenset(
+        one.encode_name for one in fields if not one.required and one.default is NODEFAULT
+    )
+    nested = {}
+    for one in fields:
+        inner = one.type
+        while isinstance(inner, inspect.Metadata | inspect.ListType):
+            inner = inner.type if isinstance(inner, inspect.Metadata) else inner.item_type
+        if isinstance(inner, inspect.StructType):
+            nested[one.encode_name] = inner.cls
+    return optional, nested

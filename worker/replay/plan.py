@@ -11,6 +11,9 @@ from worker.replay.ranges import Range
 FORMAT = 1
 MAPPING, NONE = "mapping", "none"
 """In `made_with`: the digest of the topic's mapping. Older plans have none."""
+OUTPUT_FORMAT = "output format"
+"""In `made_with`: kept changes are stored in it. Older plans have JSON."""
+_OLDER = {MAPPING: NONE, OUTPUT_FORMAT: "json"}
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ def refuse_other(
     """Raise SetupError, with the differences, if another replay of this name has begun."""
     differences = [
         f"{what} was {before.get(what, 'unknown')} and is {now}"
-        for before, after in ((plan.request, request), ({MAPPING: NONE} | plan.made_with, settings))
+        for before, after in ((plan.request, request), (_OLDER | plan.made_with, settings))
         for what, now in after.items()
         if before.get(what) != now
     ]

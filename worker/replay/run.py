@@ -26,11 +26,12 @@ from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
+from worker.registry.as_json import AsJson
 from worker.registry.lookup import SchemaLookup
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled_archive import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
-from worker.replay.plan import MAPPING, NONE, ReplayPlan, decode_plan, refuse_other
+from worker.replay.plan import MAPPING, NONE, OUTPUT_FORMAT, ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
 from worker.replay.request import ReplayIdentity, Request
 from worker.stream.run_bounds import RateThrottle, RunBounds
@@ -135,10 +136,11 @@ class Replay:
         return ids
 
     def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
-        """Its fingerprint and its mapping: one replay gives one result."""
+        """Its fingerprint, mapping and output format: one replay gives one result."""
         mapping, _ = self._reading_of(partitions)
         fields = processor_config(self.settings, partitions, engine).fingerprint.fields()
-        return {**fields, MAPPING: NONE if mapping is None else mapping.digest}
+        digest = NONE if mapping is None else mapping.digest
+        return {**fields, MAPPING: digest, OUTPUT_FORMAT: self.settings.output_format}
 
     def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
         """See `reading`. Raises SetupError if the mapping needs headers, which files lack."""
@@ -303,8 +305,8 @@ _WRITTEN: Final = Struct(">QIQ")
 """Key of a body in the order of writing: milliseconds, partition, offset."""
 
 
-def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
-    """All published bodies as they were written; those of one moment by partition.
+def in_order_of_commits(clients: Clients, topic: str, as_json: AsJson) -> Iterator[bytes]:
+    """All published bodies in JSON as they were written; those of one moment by partition.
 
     Clocks of workers may differ, but within a partition the order stays. Raises SetupError.
     """
@@ -315,17 +317,19 @@ def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
                 record = stored.record
                 latest_ms = max(latest_ms, record.timestamp_ms)
                 if record.value is not None:
-                    bodies.put(_WRITTEN.pack(latest_ms, partition, record.offset), record.value)
+                    key = _WRITTEN.pack(latest_ms, partition, record.offset)
+                    bodies.put(key, as_json(record).value or b"")
         for _, body in bodies:
             yield body
 
 
-def in_order_of_entities(clients: Clients, topic: str) -> Iterator[bytes]:
-    """The last published body of each entity, by entity. Raises SetupError."""
+def in_order_of_entities(clients: Clients, topic: str, as_json: AsJson) -> Iterator[bytes]:
+    """The last published body of each entity in JSON, by entity. Raises SetupError."""
     with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
         for partition in reader.partitions:
             for stored in reader.read(partition):
                 if stored.record.value is not None:
-                    bodies.put(stored.record.key or b"", stored.record.value)
+                    body = as_json(stored.record).value or b""
+                    bodies.put(stored.record.key or b"", body)
         for _, body in bodies:
             yield body

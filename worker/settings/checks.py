@@ -94,9 +94,9 @@ def _check_message_bytes(settings: Fields) -> Iterator[str]:
 
 def escaped_bytes(settings: Fields) -> int:
     """Most bytes of a character in a message: JSON escapes one in six, and a string of JSON the
-    backslash too.
+    backslash too. Avro has UTF-8.
     """
-    return 7 if settings.output_format == "json-row" else 6
+    return {"json-row": 7, "avro": 4}.get(settings.output_format, 6)
 
 
 def _check_sasl(settings: Fields) -> Iterator[str]:
@@ -140,6 +140,8 @@ def _check_registry(settings: Fields) -> Iterator[str]:
         "CA_LOCATION": settings.schema_registry_ca_location,
     }
     given = [name for name, value in values.items() if value is not None]
+    if settings.output_format == "avro" and settings.schema_registry_url is None:
+        yield f"COVERSUMM_OUTPUT_FORMAT: avro needs {prefix}URL, which is not set"
     if given and settings.schema_registry_url is None:
         yield f"{prefix}{given[0]}: set, but {prefix}URL is not"
     if ("USERNAME" in given) != ("PASSWORD" in given):

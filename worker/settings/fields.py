@@ -89,9 +89,10 @@ class Fields:
     )
     output_format: str = setting(
         "json",
-        kinds.choice("json", "json-row"),
-        "Form of summaries and facets: `json`, or `json-row`, whose arrays and objects are strings "
-        "with their JSON, for sinks that write columns, see [connect](../connect.md)",
+        kinds.choice("json", "json-row", "avro"),
+        "Form of summaries and facets: `json`; `json-row`, whose arrays and objects are strings "
+        "with their JSON, for sinks that write columns; or `avro` with a schema registry, after "
+        "`coversumm-worker schemas register`, see [connect](../connect.md)",
     )
     dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
     facets: str = setting(

@@ -3,7 +3,7 @@ look, also of facets.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from worker.events import Message
@@ -34,11 +34,19 @@ class ChangeFeed:
     """A bounded buffer between the thread that commits and the page.
 
     `topic` is the output topic, `facets_topic` that of facets: other messages are no changes.
+    `as_json` turns their values into JSON; None: they are JSON.
     """
 
-    def __init__(self, topic: str, facets_topic: str, threads: Threads) -> None:
+    def __init__(
+        self,
+        topic: str,
+        facets_topic: str,
+        threads: Threads,
+        as_json: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self._topic = topic
         self._facets_topic = facets_topic
+        self._as_json = as_json
         self._summaries, self._facets = _Entities(), _Entities()
         self._lock = threads.lock()
         self._is_open = False
@@ -62,7 +70,8 @@ class ChangeFeed:
     def latest(self) -> list[Message]:
         """The last changes of summaries, whether they were taken or not."""
         with self._lock:
-            return list(self._latest)
+            latest = list(self._latest)
+        return self._in_json(latest)
 
     def subscribe(self, keys: Iterable[bytes] | None) -> None:
         """Buffer changes, those of entities with these keys apart; None ends the subscription."""
@@ -79,10 +88,24 @@ class ChangeFeed:
         """Return and forget the changes since the last call."""
         with self._lock:
             watched, facets = self._summaries.take(), self._facets.take()
-            found = RecentChanges(self._count, list(self._last), watched, facets)
+            count, last = self._count, list(self._last)
             self._count = 0
             self._last.clear()
-            return found
+        return RecentChanges(
+            count, self._in_json(last), self._all_in_json(watched), self._all_in_json(facets)
+        )
+
+    def _all_in_json(self, watched: Watched) -> Watched:
+        return {key: (count, self._in_json(some)) for key, (count, some) in watched.items()}
+
+    def _in_json(self, messages: list[Message]) -> list[Message]:
+        """Only those that somebody looks at are turned into JSON."""
+        as_json = self._as_json
+        if as_json is None:
+            return messages
+        return [
+            one if one.value is None else one._replace(value=as_json(one.value)) for one in messages
+        ]
 
 
 class _Entities:

@@ -1,0 +1,55 @@
+"""`schemas`: register the Avro schemas of summaries and facets, before workers write with them."""
+
+import click
+
+from worker.cli import output
+from worker.cli.command import Command, CommandGroup
+from worker.cli.tables import Column, show_table
+from worker.errors import SetupError
+from worker.settings import Settings
+
+COLUMNS = (Column("subject"), Column("record"), Column("status", prose=True), Column("id"))
+
+
+@click.command(
+    "register",
+    cls=Command,
+    short_help="Register the Avro schemas of summaries and facets.",
+    examples=[
+        ("coversumm-worker schemas register", "at each deployment, before the workers"),
+        ("coversumm-worker schemas register --dry-run", "whether they are compatible"),
+    ],
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing: only check the compatibility.")
+@output.json_option
+def register(dry_run: bool, as_json: bool) -> int:
+    """Register the Avro schemas of this version's summaries, and of its facets if any are defined,
+    under TOPIC-value in COVERSUMM_SCHEMA_REGISTRY_URL. Workers with COVERSUMM_OUTPUT_FORMAT=avro
+    start only after it. Exit code 1 if the registry refuses one as incompatible.
+    """
+    settings = Settings.from_environment()
+    if settings.schema_registry_url is None:
+        raise SetupError("COVERSUMM_SCHEMA_REGISTRY_URL is not set: it names the registry")
+    from worker.registry.output import COMPATIBLE, register_schemas
+
+    rows = list(register_schemas(settings, dry_run=dry_run))
+    if as_json:
+        for row in rows:
+            output.print_json(row._asdict())
+    else:
+        show_table(COLUMNS, rows)
+    refused = [row for row in rows if row.id is None and row.status != COMPATIBLE]
+    return output.CHECK_FAILED if refused else 0
+
+
+@click.group(
+    "schemas",
+    cls=CommandGroup,
+    short_help="Register the Avro schemas of summaries and facets.",
+    examples=[("coversumm-worker schemas register", "at each deployment, before the workers")],
+)
+def command() -> None:
+    """Avro schemas of published messages (COVERSUMM_OUTPUT_FORMAT=avro)."""
+
+
+command.add_command(register)

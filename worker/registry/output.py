@@ -1,0 +1,267 @@
+"""Summaries and facets in Avro, framed by the ids of their registered schemas.
+
+Avro records are plain concatenation. So what is the same in every message of a sentence is encoded
+once, and a message is joined of encoded parts: the fields before the sentences, the sentences, the
+fields after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from struct import Struct as Packing
+from struct import pack
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, Struct
+
+from worker.errors import SetupError
+from worker.events.facets import FacetsChanged, FacetSummary
+from worker.events.frame import FRAME_BYTES
+from worker.events.inputs import ReviewDetails
+from worker.events.summary import (
+    RankedChange,
+    SummaryChanged,
+    SummarySentence,
+    summary_sentence,
+)
+from worker.registry.avro import AvroSchema, check_fastavro
+from worker.registry.client import SchemaRegistry, patiently
+from worker.registry.contract import avro_schema, record_name, schema_text
+from worker.registry.framed import change_in_json
+from worker.settings import Settings
+
+REGISTERED: Final = "registered"
+COMPATIBLE: Final = "compatible"
+Encode = Callable[[Any], bytes]
+
+_NUMBERS: Final = ["rank", "distance", "support"]
+"""Fields of a sentence that change from message to message: the first, and the last two."""
+_END: Final = b"\0"
+"""The end of an array: a block without items."""
+
+
+def subjects(settings: Settings) -> dict[str, type[Struct]]:
+    """By subject the type whose schema is registered under it."""
+    found: dict[str, type[Struct]] = {f"{settings.output_topic}-value": SummaryChanged}
+    if settings.facets:
+        found[f"{settings.facets_topic}-value"] = FacetsChanged
+    return found
+
+
+class SchemaStatus(NamedTuple):
+    """A schema under its subject: REGISTERED with its id, COMPATIBLE, or why it is refused."""
+
+    subject: str
+    record: str
+    status: str
+    id: int | None
+
+
+def register_schemas(settings: Settings, *, dry_run: bool) -> Iterator[SchemaStatus]:
+    """Register the schemas of this version, or only check them. Raises SetupError."""
+    registry = SchemaRegistry.of(settings)
+    for subject, kind in subjects(settings).items():
+        text, record = schema_text(kind), record_name(kind)
+        known = patiently(partial(registry.id_of, subject, text))
+        if known is not None:
+            yield SchemaStatus(subject, record, REGISTERED, known)
+            continue
+        complaints = patiently(partial(registry.complaints, subject, text))
+        if complaints:
+            yield SchemaStatus(subject, record, "; ".join(complaints), None)
+        elif dry_run:
+            yield SchemaStatus(subject, record, COMPATIBLE, None)
+        else:
+            made = patiently(partial(registry.register, subject, text))
+            yield SchemaStatus(subject, record, REGISTERED, made)
+
+
+def avro_output(settings: Settings) -> AvroOutput | None:
+    """The codec of COVERSUMM_OUTPUT_FORMAT=avro; None for another format.
+
+    Raises SetupError if the registry does not answer, or a schema is not registered.
+    """
+    if settings.output_format != "avro":
+        return None
+    check_fastavro()
+    registry = SchemaRegistry.of(settings)
+    ids: dict[type[Struct], int] = {}
+    for subject, kind in subjects(settings).items():
+        found = patiently(partial(registry.id_of, subject, schema_text(kind)))
+        if found is None:
+            raise SetupError(
+                f"the schema registry has no {record_name(kind)} of this version under {subject}: "
+                "run `coversumm-worker schemas register`"
+            )
+        ids[kind] = found
+    return AvroOutput(ids)
+
+
+class AvroOutput:
+    """The `OutputCodec` of Avro. `ids`: by type, that of its registered schema."""
+
+    CONTENT_TYPE = b"application/avro"
+
+    def __init__(self, ids: dict[type[Struct], int]) -> None:
+        self._frames = {kind: frame(one) for kind, one in ids.items()}
+        self._schemas = {frame(one): AvroSchema(schema_text(kind)) for kind, one in ids.items()}
+        self._summary = _split(SummaryChanged, "sentences")
+        self._facets = _split(FacetsChanged, "facets")
+        self._facet = _split(FacetSummary, "sentences")
+        first, *quoted, distance, support = _fields(SummarySentence)
+        assert [first["name"], distance["name"], support["name"]] == _NUMBERS
+        self._quote = _struct(quoted, {})
+
+    def encode(self, body: SummaryChanged | FacetsChanged) -> bytes:
+        """See `OutputCodec`."""
+        if isinstance(body, SummaryChanged):
+            return self._framed(body, self._summary, self._whole(body.sentences))
+        facets = [self._joined(one, self._facet, self._whole(one.sentences)) for one in body.facets]
+        return self.encode_facets(body, facets)
+
+    def quote(self, sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
+        """See `OutputCodec`."""
+        return self._quote(summary_sentence(0, sentence_id, review_id, text, details, 0.0, 1))
+
+    def encode_ranked(self, changes: Sequence[RankedChange]) -> list[bytes]:
+        """See `OutputCodec`."""
+        return [
+            self._framed(body, self._summary, _sentences(quotes, distances, support))
+            for body, quotes, distances, support in changes
+        ]
+
+    def encode_facet(
+        self,
+        facet: FacetSummary,
+        quotes: Sequence[bytes],
+        distances: Sequence[float],
+        support: Sequence[int],
+    ) -> bytes:
+        """See `OutputCodec`."""
+        return self._joined(facet, self._facet, _sentences(quotes, distances, support))
+
+    def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
+        """See `OutputCodec`."""
+        return self._framed(body, self._facets, _array(facets))
+
+    def to_json(self, value: bytes) -> bytes:
+        """The JSON form of one of its values."""
+        return change_in_json(*self._schemas[value[:FRAME_BYTES]].read(value))
+
+    def _whole(self, sentences: Sequence[SummarySentence]) -> bytes:
+        return _sentences(
+            [self._quote(one) for one in sentences],
+            [one.distance for one in sentences],
+            [one.support for one in sentences],
+        )
+
+    def _framed(
+        self, body: SummaryChanged | FacetsChanged, parts: tuple[Encode, Encode], array: bytes
+    ) -> bytes:
+        return self._frames[type(body)] + self._joined(body, parts, array)
+
+    def _joined(self, body: Struct, parts: tuple[Encode, Encode], array: bytes) -> bytes:
+        head, tail = parts
+        return b"".join((head(body), array, tail(body)))
+
+
+def frame(identifier: int) -> bytes:
+    """What comes before a value of the schema with this id."""
+    return b"\0" + identifier.to_bytes(4, "big")
+
+
+def _fields(kind: type[Struct]) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = avro_schema(kind)["fields"]
+    return fields
+
+
+def _split(kind: type[Struct], at: str) -> tuple[Encode, Encode]:
+    """Encoders of the fields before and after one."""
+    fields = _fields(kind)
+    place = [field["name"] for field in fields].index(at)
+    named = _named(fields, {})
+    return _struct(fields[:place], named), _struct(fields[place + 1 :], named)
+
+
+def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The records in a schema by name."""
+    if isinstance(schema, list):
+        for one in schema:
+            _named(one, found)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "record":
+            found[schema["name"]] = schema
+        for name in ("type", "fields", "items"):
+            _named(schema.get(name), found)
+    return found
+
+
+def _struct(fields: Sequence[dict[str, Any]], named: Mapping[str, Any]) -> Encode:
+    """An encoder of these fields of a struct. Avro writes a record as its fields."""
+    parts = [(attrgetter(one["name"]), _encoder(one["type"], named)) for one in fields]
+    return lambda body: b"".join([encode(get(body)) for get, encode in parts])
+
+
+def _encoder(schema: Any, named: Mapping[str, Any]) -> Encode:
+    """An encoder of the contract's types: numbers are not negative, and null comes first."""
+    if isinstance(schema, list):
+        some = _encoder(schema[1], named)
+        return lambda value: b"\0" if value is None or value is UNSET else b"\2" + some(value)
+    if isinstance(schema, str):
+        return _PRIMITIVES.get(schema) or _encoder(named[schema], named)
+    if schema["type"] == "record":
+        return _struct(schema["fields"], named)
+    if schema["type"] == "map":
+        one = _encoder(schema["values"], named)
+        return lambda value: _array([_string(name) + one(of) for name, of in value.items()])
+    item = _encoder(schema["items"], named)
+    return lambda value: _array([item(one) for one in value])
+
+
+def _long(number: int) -> bytes:
+    """As Avro writes a number that is not negative: zigzag, then seven bits in each byte."""
+    if number < len(_LONGS):
+        return _LONGS[number]
+    number <<= 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return _long(len(raw)) + raw
+
+
+_LONGS: list[bytes] = []
+_LONGS += [_long(number) for number in range(1024)]
+_PRIMITIVES: Final[dict[str, Encode]] = {
+    "long": _long,
+    "string": _string,
+    "double": Packing("<d").pack,
+}
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    return b"".join((_long(len(items)), *items, _END)) if items else _END
+
+
+def _sentences(
+    quotes: Sequence[bytes], distances: Sequence[float], support: Sequence[int]
+) -> bytes:
+    """The array of sentences in rank order."""
+    count = len(quotes)
+    if not count:
+        return _END
+    numbers = pack(f"<{count}d", *distances)
+    parts = [b""] * (4 * count)
+    parts[::4] = map(_long, range(count))
+    parts[1::4] = quotes
+    parts[2::4] = [numbers[at : at + 8] for at in range(0, 8 * count, 8)]
+    parts[3::4] = map(_long, support)
+    return b"".join((_long(count), *parts, _END))
