@@ -26,6 +26,18 @@ def positions(text: str) -> dict[Place, int]:
     return found
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of a TOML file. Raises ValueError with one line that says what is wrong."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:  # of int(), which names a setting of Python
+        raise ValueError("a number has too many digits") from None
+
+
 def line_of(found: dict[Place, int], place: Place) -> int:
     """The line of a place, or of the nearest one around it."""
     while place and place not in found:

@@ -141,6 +141,8 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, "[topic.t]\nkey =\n")
     assert "no TOML" in line
     assert "line 2" in line
+    for text in (f"a = {'9' * 5000}", f"a = {'[' * 50_000}"):
+        assert lines_of(tmp_path, text)[0].count("no TOML: ") == 1
     (line,) = lines_of(tmp_path, "")
     assert line.startswith(":1: topic: a table for each topic")
     with pytest.raises(FileErrors, match="cannot be read"):

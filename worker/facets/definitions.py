@@ -1,6 +1,5 @@
 """The facets of a deployment: a TOML file, or one of the presets that the worker brings."""
 
-import tomllib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -14,7 +13,7 @@ from msgspec import Meta, Struct
 
 from worker.errors import SetupError
 from worker.facets import PRESETS
-from worker.toml_lines import line_of, positions
+from worker.toml_lines import line_of, parse_toml, positions
 
 PRESET: Final = "preset:"
 MAX_FACETS: Final = 64
@@ -126,11 +125,7 @@ def preset(name: str) -> str:
 def parse_definitions(text: str, source: str) -> Definitions:
     """The definitions in `text`; `source` names it in errors. Raises SetupError."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
-    try:
-        return Definitions(list(_facets(document, text)))
+        return Definitions(list(_facets(parse_toml(text), text)))
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from hashlib import sha256
@@ -28,7 +27,7 @@ from worker.mapping.values import (
     of_text,
     taker,
 )
-from worker.toml_lines import Place, line_of, positions
+from worker.toml_lines import Place, line_of, parse_toml, positions
 
 IGNORE: Final = "ignore"
 ENTITY_DELETED: Final = "entity.deleted"
@@ -55,8 +54,8 @@ def load_mapping(file: FilePath) -> dict[str, TopicMapping]:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise FileErrors([f"{file}: cannot be read ({why})"]) from error
     try:
-        content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        content = parse_toml(text)
+    except ValueError as error:
         raise FileErrors([f"{file}: no TOML: {error}"]) from error
     check = _Check()
     topics = check.topics(content)
