@@ -79,7 +79,7 @@ check-compiled: setup-dev wheel ## Check (5 min): The unit tests on the compiled
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
 	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2 $(BY_FILE) $(UNIT)
 
-test: setup-dev ## Check (12 min): Every kind of test; skips and names those that need Java or Maven if these are missing
+test: setup-dev ## Check (20 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -10,6 +10,7 @@ from docs.build.asyncapi import asyncapi_yaml
 from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.facets import JUDGED
+from docs.build.facets import RECORDED as FACETS
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.quality import RECORDED as QUALITY
@@ -52,7 +53,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/metrics.md": {"metrics": metrics_table},
     "docs/reference/chart.md": {"values": values_table},
     "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
-    "docs/quality.md": QUALITY,
+    "docs/quality.md": {**QUALITY, **FACETS},
     "docs/facets.md": JUDGED,
     "docs/llm.md": {"calls": calls_table},
     "docs/reference/results.md": {

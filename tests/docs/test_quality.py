@@ -22,10 +22,13 @@ from tests.bench.quality.tracking import FROM
 from tests.bench.quality.views import THRESHOLD
 from tests.bench.quality.walk import TOO_LIKE, WORDS
 from tests.bench.tables import read_record
+from worker.facets.definitions import DEFAULT_THRESHOLD
+from worker.processing.short_view import THRESHOLD as ALIKE
 
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
 PROSE = " ".join(re.sub(r"^<!-- (\w+) -->$.*?^<!-- /\1 -->$", "", PAGE, flags=re.M | re.S).split())
 RECORD = read_record("quality.json")
+FACETS = read_record("quality_facets.json")
 
 COUNTS = (
     "no",
@@ -196,14 +199,54 @@ def figures(record: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("piece", figures(RECORD))
+def facet_figures(record: Mapping[str, Any]) -> list[str]:
+    """The same of the part about facets."""
+    of = {row["method"]: row for row in record["overviews"]}
+    facets, plain, rival = of["facets"], of[OURS], of[record["rival"]]
+    best = max((row for row in of.values() if row["published"]), key=lambda row: row["mean"][0])
+    more, beside, behind, phrase = (
+        facets["mean"][0] - plain["mean"][0],
+        facets["mean"][0] - rival["mean"][0],
+        best["mean"][2] - facets["mean"][2],
+        facets["mean"][0] - of["facets, nearest to the phrase"]["mean"][0],
+    )
+    r1 = [row["r1"] for row in record["phrasings"] if row["threshold"] == DEFAULT_THRESHOLD]
+    aspects: dict[str, dict[str, float]] = {}
+    for row in record["aspects"]:
+        aspects.setdefault(row["aspect"], {})[row["method"]] = row["mean"][0]
+    ahead = [max(one, key=lambda name: one[name]) == "facets" for one in aspects.values()]
+    members = [row["members"] for row in record["shown"]]
+    left = {
+        row["entities"].split(",")[0]: row["facets.changed"] / first["facets.changed"]
+        for first, row in zip(record["changes"][::3], record["changes"][1::3], strict=True)
+    }
+    return [
+        f"scores {more:.1f} points of ROUGE-1 more than the summary of everything and "
+        f"{count(beside)} more than the best published extractive system",
+        f"{count(behind)} points behind it in ROUGE-L",
+        f"the mean cosine of two of its sentences is {facets['repeats']:.2f} instead of "
+        f"{plain['repeats']:.2f}",
+        f"Each of SPACE's {count(len(aspects))} aspects is a facet with one phrase",
+        f"and {count(phrase)} points from the centroid",
+        f"At the default threshold of {DEFAULT_THRESHOLD} the first three phrasings are level; "
+        f"single words lose {count(max(r1) - r1[-1])} points",
+        f"ahead of both published systems in {count(sum(ahead))} of {count(len(ahead))} aspects",
+        f"(cosine above {ALIKE})",
+        f"A preset's facets hold {part(min(members))} to {part(max(members))} of the sentences",
+        f"leaves {part(left['Airbnb'])} of the changes of the stay and {part(left['Amazon'])} of "
+        "those of the product",
+    ]
+
+
+@pytest.mark.parametrize("piece", [*figures(RECORD), *facet_figures(FACETS)])
 def test_a_figure_is_that_of_the_record(piece: str) -> None:
     assert piece in PROSE
 
 
 def test_no_figure_is_left_unchecked() -> None:
     rest = PROSE
-    for piece in sorted((*figures(RECORD), *NAMES), key=len, reverse=True):
+    pieces = (*figures(RECORD), *facet_figures(FACETS), *NAMES)
+    for piece in sorted(pieces, key=len, reverse=True):
         assert piece in PROSE
         rest = rest.replace(piece, "")
     rest = re.sub(r"\]\([^)]*\)|`[^`]*`", "", rest)
@@ -218,6 +261,26 @@ def test_another_record_asks_for_other_prose() -> None:
     asked = {piece for piece in figures(other) if piece not in PROSE}
     assert len(asked) == 3
     assert "SumBasic is five points of ROUGE-1 ahead, which 25 hotels can" in asked
+
+
+def test_facets_among_published_texts() -> None:
+    of = {row["method"]: row for row in FACETS["overviews"]}
+    facets, rival = of["facets"], of[FACETS["rival"]]
+    assert facets["from_plain"][0] > 0
+    assert facets["from_rival"][0] > 0
+    better = [name for name, row in of.items() if row["mean"][0] > facets["mean"][0]]
+    assert all("abstractive" in name for name in better), better
+    extractive = [
+        row["mean"][0] for name, row in of.items() if row["published"] and "abstr" not in name
+    ]
+    assert rival["mean"][0] == max(one for one in extractive if one < facets["mean"][0])
+    at = {
+        row["phrasing"]: row["r1"]
+        for row in FACETS["phrasings"]
+        if row["threshold"] == DEFAULT_THRESHOLD
+    }
+    good, both, about, *_ = at.values()
+    assert max(good, both, about) - min(good, both, about) < 0.5
 
 
 def test_the_order_of_methods() -> None:
