@@ -1,4 +1,4 @@
-"""The README's five numbers, from the records, each with the path that it measures."""
+"""The README's six numbers, from the records, each with the path that it measures."""
 
 from docs.build.tables import markdown
 from tests.bench.tables import read_record
@@ -7,8 +7,10 @@ STREAM = "LDA, 10,000 x 100"
 
 
 def numbers_table() -> str:
-    """Five numbers: the algorithm twice, the worker twice, the fault suite."""
-    core, worker, faults = (read_record(f"{name}.json") for name in ("core", "worker", "faults"))
+    """Six numbers: the algorithm twice, the worker three times, the fault suite."""
+    core, worker, text, faults = (
+        read_record(f"{name}.json") for name in ("core", "worker", "text", "faults")
+    )
     of = {row["contender"]: row["us_per_event"] for row in core["rows"] if row["stream"] == STREAM}
     found = ", ".join(
         f"{sum(row[what] for row in faults['rows']):,} {what}"
@@ -23,6 +25,10 @@ def numbers_table() -> str:
         (
             "the whole worker, from Kafka to Kafka",
             f"{worker['throughput']['events_per_s']:,.0f} events/s",
+        ),
+        (
+            "the same from text (`summarize`)",
+            f"{text['worker_per_s']:.0f} reviews/s ({text['summarize_per_s']:.0f})",
         ),
         (
             f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} "

@@ -228,6 +228,18 @@ def embed_table(record: dict[str, Any] | None = None) -> str:
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 
+def text_line() -> str:
+    """Reviews a second of a worker and of `summarize`, as text."""
+    if not (RESULTS / "text.json").exists():
+        return "Not recorded yet: `make bench-text` does it."
+    record = read_record("text.json")
+    return (
+        f"The worker works off {record['worker_per_s']:.0f} reviews a second as text, and "
+        f"`summarize` {record['summarize_per_s']:.0f}. Measured on {machine_of(record)}, with "
+        f"{record['reviews']:,} reviews of the sample."
+    )
+
+
 def memory_table() -> str:
     """The most memory that workers took, by their settings and their load."""
     record = read_record("memory.json")

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 HALVES: Final = tuple(f"{half // 2}{'.5' * (half % 2)}" for half in range(21))
 """Whole and half numbers from 0 to 10 as a histogram names them, by their double."""
+_DOUBLES: Final = {half / 2: half for half in range(len(HALVES))}
 
 
 class Ratings(Struct, frozen=True):
@@ -52,16 +53,20 @@ class RatingCounts(NamedTuple):
         if rating is None:
             return self
         halves, others, others_sum = self
-        if 0 <= rating <= 10 and (half := int(2 * rating)) == 2 * rating:
-            halves = {**halves, half: halves.get(half, 0) + reviews}
-            if not halves[half]:
-                del halves[half]
-            return RatingCounts(halves, others, others_sum)
-        return RatingCounts(halves, others + reviews, others_sum + reviews * Fraction(rating))
+        half = _DOUBLES.get(rating)
+        if half is None:
+            return RatingCounts(halves, others + reviews, others_sum + reviews * Fraction(rating))
+        count = halves.get(half, 0) + reviews
+        halves = {**halves, half: count}
+        if not count:
+            del halves[half]
+        return RatingCounts(halves, others, others_sum)
 
     def replaced(self, before: float | None, now: float | None) -> RatingCounts:
         """With a review's rating `now` in place of the one `before`."""
-        return self if before == now else self.plus(before, -1).plus(now)
+        if before == now:
+            return self
+        return self.plus(now) if before is None else self.plus(before, -1).plus(now)
 
     def ratings(self) -> Ratings:
         """For a body."""

@@ -349,9 +349,11 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     if row.occurred_at is None and row.language is None and not row.labels:
         return seal(key, fixed + encode_texts(row.texts))
     date, language = (row.occurred_at or "").encode(), (row.language or "").encode()
-    labels = [_LABELS.pack(*one) for one in row.labels.items()]
-    facts = (bytes([len(date)]), date, bytes([len(language)]), language, _U32.pack(len(labels)))
-    return seal(key, b"".join((fixed, *facts, *labels, encode_texts(row.texts))), REVIEW_FORMAT)
+    facts = b"%c%b%c%b" % (len(date), date, len(language), language)
+    labels = _U32.pack(len(row.labels))
+    if row.labels:
+        labels += b"".join([_LABELS.pack(*one) for one in row.labels.items()])
+    return seal(key, fixed + facts + labels + encode_texts(row.texts), REVIEW_FORMAT)
 
 
 def decode_review(key: bytes, value: bytes) -> ReviewRow:
