@@ -49,6 +49,7 @@ _SETTINGS: Final = {
     "COVERSUMM_EMBEDDER": "onnx",
     "COVERSUMM_EMBEDDER_THREADS": "1",
     "COVERSUMM_CACHE_BYTES": "1MiB",  # entities are evicted
+    "COVERSUMM_FACETS": "preset:stays",
 }
 
 
