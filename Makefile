@@ -167,6 +167,9 @@ bench-calls: setup-dev ## Measure (5 min): Calls of a language model by when it 
 bench-avro: setup-dev ## Measure (20 s): Processor time of an event in Avro, next to JSON
 	@$(BIN)/python -m tests.bench.avro
 
+bench-text: setup-dev ## Measure (4 min): Reviews/s as text, in a worker on a real Kafka and by summarize
+	@$(BIN)/python -m tests.bench.text --rounds $(or $(ROUNDS),3)
+
 bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
 	@$(BIN)/python -m tests.bench.traces
 

@@ -36,6 +36,7 @@ from tests.bench.tables import (
     paper_table,
     queries_table,
     scale_table,
+    text_line,
     worker_table,
 )
 from tests.harness.cluster_record import cluster_table
@@ -62,6 +63,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "facets": facets_table,
         "peers": peers_table,
         "embed": embed_table,
+        "text": text_line,
         "queries": queries_table,
         "memory": memory_table,
         "scale": scale_table,

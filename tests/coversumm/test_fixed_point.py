@@ -25,6 +25,7 @@ from worker.coversumm import (
     quantize_rows,
 )
 from worker.coversumm.fixed_point import EXACT, _squared_norms
+from worker.coversumm.index.flat import keys_of
 
 
 def test_is_the_formula() -> None:
@@ -145,13 +146,11 @@ def test_keys_are_exact_just_below_the_bound() -> None:
     n = max_sentences(d)
     x = quantize(rng.normal(size=(40, d)) + 1.0)
     total = np.rint(n * (x.astype(np.float64).mean(axis=0)))
-    from worker.coversumm.index.flat import _keys
-
     exact = [
         n * sum(c * c for c in row) - 2 * sum(c * int(s) for c, s in zip(row, total, strict=True))
         for row in x.tolist()
     ]
-    assert [int(key) for key in _keys(x, n, total)] == exact
+    assert [int(key) for key in keys_of(x, n, total)] == exact
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])

@@ -49,6 +49,17 @@ def test_patience_ends() -> None:
     assert left
 
 
+def test_a_first_call_that_nobody_answered_does_not_use_up_the_patience() -> None:
+    ask, _ = answering(KafkaError._UNKNOWN_PARTITION)
+    clock = FakeClock()
+
+    def slow() -> str:
+        clock.sleep(LEADER_PATIENCE[KafkaError._UNKNOWN_PARTITION] + 1)
+        return ask()
+
+    assert retry(slow, LEADER_PATIENCE, clock) == "answer"
+
+
 def test_without_other_patience_it_lasts_half_a_minute() -> None:
     ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 140)
     assert retry(ask, clock=FakeClock()) == "answer"

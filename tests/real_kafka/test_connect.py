@@ -89,10 +89,12 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    "example", [one for one in EXAMPLES if one.commands], ids=lambda example: example.name
+    "example", [one for one in EXAMPLES if one.printed], ids=lambda example: example.name
 )
 def test_an_example_of_the_page(kafka: KafkaBroker, tmp_path: Path, example: Example) -> None:
-    """Its file and records, its commands in their order, and what the last one prints."""
+    """Its file and records, its commands in their order, and what the last one prints. The example
+    that needs a registry is in test_registry.py.
+    """
     file = written(tmp_path, example.mapping)
     (source,) = load_mapping(file)
     kafka.create_topic(source, PARTITIONS)

@@ -139,15 +139,17 @@ def retry(
 ) -> T:
     """Call `ask` until it returns; raise its error once that is out of patience.
 
-    `patience` has the seconds since the first call for which an error code is retried.
+    `patience` has the seconds since the first failure for which an error code is retried. The time
+    of the first call does not count: one that no broker answered may have used up all of them.
     """
-    started = clock.monotonic()
+    failed_at: float | None = None
     while True:
         try:
             return ask()
         except KafkaException as cause:
-            seconds = patience.get(cause.args[0].code())
-            if seconds is None or clock.monotonic() - started > seconds:
+            now, seconds = clock.monotonic(), patience.get(cause.args[0].code())
+            failed_at = now if failed_at is None else failed_at
+            if seconds is None or now - failed_at > seconds:
                 raise
             clock.sleep(PAUSE_SECONDS)
 

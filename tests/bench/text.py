@@ -1,0 +1,95 @@
+"""How many reviews a second are worked off as text: split and embedded, from Kafka to Kafka, and
+by `summarize` from a file. `make bench-text`.
+
+    python -m tests.bench.text [--rounds N] [--reviews N] [--data FILE] [--out FILE]
+
+Both have the default engine, take the same reviews, in turns, on the same cores. The worker's rate
+is that of `make bench-worker`: a backlog from its first commit to its last, the broker beside it.
+That of `summarize` includes its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.bench.machine import began, write
+from tests.bench.worker.contenders import OURS, Contender
+from tests.bench.worker.measure import settings
+from tests.bench.worker.throughput import turn
+from tests.bench.worker.workloads import Workload
+from tests.harness.broker import KafkaBroker
+from tests.harness.load import SAMPLE, Review, Sent, read_reviews, send
+from tests.harness.workers import pipeline
+
+RESULTS = Path(__file__).with_name("results") / "text.json"
+WORKLOAD = Workload("text", "reviews as text", lambda *_: iter(()), {"embedder": "onnx"})
+
+
+def event(review: Review) -> Sent:
+    """The review as an event without sentences."""
+    body = {"type": "review.upserted", "review_version": 1, **review._asdict()}
+    return Sent(review.entity_id.encode(), json.dumps(body).encode())
+
+
+def summarized(file: Path, out: Path) -> float:
+    """Seconds that `summarize` takes for a file of events."""
+    started_s = time.monotonic()
+    command = [sys.executable, "-m", "worker", "summarize", str(file), "--output", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    return time.monotonic() - started_s
+
+
+def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, Any]:
+    """The medians of both, and each turn."""
+    sent = [event(review) for review in reviews]
+    file = folder / "events.jsonl"
+    file.write_bytes(b"\n".join(one.value or b"" for one in sent))
+    turns: list[dict[str, Any]] = []
+    with (
+        KafkaBroker(folder / "broker") as broker,
+        pipeline(broker, "bench-text", folder, settings=settings()) as site,
+    ):
+        send(broker.bootstrap_servers, site.input_topic, sent)
+        for number in range(rounds):
+            found = turn(site, Contender(OURS), WORKLOAD, number)
+            seconds = summarized(file, folder / f"bodies-{number}.jsonl")
+            turns.append(found | {"summarize_per_s": round(len(reviews) / seconds, 1)})
+            print(turns[-1], flush=True)
+    return {
+        "reviews": len(reviews),
+        "worker_per_s": statistics.median(one["events_per_s"] for one in turns),
+        "summarize_per_s": statistics.median(one["summarize_per_s"] for one in turns),
+        "turns": turns,
+    }
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reviews", type=int, default=2000)
+    parser.add_argument("--data", type=Path, default=SAMPLE, help="reviews, as JSON lines")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    report = began("tests.bench.text")
+    with tempfile.TemporaryDirectory() as scratch:
+        reviews = read_reviews(given.data, limit=given.reviews)
+        report |= measured(reviews, given.rounds, Path(scratch))
+    write(given.out, report)
+    print(f"all figures: {given.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
