@@ -93,7 +93,7 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
 )
 def test_an_example_of_the_page(kafka: KafkaBroker, tmp_path: Path, example: Example) -> None:
     """Its file and records, its commands in their order, and what the last one prints. The example
-    that needs a registry is in test_registry.py.
+    with a registry prints nothing; test_registry.py reads records like its own.
     """
     file = written(tmp_path, example.mapping)
     (source,) = load_mapping(file)
