@@ -79,13 +79,13 @@ check-compiled: setup-dev wheel ## Check (5 min): The unit tests on the compiled
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
 	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2 $(BY_FILE) $(UNIT)
 
+# Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
 test: setup-dev ## Check (20 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 2 $(BY_FILE)
+	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 3 $(BY_FILE)
 
-# Most of these wait for a broker: three processes keep two cores busy.
 test-long: setup-dev ## Check (30 min): The long sweeps: more of each kind, and property tests with every example
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 3 $(BY_FILE)
 

@@ -104,22 +104,22 @@ def _summaries(console: Console, story: Story, width: int, room: float) -> list[
 
 
 def _facets(console: Console, story: Story, width: int, room: float) -> list[Text]:
-    """What guests say about single subjects of the largest stay: its largest facets that fit
-    `room` lines, but at least one, after a heading.
+    """What guests say about single subjects of the largest stay, after a heading: its largest
+    facets that fit `room` lines.
     """
     largest = max(story.in_order(), key=lambda one: one.sentence_count, default=None)
     blocks = [
         hanging(console, Text("  "), facet_line(facet), width)
         for facet in (story.facets_of(largest.name) if largest is not None else ())
     ]
-    if largest is None or not blocks:
-        return []
     lines: list[Text] = []
     for block in blocks:
         if len(lines) + len(block) <= room:
             lines += block
+    if largest is None or not lines:
+        return []
     heading = Text(f"By subject, {story.names.of(largest.name)}:", style="dim")
-    return [heading, *(lines or blocks[0]), Text()]
+    return [heading, *lines, Text()]
 
 
 def _outcome(story: Story) -> Iterator[str]:
