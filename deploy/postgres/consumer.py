@@ -14,7 +14,7 @@ ADVANCE = """INSERT INTO kafka_offsets AS known VALUES (%s, %s, %s) ON CONFLICT 
 DO UPDATE SET next_offset = excluded.next_offset WHERE known.next_offset = %s"""
 DELETE = "DELETE FROM {} WHERE entity_id = %s AND (epoch, sequence) <= (%s, %s)"
 INSERT = "INSERT INTO {0} SELECT * FROM jsonb_populate_record(NULL::{0}, %s) ON CONFLICT DO NOTHING"
-LAST = {"epoch": 2**31 - 1, "sequence": 2**63 - 1}  # a tombstone deletes whatever there is
+LAST = {"epoch": 2**31 - 1, "sequence": 2**63 - 1}  # a tombstone deletes any row
 NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # a character that PostgreSQL does not have
 CONFIG = {
     "bootstrap.servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092"),

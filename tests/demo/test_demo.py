@@ -49,7 +49,7 @@ class Demo:
         return self.process.returncode, out, err
 
     def wait_for_a_change(self):
-        """Until the first change is told."""
+        """Wait for the first line about a change."""
         line = self.process.stdout.readline()
         assert json.loads(line)["type"] in ("summary.changed", "facets.changed")
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from docs.build.chart import CHART, DEPLOY
 from tests.deploy.chart import complaints, environment, facts_of, only, render, worker
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
+from tests.harness.debezium import deletions
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.node import die_with_parent, free_port
@@ -50,13 +51,6 @@ KAFKA_USER, REPLAYER = (
 )
 LETTERS, BRIDGE = yaml.safe_load_all((STRIMZI / "bridge.yaml").read_text())
 SOURCE = "shop.public.reviews"
-MAPPING = f"""
-[topic."{SOURCE}"]
-[[topic."{SOURCE}".rule]]
-emit = "review.deleted"
-entity_id = "product"
-review_id = "id"
-"""
 KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -147,7 +141,7 @@ class Deployed:
         """A process of the bridge's deployment, not started."""
         port = free_port()
         own = {"enabled": True, "from": SOURCE, "commandLine": {"WEB_PORT": port}}
-        objects = render({**self._values, "mapping": MAPPING, "bridge": own})
+        objects = render({**self._values, "mapping": deletions(SOURCE), "bridge": own})
         (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
         file = self._directory / "mapping.toml"
         file.write_text(only(objects, "ConfigMap")["data"]["mapping.toml"])

@@ -7,8 +7,10 @@ import json
 import struct
 from typing import Any
 
+import numpy as np
+
 from tests.harness.limits import event_limits
-from worker.events import Event, Limits, Record, Rejected, decode
+from worker.events import Event, Limits, Record, Rejected, ReviewUpserted, decode
 
 LIMITS = event_limits(
     dimension=2,
@@ -72,3 +74,18 @@ def strict_json(raw: bytes) -> Any:
     value = json.loads(raw.decode(), parse_constant=refuse)
     json.dumps(value, ensure_ascii=False).encode()
     return value
+
+
+def assert_same_event(one: Any, other: Any) -> None:
+    """`other`, read from another format, is the event `one`; their vectors are views of different
+    arrays.
+    """
+    assert not isinstance(one, Rejected)
+    if isinstance(one, ReviewUpserted) and one.sentences is not None:
+        assert isinstance(other, ReviewUpserted)
+        assert other.sentences is not None
+        for mine, theirs in zip(one.sentences, other.sentences, strict=True):
+            assert mine.text == theirs.text
+            np.testing.assert_array_equal(mine.vector, theirs.vector)
+    else:
+        assert one == other

@@ -58,6 +58,17 @@ review_version = "source.lsn"
 """The key has the columns (product_id, id), as with a primary key of both."""
 
 
+def deletions(topic: str) -> str:
+    """The smallest mapping of a topic: each record deletes a review."""
+    return f"""
+[topic."{topic}"]
+[[topic."{topic}".rule]]
+emit = "review.deleted"
+entity_id = "product"
+review_id = "id"
+"""
+
+
 def mapping(folder: Path, text: str = MAPPING, topic: str = TOPIC) -> TopicMapping:
     """A topic's mapping from a file with this text."""
     return load_mapping(written(folder, text))[topic]

@@ -1,6 +1,4 @@
-"""An OpenAI-compatible endpoint on 127.0.0.1 that answers as it is told: what a language model is
-to its caller.
-"""
+"""An OpenAI-compatible endpoint on 127.0.0.1 whose answers a test chooses."""
 
 from __future__ import annotations
 

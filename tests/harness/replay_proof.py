@@ -277,16 +277,17 @@ class History:
 
     def in_other_partitions(self) -> None:
         """The same events in a topic with another number of partitions *agree*."""
-        topic = f"{self._site.name}.elsewhere"
+        topic = f"{self._site.name}.repartitioned"
         self._site.broker.create_topic(topic, OTHER_PARTITIONS, HISTORY)
         write_history(self._site, self._events, topic=topic)
         with self._proof(
             f"in {OTHER_PARTITIONS} partitions, not {PARTITIONS}", "changes"
         ) as compared:
-            report = replay(self._site, "--name", "elsewhere", "--from", topic)
+            report = replay(self._site, "--name", "repartitioned", "--from", topic)
             for live in self._topics:
                 found, wanted = (
-                    by_entity(bodies_of(self._site, name)) for name in (f"{live}.elsewhere", live)
+                    by_entity(bodies_of(self._site, name))
+                    for name in (f"{live}.repartitioned", live)
                 )
                 compared(
                     sum(map(len, wanted.values())),

@@ -90,12 +90,12 @@ def test_credentials_go_to_the_registry_alone(
     answers: Answers, given: dict[str, str], header: str | None
 ) -> None:
     registry = SchemaRegistry.of(Settings(schema_registry_url=answers.url, **given))
-    with served() as elsewhere:
-        answers.given["GET /schemas/ids/7"] = (302, f"{elsewhere.url}/x".encode())
-        elsewhere.given["GET /x"] = (200, {"schema": "s"})
+    with served() as stranger:
+        answers.given["GET /schemas/ids/7"] = (302, f"{stranger.url}/x".encode())
+        stranger.given["GET /x"] = (200, {"schema": "s"})
         assert registry.schema(7) == ("s", "AVRO", ())
         assert [one for _, one, _ in answers.requests] == [header]
-        assert [one for _, one, _ in elsewhere.requests] == [None]
+        assert [one for _, one, _ in stranger.requests] == [None]
 
 
 def test_another_url_is_asked_until_one_answers_and_it_stays(answers: Answers) -> None:

@@ -1,5 +1,5 @@
-"""A bridge's rules, on a group and a log in memory: each record once, whatever happens between two
-steps (real ones: tests/real_kafka/test_bridge.py).
+"""A bridge's rules, on a group and a log in memory: each record once, after a failure between any
+two steps (on a real broker: tests/real_kafka/test_bridge.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
+from tests.harness.debezium import deletions
 from tests.harness.fake_admin import SETTINGS, FakeAdmin
 from tests.harness.fake_clients import FakeClients
 from tests.harness.fake_producer import FakeProducer
@@ -24,13 +25,6 @@ from worker.tools.bridge import Bridge
 from worker.tools.bridge_setup import bridge_settings
 
 SOURCE = "shop"
-MAPPING = f"""
-[topic."{SOURCE}"]
-[[topic."{SOURCE}".rule]]
-emit = "review.deleted"
-entity_id = "product"
-review_id = "id"
-"""
 
 
 class Fetched:
@@ -152,7 +146,7 @@ class Site:
 
     def __init__(self, folder: Path, ends: Mapping[int, int]) -> None:
         file = folder / "mapping.toml"
-        file.write_text(MAPPING)
+        file.write_text(deletions(SOURCE))
         settings = replace(SETTINGS, data_dir=folder)
         self.group = Group(ends)
         self.admin = FakeAdmin(shop=2, reviews=5)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -100,7 +99,6 @@ class FacetCore:
         "facet",
         "index",
         "now",
-        "order",
         "part",
         "ranking",
         "ratings",
@@ -116,12 +114,10 @@ class FacetCore:
         self.now: dict[bytes, bytes] = {}
         self.ranking: Ranking | None = None  # of the last step, if that changed the set
         self.part: FacetPart | None = None  # until the facet changes
-        self.order = 0, facet.name  # in messages
 
     def touch(self) -> None:
         """Its sentences or reviews changed."""
         self.part = self.ranking = None
-        self.order = -self.sentences, self.facet.name
 
     @property
     def sentences(self) -> int:
@@ -335,7 +331,7 @@ class EntityFacets:
 
     def parts(self, texts: Callable[[Sequence[bytes]], list[SummaryMember]]) -> list[FacetPart]:
         """All visible facets as parts of a message, in its order."""
-        ordered = sorted(self.cores.values(), key=attrgetter("order"))
+        ordered = sorted(self.cores.values(), key=lambda one: (-one.sentences, one.facet.name))
         for one in ordered:
             if one.part is None:
                 one.part = _part(one, texts)

@@ -1,7 +1,7 @@
 """A writer's Avro schema, checked, and the values that it describes.
 
-The writer's schema alone decodes a value. Whoever may register a schema must not be able to end the
-worker with it, so a schema is refused if
+The writer's schema alone decodes a value. Any producer may register a schema, and none may end the
+worker with it. So a schema is refused if
 
 - it is recursive, or nested deeper than `MAX_DEPTH`: its values could be as deep as they are long,
 - few bytes can stand for many values, as in an array of nulls (`_Shape`).
