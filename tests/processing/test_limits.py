@@ -462,6 +462,15 @@ def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     assert made == Limits(model=None, embeds=True, **other)
 
 
+def test_the_largest_message_counts_texts_ids_dates_and_languages(tmp_path):
+    """Of each sentence a text, four ids, a date and a language, every character escaped."""
+    least = 27 * 6 * (2000 + 4 * (1024 + 20) + 64 + 35)
+    chosen = {"data_dir": tmp_path, "embedder": "none", "k": 27}
+    assert Settings(**chosen, max_message_bytes=least)
+    with pytest.raises(SetupError, match=f"set at least {least}"):
+        Settings(**chosen, max_message_bytes=least - 1)
+
+
 def test_the_largest_message_of_facets_fits_into_the_topic(tmp_path):
     (tmp_path / "many.toml").write_text('[[facet]]\nname = "new"\nnewest = 9\nk = 100\n')
     chosen = Settings(data_dir=tmp_path, embedder="none", facets=str(tmp_path / "many.toml"))
