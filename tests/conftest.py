@@ -215,6 +215,19 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return _refused(report) if report.skipped else report
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the notice to the process that ends last: only those that run tests collect them."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["notice"] = _notice
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of tests has to say, once."""
+    lines = getattr(node, "workeroutput", {}).get("notice", ())
+    _notice.extend(line for line in lines if line not in _notice)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print the notice after everything else: it must be the last thing that is read."""

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from docs.build.render import ROOT
+from tests.harness.patience import PATIENCE_SECONDS
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 GROUPS = ["Start", "Check", "Prove", "Measure", "Deploy", "Docs"]
@@ -24,6 +25,25 @@ def test_help_lists_every_target_in_its_group() -> None:
     listed = re.findall(r"^  make ([a-z-]+)", done.stdout, flags=re.M)
     assert sorted(listed) == sorted(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, flags=re.M))
     assert any(re.match(r"  make demo +\d+ s +\w", line) for line in lines)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_last_lines_name_what_is_missing(processes: int) -> None:
+    """Also where other processes than the last one collected the tests."""
+    environment = {**os.environ, "PATH": str(Path(sys.executable).parent), "TESTS_NO_SKIP": "0"}
+    tests = "tests/real_kafka/test_ranges.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", str(processes), tests],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout
+    skipped, how, *_ = done.stdout.splitlines()[-3:]
+    assert re.match(r"\d+ tests on a real Apache Kafka were skipped for want of: Java", skipped)
+    assert how.startswith("Install on Debian or Ubuntu")
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -51,10 +53,13 @@ class Browser:
         assert path is not None
         profile = directory / "profile"
         self._log = (directory / "chromium.log").open("wb")
+        # For its socket, whose folder it leaves when it is killed; a socket's path is short.
+        self._temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [path, *_ARGUMENTS, f"--user-data-dir={profile}", "about:blank"],
             stdout=self._log,
             stderr=self._log,
+            env={**os.environ, "TMPDIR": self._temporary.name},
             preexec_fn=die_with_parent,
         )
         self._loop = asyncio.new_event_loop()
@@ -83,6 +88,7 @@ class Browser:
         self._loop.close()
         self._process.kill()
         self._process.wait()
+        self._temporary.cleanup()
         self._log.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
