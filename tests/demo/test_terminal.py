@@ -2,7 +2,10 @@
 whole.
 """
 
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -20,9 +23,13 @@ from tests.harness.terminal import (
 
 
 def demo(directory, *arguments, columns=80, rows=24):
-    command = worker_command("demo", *arguments)
+    """With Python on the PATH: the commands at its end are as short wherever this is installed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return Terminal(
-        command, environment=environment(TMPDIR=str(directory)), columns=columns, rows=rows
+        worker_command("demo", *arguments),
+        environment=environment(TMPDIR=str(directory), PATH=path),
+        columns=columns,
+        rows=rows,
     )
 
 
