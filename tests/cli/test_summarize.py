@@ -13,6 +13,7 @@ from tests.cli.events import delete, lines, sample
 from tests.harness.drive import FakeEngine, base64_vector, config
 from tests.harness.facet_model import FacetModel
 from tests.harness.model import Model
+from worker.cli.summarize_forms import cards
 from worker.events import Record, read_line
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import facet_set
@@ -237,6 +238,17 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
         refused = run("summarize", file, "--view", view)
         assert (refused.code, refused.out) == (2, "")
         assert "COVERSUMM_FACETS" in refused.err
+
+
+def test_the_card_of_a_facet_shows_each_text_once():
+    texts = ["Off street parking.", "Off street parking.", "Parking was easy."]
+    sentences = [{"rank": rank, "text": text} for rank, text in enumerate(texts)]
+    facet = {"name": "parking", "sentence_count": 36, "ratings": {"mean": None}}
+    body = {"entity_id": "hut", "review_count": 30, "sentence_count": 90}
+    body |= {"facets": [facet | {"sentences": sentences}]}
+    (card,) = cards([json.dumps(body).encode()], styled=False)
+    shown = re.findall(r"(?m)^(\d)  (\S.*?)\s*$", card.decode())
+    assert shown == [("1", texts[0]), ("3", texts[2])]
 
 
 @pytest.mark.parametrize(

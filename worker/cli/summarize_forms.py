@@ -63,9 +63,17 @@ def _print_card(console: Any, body: dict[str, Any]) -> None:
             facts = output.many(facet["sentence_count"], "sentences")
             facts += "" if mean is None else f", rated {mean:.1f}"
             console.print(Text(f"{output.printable(facet['name'])},"), Text(facts, style="dim"))
-            _print_sentences(console, facet["sentences"])
+            _print_sentences(console, _each_text_once(facet["sentences"]))
     _print_sentences(console, body.get("sentences", ()))
     console.print()
+
+
+def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The nearest of each text: a facet is three sentences, and its card is read, not counted."""
+    nearest: dict[str, dict[str, Any]] = {}
+    for one in sentences:
+        nearest.setdefault(one["text"], one)
+    return nearest.values()
 
 
 def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
