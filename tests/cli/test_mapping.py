@@ -84,6 +84,9 @@ def test_a_field_that_no_event_has_is_named(tmp_path, capsys):
     assert execute(["mapping", "check", str(file), "--sample", str(path)]) == 0
     warnings = capsys.readouterr().err
     assert f"{TOPIC}: rule 'published' found no rating in any of these records" in warnings
+    path.write_text('{"op": "c", "after": {"status": "published", "body": "Good."}}')
+    assert execute(["mapping", "check", str(file), "--sample", str(path)]) == 1
+    assert "found no" not in capsys.readouterr().err  # it made no event
 
 
 def test_a_sample_of_no_topic_needs_one(tmp_path, capsys):
@@ -115,6 +118,8 @@ def test_samples_of_a_topic_and_their_partitions(file, embedded_broker, capsys, 
         is_right = one["place"].startswith(f"{right}:")
         assert one["becomes"] == ("review.upserted" if is_right else "dead letter")
         assert is_right or "coversumm-worker bridge" in one["detail"]
+    assert execute(["mapping", "check", file, "--from-topic", "--for-bridge", "--json"]) == 0
+    assert {one["becomes"] for one in lines(capsys.readouterr())} == {"review.upserted"}
 
 
 def test_summarize_says_that_files_are_not_mapped(file, tmp_path, capsys, monkeypatch):

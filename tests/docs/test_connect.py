@@ -17,14 +17,14 @@ PAGE = (ROOT / "docs" / "connect.md").read_text(encoding="utf-8")
 
 
 class Example(NamedTuple):
-    """A section's file, records and events; then its commands, and what the last one prints."""
+    """A section's file, records, events and commands, and what the last command prints."""
 
     name: str
     mapping: str
     records: str
     events: str
-    commands: str = ""
-    printed: str = ""
+    commands: str
+    printed: str
 
 
 def _examples() -> Iterator[Example]:
@@ -33,7 +33,7 @@ def _examples() -> Iterator[Example]:
         kinds = [kind for kind, _ in blocks]
         if "jsonl" in kinds:
             texts = [text for _, text in blocks[kinds.index("toml") :]]
-            yield Example(section.partition("\n")[0], *texts)
+            yield Example(section.partition("\n")[0], *texts[: len(Example._fields) - 1])
 
 
 EXAMPLES = list(_examples())

@@ -6,10 +6,15 @@ import contextlib
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.docs.test_connect import EXAMPLES, Example
 from tests.harness.broker import KafkaBroker
@@ -88,34 +93,70 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
     return bodies(target.read_bytes().splitlines())
 
 
-@pytest.mark.parametrize(
-    "example", [one for one in EXAMPLES if one.printed], ids=lambda example: example.name
-)
-def test_an_example_of_the_page(kafka: KafkaBroker, tmp_path: Path, example: Example) -> None:
-    """Its file and records, its commands in their order, and what the last one prints. The example
-    with a registry prints nothing; test_registry.py reads records like its own.
-    """
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_of_the_page(
+    kafka: KafkaBroker, tmp_path: Path, example: Example, request: pytest.FixtureRequest
+) -> None:
+    """Its file and records, its commands in their order, and what the last one prints."""
     file = written(tmp_path, example.mapping)
     (source,) = load_mapping(file)
     kafka.create_topic(source, PARTITIONS)
-    send_samples(kafka, source, example.records)
     settings = {"COVERSUMM_EMBEDDER": "onnx"}
-    with contextlib.closing(Commands(Pipeline(kafka, source, tmp_path, settings=settings))) as page:
+    key, value = as_json, as_json
+    with contextlib.ExitStack() as stack:
+        if "framed" in example.mapping:
+            url = request.getfixturevalue("registry").url
+            settings["COVERSUMM_SCHEMA_REGISTRY_URL"] = url
+            client = stack.enter_context(SchemaRegistryClient({"url": url}))
+            key, value = in_avro(client, source, "KEY"), in_avro(client, source, "VALUE")
+        send_samples(kafka, source, example.records, key, value)
+        site = Pipeline(kafka, source, tmp_path, settings=settings)
+        page = stack.enter_context(contextlib.closing(Commands(site)))
         for line in example.commands.splitlines():
             page.run(line.partition("  #")[0].replace("mapping.toml", str(file)))
         eventually(lambda: page.printed() == example.printed, lambda: page.printed() + page.logs())
 
 
-def send_samples(kafka: KafkaBroker, topic: str, lines: str) -> None:
+ROW_SCHEMAS = {
+    "KEY": """{"type": "record", "name": "Key", "fields": [{"name": "product", "type": "int"}]}""",
+    "VALUE": """{"type": "record", "name": "Review", "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "state", "type":
+            {"type": "enum", "name": "State", "symbols": ["VISIBLE", "HIDDEN"]}},
+        {"name": "body", "type": ["null", "string"]},
+        {"name": "stars", "type": "double"},
+        {"name": "changed", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+    ]}""",
+}
+"""Of the table in Avro."""
+
+
+def in_avro(client: SchemaRegistryClient, topic: str, part: str) -> Callable[[Any], bytes | None]:
+    """Frames a part of records as Confluent's serializer does: KEY or VALUE."""
+    serializer = AvroSerializer(client, ROW_SCHEMAS[part])
+    context = SerializationContext(topic, MessageField[part])
+    return lambda members: serializer(members, context)
+
+
+def as_json(part: Any) -> str | None:
+    """A part of a record, of which texts are themselves."""
+    return part if part is None or isinstance(part, str) else json.dumps(part)
+
+
+def send_samples(
+    kafka: KafkaBroker,
+    topic: str,
+    lines: str,
+    key: Callable[[Any], str | bytes | None],
+    value: Callable[[Any], str | bytes | None],
+) -> None:
     """Send records as the page writes them."""
     client = producer(kafka.bootstrap_servers)
     for line in lines.splitlines():
         record = json.loads(line)
-        key, value = (
-            one if one is None or isinstance(one, str) else json.dumps(one)
-            for one in (record["key"], record["value"])
+        client.produce(
+            topic, value(record["value"]), key(record["key"]), headers=record.get("headers")
         )
-        client.produce(topic, value, key, headers=record.get("headers"))
     client.flush(60)
 
 
@@ -132,13 +173,17 @@ class Commands:
     def run(self, line: str) -> None:
         """Run a command, or start it if it runs until it is stopped."""
         command, _, after = line.partition(" | ")
-        match shlex.split(command):
-            case ["export", *settings]:
-                self._exported = dict(one.split("=", 1) for one in settings)
+        words = shlex.split(command)
+        settings = dict(word.split("=", 1) for word in takewhile(lambda word: "=" in word, words))
+        match words[len(settings) :]:
+            case ["export", *exported]:
+                self._exported = dict(one.split("=", 1) for one in exported)
             case [_, "run" | "bridge", *_] as words:
                 name = f"process-{len(self._site.workers)}"
                 process = WorkerProcess(
-                    self._site.directory / name, self._environment, arguments=words[1:]
+                    self._site.directory / name,
+                    self._environment | settings,
+                    arguments=words[1:],
                 )
                 self._site.workers.append(process)
                 process.start().wait_ready()
@@ -175,5 +220,5 @@ class Commands:
             text=True,
             timeout=PATIENCE_SECONDS,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

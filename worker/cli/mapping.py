@@ -55,6 +55,9 @@ COLUMNS = (
     "writes it; framed ones decoded; - is standard input.",
 )
 @click.option("--from-topic", is_flag=True, help="The last records of the mapping's topics.")
+@click.option(
+    "--for-bridge", is_flag=True, help="With --from-topic: a record may be in any partition."
+)
 @click.option("--topic", help="Only this topic of the mapping; the topic of sample records.")
 @click.option(
     "--limit",
@@ -65,7 +68,13 @@ COLUMNS = (
 )
 @output.json_option
 def check(
-    file: Path, sample: str | None, from_topic: bool, topic: str | None, limit: int, as_json: bool
+    file: Path,
+    sample: str | None,
+    from_topic: bool,
+    for_bridge: bool,
+    topic: str | None,
+    limit: int,
+    as_json: bool,
 ) -> int:
     """Check a mapping file, and show what becomes of sample records. No worker is needed, and a
     broker only with --from-topic.
@@ -89,7 +98,11 @@ def check(
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings))
     verdicts: list[SampleOutcome] = []
-    samples = _of_file(sample, topics) if sample else _of_topics(judge, settings, file, limit)
+    samples = (
+        _of_file(sample, topics)
+        if sample
+        else _of_topics(judge, settings, None if for_bridge else file, limit)
+    )
     for place, record in islice(samples, limit * (1 if sample else len(topics))):
         verdicts.append(judge.judge(place, record))
         if as_json:
@@ -120,9 +133,11 @@ def _of_file(sample: str, topics: "Mapping[str, TopicMapping]") -> "Iterator[tup
 
 
 def _of_topics(
-    judge: "MappingCheck", settings: Settings, file: Path, limit: int
+    judge: "MappingCheck", settings: Settings, file: Path | None, limit: int
 ) -> "Iterator[tuple[str, Record]]":
-    """The last records of each topic; the number of its partitions is known to `judge` then."""
+    """The last records of each topic, whose schemas are known to `judge` then. With the mapping's
+    `file`, records outside their entity's partition are refused, as a worker does.
+    """
     from worker.kafka.clients import KafkaClients
     from worker.kafka.reader import TopicReader
     from worker.kafka.topic_mapping import refusing_strays, with_schemas
@@ -133,7 +148,9 @@ def _of_topics(
     for name, mapping in list(judge.topics.items()):
         with TopicReader(clients, name, settings.app_id) as reader:
             own, schemas = with_schemas(settings, mapping)
-            judge.topics[name] = refusing_strays(own or mapping, file, len(reader.partitions))
+            judge.topics[name] = mapping = own or mapping
+            if file is not None:
+                judge.topics[name] = refusing_strays(mapping, file, len(reader.partitions))
             if schemas is not None:
                 judge.schemas[name] = schemas
             yield from samples_of_topic(reader, limit)

@@ -91,7 +91,7 @@ class MappingCheck:
             yield f"{topic}: {rule.name} took none of these records"
             return
         empty = [name for name in rule.fields if not self.filled[topic, rule.name, name]]
-        if empty:
+        if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
 
 
