@@ -111,12 +111,12 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     if settings.facets:
         read_definitions(settings.facets)  # before any broker is asked
     reading(settings, 1)
-    avro = avro_output(settings)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
+    avro = avro_output(settings)
     clients = KafkaClients(settings, WORKER_LOG)
     app: CoverSummApp | None = None  # Faust creates the consumer when the app starts
 

@@ -8,11 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from tests.cli.events import lines, sample
+from tests.harness.debezium import written
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import __version__
 from worker.cli.group import cli
@@ -177,6 +180,28 @@ def test_ctrl_c(write):
     assert process.returncode == 130
     assert re.match(rb"interrupted: (4[5-9]|50) lines, 1 entity, 32 changes, ", errors)
     assert errors.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "bridge --from shop.public.reviews"])
+def test_sigterm_while_a_start_waits_for_its_brokers(command, tmp_path):
+    environment = {
+        **os.environ,
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "COVERSUMM_MAPPING": str(written(tmp_path)) if "bridge" in command else "",
+        "COVERSUMM_DATA_DIR": str(tmp_path / "data"),
+        "COVERSUMM_EMBEDDER": "none",
+    }
+    with subprocess.Popen([*COMMAND, *command.split()], env=environment) as process:
+        eventually(lambda: catches(process.pid, signal.SIGTERM), lambda: "it catches no SIGTERM")
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def catches(pid, number):
+    """Whether a process has a handler of a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(re.search(r"SigCgt:\s+(\w+)", status)[1], 16)
+    return bool(caught >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("module", ["click", "worker.cli.topics"])

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka.schema_registry import (
@@ -27,6 +28,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import bodies, expected, steps, written
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.proxy import Proxy
 from tests.harness.registry import Registry
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import producer, read_topic
@@ -149,17 +151,61 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         assert "the schema registry answers again" in worker.log_text()
 
 
+def test_a_start_waits_for_the_registry(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    """With summaries in Avro. One without its schemas is refused, and so is a command."""
+    settings = {**SETTINGS, "COVERSUMM_OUTPUT_FORMAT": "avro"}
+    link = Proxy(urlsplit(registry.url).port or 0)
+    settings["COVERSUMM_SCHEMA_REGISTRY_URL"] = f"http://127.0.0.1:{link.port}/apis/ccompat/v7"
+    with pipeline(kafka, "late", tmp_path, partitions=PARTITIONS, settings=settings) as site:
+        worker = site.worker()
+        says = "no answer of the schema registry for 0 s (http://127.0.0.1:"
+        for _ in range(2):
+            worker.start()
+            lives = len(worker.exit_codes) + 1
+            eventually(lambda: worker.log_text().count(says) == lives, site.logs)  # noqa: B023
+            if lives == 1:
+                assert not worker.ready()
+                assert worker.terminate() == 0
+        assert "no answer of the schema registry (" in refused(site, "schemas", "register")
+        with link:
+            assert worker.wait() == 2
+            assert "run `coversumm-worker schemas register`" in worker.log_text()
+            command(site, "schemas", "register")
+            link.set("reset")
+            worker.start()
+            eventually(lambda: worker.log_text().count("Connection reset") == 1, site.logs)
+            link.set("pass")
+            worker.wait_ready()
+            assert "the schema registry answers again" in worker.log_text()
+            site.stop()
+
+
+def refused(site: Pipeline, *arguments: str) -> str:
+    """The one line of a command that must end with 2."""
+    done = run_command(site, *arguments)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
 def command(site: Pipeline, *arguments: str) -> str:
     """What a command writes; it must succeed."""
-    done = subprocess.run(
+    done = run_command(site, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_command(site: Pipeline, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the pipeline's settings."""
+    return subprocess.run(
         [*COMMAND, *arguments],
         env=clean_environment(site.environment),
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def reason(worker: WorkerProcess) -> str:

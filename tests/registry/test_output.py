@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from typing import Any
 
 import fastavro
@@ -15,8 +16,10 @@ from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_codec import encode
+from worker.registry import outage
 from worker.registry.as_json import AsJson
 from worker.registry.contract import avro_schema, schema_text
+from worker.registry.outage import ATTEMPTS
 from worker.registry.output import AvroOutput, avro_output, register_schemas
 from worker.settings import Settings
 
@@ -72,6 +75,54 @@ def test_a_worker_starts_with_registered_schemas_only() -> None:
         assert avro_output(Settings()) is None
     with pytest.raises(SetupError, match="COVERSUMM_OUTPUT_FORMAT: avro needs"):
         Settings(output_format="avro")
+
+
+def test_a_start_waits_for_a_registry_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with served() as registry:
+        path = "POST /subjects/out-value"
+        settings = Settings(
+            output_format="avro", output_topic="out", schema_registry_url=registry.url
+        )
+        pauses = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2 * ATTEMPTS:
+                registry.given[path] = (200, {"id": 258})
+
+        monkeypatch.setattr(outage.time, "sleep", pause)
+        registry.given[path] = (503, b"")
+        assert avro_output(settings) is not None
+        assert len(pauses) == 2 * ATTEMPTS
+        waits, answers = caplog.messages
+        assert waits.startswith("no answer of the schema registry for 0 s (http://127.0.0.1:")
+        assert waits.endswith("): not ready until it answers, nothing is lost until then")
+        assert answers.startswith("the schema registry answers again, after")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, {"error_code": 40101, "message": "who?"}, "401 who.: check COVERSUMM_SCHEMA_REGIST"),
+        (404, b"<html>", "404 Not Found.*check COVERSUMM_SCHEMA_REGISTRY_URL"),
+        (200, b"<html>", "the answer is no JSON"),
+        (422, {"error_code": 42201, "message": "bad"}, "refuses the request: .*bad"),
+    ],
+)
+def test_a_start_does_not_wait_for_what_waiting_does_not_change(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: Any, words: str
+) -> None:
+    monkeypatch.setattr(outage, "PAUSE_SECONDS", 0)
+    with served() as registry:
+        registry.given["POST /subjects/out-value"] = (status, body)
+        settings = Settings(
+            output_format="avro", output_topic="out", schema_registry_url=registry.url
+        )
+        with pytest.raises(SetupError, match=words):
+            avro_output(settings)
 
 
 def test_schemas_are_registered_once_and_refused_ones_say_why() -> None:

@@ -8,6 +8,7 @@ import click
 
 from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
+from worker.cli.run import ending_at_sigterm
 from worker.errors import SetupError
 from worker.settings import Settings
 
@@ -54,12 +55,13 @@ def command(file: Path | None, source: str) -> int:
     own = bridge_settings(settings, source, settings.mapping)
     metrics = Metrics("bridge")
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    bridge = Bridge(own, KafkaClients(own, WORKER_LOG), metrics)
-    server = serve(own, bridge, metrics)
-    try:
-        bridge.run(stopping.is_set)
-    finally:
-        server.shutdown()
+    with ending_at_sigterm():
+        bridge = Bridge(own, KafkaClients(own, WORKER_LOG), metrics)
+        server = serve(own, bridge, metrics)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+        try:
+            bridge.run(stopping.is_set)
+        finally:
+            server.shutdown()
     return 0

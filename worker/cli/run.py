@@ -1,6 +1,10 @@
 """`run`: the worker itself."""
 
 import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -9,6 +13,18 @@ from worker.cli.logs import set_up_logging
 from worker.settings import Settings, unknown_settings
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def ending_at_sigterm() -> Iterator[None]:
+    """End with exit code 0 at a SIGTERM that arrives during the start, when nothing is in flight. A
+    container's first process would ignore it.
+    """
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.command(
@@ -36,4 +52,5 @@ def command() -> int:
         log.warning("%s", unknown)
     from worker.app import run_worker
 
-    return run_worker(settings)
+    with ending_at_sigterm():
+        return run_worker(settings)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import HTTPSHandler, Request, build_opener
@@ -19,14 +18,10 @@ from urllib.request import HTTPSHandler, Request, build_opener
 import msgspec
 from msgspec import Struct
 
-from worker.errors import SetupError
 from worker.settings import Settings
 
 TIMEOUT_SECONDS: Final = 3.0
 """Longest wait for an answer of one URL."""
-ATTEMPTS: Final = 3
-"""How often a command asks before it gives up."""
-PAUSE_SECONDS: Final = 1.0
 MAX_ANSWER_BYTES: Final = 4 * 2**20
 MAX_REFERENCES: Final = 200
 """Most schemas that one schema may refer to, directly or not."""
@@ -39,6 +34,10 @@ _NOT_FOUND: Final = (40401, 40402, _UNKNOWN_ID)
 
 class RegistryUnreachable(Exception):
     """No URL gave a usable answer. The message names the last URL and why."""
+
+
+class RegistryMisconfigured(RegistryUnreachable):
+    """Something answers, but not the registry of these settings: a start does not wait for it."""
 
 
 class RegistryRefused(Exception):
@@ -140,7 +139,7 @@ class SchemaRegistry:
         try:
             return msgspec.convert(self._request("GET", path), RegisteredSchema)
         except msgspec.ValidationError as error:
-            raise RegistryUnreachable(
+            raise RegistryMisconfigured(
                 f"{self._urls[0]}: the answer is no schema ({error})"
             ) from None
 
@@ -206,35 +205,15 @@ class SchemaRegistry:
                 raise _refusal(url, error.code, error.read(MAX_ANSWER_BYTES)) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            raise RegistryUnreachable(f"{url}: {why}") from None
+            is_untrusted = isinstance(why, ssl.SSLCertVerificationError)
+            kind = RegistryMisconfigured if is_untrusted else RegistryUnreachable
+            raise kind(f"{url}: {why}") from None
         if len(content) > MAX_ANSWER_BYTES:
             raise RegistryRefused(0, f"{url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise RegistryUnreachable(f"{url}: the answer is no JSON") from None
-
-
-T = TypeVar("T")
-
-
-def patiently(ask: Callable[[], T]) -> T:
-    """The answer to a command's request. Raises SetupError after `ATTEMPTS` without one, or if the
-    registry refuses it.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            return ask()
-        except RegistryRefused as refused:
-            raise SetupError(f"the schema registry refuses the request: {refused}") from refused
-        except RegistryUnreachable as cause:
-            if attempt == ATTEMPTS - 1:
-                raise SetupError(
-                    f"no answer of the schema registry ({cause}): check "
-                    "COVERSUMM_SCHEMA_REGISTRY_URL"
-                ) from cause
-        time.sleep(PAUSE_SECONDS)
-    raise AssertionError
+            raise RegistryMisconfigured(f"{url}: the answer is no JSON") from None
 
 
 def _refusal(url: str, status: int, content: bytes) -> Exception:
@@ -252,10 +231,12 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
     ):
         code, message = status, http.client.responses.get(status, "")
     if status in (401, 403):
-        return RegistryUnreachable(
+        return RegistryMisconfigured(
             f"{url}: {status} {message}: check COVERSUMM_SCHEMA_REGISTRY_USERNAME and "
             "COVERSUMM_SCHEMA_REGISTRY_PASSWORD, or COVERSUMM_SCHEMA_REGISTRY_TOKEN"
         )
-    if status >= 500 or status == 429 or (status == 404 and code not in _NOT_FOUND):
+    if status == 404 and code not in _NOT_FOUND:
+        return RegistryMisconfigured(f"{url}: {status} {message}")
+    if status >= 500 or status == 429:
         return RegistryUnreachable(f"{url}: {status} {message}")
     return RegistryRefused(code, f"{url}: {message}")

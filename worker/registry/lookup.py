@@ -8,7 +8,6 @@ it does not know becomes known if its producer was faster than a follower of the
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -23,11 +22,9 @@ from worker.registry.client import (
     RegistryUnreachable,
     SchemaRegistry,
     SchemaTexts,
-    patiently,
 )
 from worker.registry.framed import FramedCodec, JsonSchema, KnownSchema, UnusableSchema
-
-log = logging.getLogger(__name__)
+from worker.registry.outage import Outage, patiently
 
 GRACE_SECONDS: Final = 10.0
 """Seconds that records wait for a schema that the registry does not know."""
@@ -36,8 +33,6 @@ AGAIN_SECONDS: Final = 60.0
 UNKNOWN: Final = "the registry does not know it"
 MAX_UNKNOWN: Final = 10_000
 """Unknown ids that are remembered."""
-REPEAT_SECONDS: Final = 60.0
-"""Seconds between two lines about one outage."""
 
 
 class SchemaLookup:
@@ -45,7 +40,6 @@ class SchemaLookup:
 
     Attributes:
         codec: reads values by these schemas.
-        waiting: why the registry gives no answer, in words; None while it does.
     """
 
     def __init__(
@@ -63,10 +57,13 @@ class SchemaLookup:
         self._schemas: dict[int, KnownSchema] = {}
         self._unknown: dict[int, float] = {}  # by id, when it was asked for first
         self._expiry: dict[int, float] = {}  # by id of a refused one, when to ask again
-        self._since: float | None = None
-        self._logged_at = 0.0
+        self._outage = Outage(clock)
         self.codec = FramedCodec(self._schemas)
-        self.waiting: str | None = None
+
+    @property
+    def waiting(self) -> str | None:
+        """Why the registry gives no answer, in words; None while it does."""
+        return self._outage.waiting
 
     def missing(self, records: Sequence[Record]) -> list[int]:
         """The ids in these records that have to be fetched before they are decoded."""
@@ -96,13 +93,13 @@ class SchemaLookup:
             try:
                 found = self._registry.schema(one)
             except RegistryUnreachable as cause:
-                self._wait(str(cause))
+                self._outage.lasts(str(cause))
                 return
             except RegistryRefused as refused:
                 self._schemas[one] = UnusableSchema(str(refused))
             else:
                 self._keep(one, found)
-            self._answered()
+            self._outage.ends()
 
     def _keep(self, identifier: int, found: SchemaTexts | None) -> None:
         if found is not None:
@@ -117,21 +114,6 @@ class SchemaLookup:
             if len(self._expiry) > MAX_UNKNOWN:
                 oldest = next(iter(self._expiry))
                 del self._expiry[oldest], self._unknown[oldest], self._schemas[oldest]
-
-    def _wait(self, why: str) -> None:
-        now = self._clock.monotonic()
-        if self._since is None:
-            self._since, self._logged_at = now, now - REPEAT_SECONDS
-        seconds = now - self._since
-        self.waiting = f"no answer of the schema registry for {seconds:.0f} s ({why})"
-        if now - self._logged_at >= REPEAT_SECONDS:
-            self._logged_at = now
-            log.warning("%s: not ready until it answers, nothing is lost until then", self.waiting)
-
-    def _answered(self) -> None:
-        if self._since is not None:
-            seconds, self._since, self.waiting = self._clock.monotonic() - self._since, None, None
-            log.info("the schema registry answers again, after %.0f s", seconds)
 
 
 def usable(found: SchemaTexts) -> KnownSchema:

@@ -27,9 +27,10 @@ from worker.events.summary import (
     summary_sentence,
 )
 from worker.registry.avro import AvroSchema, check_fastavro
-from worker.registry.client import SchemaRegistry, patiently
+from worker.registry.client import SchemaRegistry
 from worker.registry.contract import avro_schema, record_name, schema_text
 from worker.registry.framed import change_in_json
+from worker.registry.outage import Outage, patiently
 from worker.settings import Settings
 
 REGISTERED: Final = "registered"
@@ -79,17 +80,19 @@ def register_schemas(settings: Settings, *, dry_run: bool) -> Iterator[SchemaSta
 
 
 def avro_output(settings: Settings) -> AvroOutput | None:
-    """The codec of COVERSUMM_OUTPUT_FORMAT=avro; None for another format.
+    """The codec of COVERSUMM_OUTPUT_FORMAT=avro; None for another format. Waits for a registry that
+    is away.
 
-    Raises SetupError if the registry does not answer, or a schema is not registered.
+    Raises SetupError if a schema is not registered, or the registry refuses the request.
     """
     if settings.output_format != "avro":
         return None
     check_fastavro()
     registry = SchemaRegistry.of(settings)
+    outage = Outage()
     ids: dict[type[Struct], int] = {}
     for subject, kind in subjects(settings).items():
-        found = patiently(partial(registry.id_of, subject, schema_text(kind)))
+        found = patiently(partial(registry.id_of, subject, schema_text(kind)), outage)
         if found is None:
             raise SetupError(
                 f"the schema registry has no {record_name(kind)} of this version under {subject}: "

@@ -69,13 +69,11 @@ class MicroBatch:
 
 
 class SchemaSource(Protocol):
-    """Fetches the schemas that records need before they are decoded.
+    """Fetches the schemas that records need before they are decoded."""
 
-    Attributes:
-        waiting: why no schema can be fetched, in words; None while one can.
-    """
-
-    waiting: str | None
+    @property
+    def waiting(self) -> str | None:
+        """Why no schema can be fetched, in words; None while one can."""
 
     def missing(self, records: Sequence[Record]) -> list[int]:
         """The ids in these records that have to be fetched."""
