@@ -66,6 +66,7 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("when = { a = [[1]] }", 7, "t: rule 1: when: a: a text, number or boolean"),
         ("when = { a = 2026-11-20 }", 7, "t: rule 1: when: a: a text, number or boolean"),
         ("when = { 'a b' = 1 }", 7, "t: rule 1: when: a b: 'a b' is no path"),
+        ('"\\u0000" = "a"', 7, "t: rule 1: '\\x00': is no field"),
         ("when_present = 'a'", 7, "t: rule 1: when_present: a list of paths"),
         ("when_present = [5]", 7, "t: rule 1: when_present: 5 is no path"),
         ("name = 5", 7, "t: rule 1: name: a text"),

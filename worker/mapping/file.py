@@ -288,8 +288,9 @@ def _near(name: object, names: tuple[str, ...]) -> str:
 
 def _shown(place: Place) -> str:
     """A place in words: the topic, the rule from 1, and the key."""
-    parts = [str(one) for one in place[:1] if one != "topic" or len(place) == 1]
-    for at, name in enumerate(place):
+    shown = [one if isinstance(one, int) or one.isprintable() else repr(one) for one in place]
+    parts = [str(one) for one in shown[:1] if one != "topic" or len(place) == 1]
+    for at, name in enumerate(shown):
         if isinstance(name, int):
             parts.append(f"rule {name + 1}")
         elif at > 0 and not (name == "rule" and at == 2 and len(place) > 3):
