@@ -28,6 +28,7 @@ class FakeAdmin:
 
     def __init__(self, **partitions: int) -> None:
         self.partitions = {name.replace("_", "."): count for name, count in partitions.items()}
+        self.ids: dict[str, str] = {}  # of topics that have another than their name
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
@@ -46,7 +47,18 @@ class FakeAdmin:
             for name, count in self.partitions.items()
         }
         topics["broken"] = SimpleNamespace(partitions={}, error="no leader")
-        return SimpleNamespace(topics=topics)
+        return SimpleNamespace(topics=topics, controller_id=1, brokers={1: None})
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        found = {name: Future[Any]() for name in topics.topic_names}
+        for name, future in found.items():
+            partitions = [None] * self.partitions[name]
+            topic_id = self.ids.get(name, name)
+            future.set_result(SimpleNamespace(topic_id=topic_id, partitions=partitions))
+        return found
 
     def create_topics(self, new: list[Any], operation_timeout: float) -> dict[str, Future[None]]:
         self.made += new

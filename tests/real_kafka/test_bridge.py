@@ -9,18 +9,21 @@ import json
 import random
 import signal
 import time
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from tests.harness.armed import BRIDGE_STEPS, Order
 from tests.harness.broker import KafkaBroker
+from tests.harness.damage import delete_topic, make_anew
 from tests.harness.debezium import WITH_VECTORS, Step, bodies, expected, last_sets, steps, written
 from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
-from tests.harness.topics import committed_offsets, producer, read_topic
+from tests.harness.topics import committed_offsets, consumer, producer, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker.kafka.topics import partition_of
 
@@ -153,6 +156,53 @@ def wait_all_ready(site: Pipeline) -> None:
         return all(one.ready() for one in site.workers)
 
     eventually(are_ready, site.logs, every_s=0.2)
+
+
+@pytest.mark.long
+def test_topics_that_were_created_again(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """A source: Kafka forgets the group's offsets, and all of its records are bridged. A target: it
+    gets no record until an operator has said which.
+    """
+    source = "renewed.shop"
+    with pipeline(kafka, "renewed", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        feed = Feed(site, source, seed=6)
+        (bridge,) = prepared(site, source, 1)
+        feed(60)
+        wait_bridged(site, source)
+        delete_topic(kafka, source)
+        kafka.create_topic(source, SOURCE_PARTITIONS)
+        feed(300)  # more than before: the bridge's offsets are within the log
+        assert bridge.wait() in (2, 3)
+        assert bridged(site) == events_of(feed.sent[:60])
+        bridge.start()
+        wait_bridged(site, source)
+        assert bridged(site) == events_of(feed.sent)
+        make_anew(site, site.input_topic)
+        feed(20)
+        assert bridge.wait() == 3
+        assert bridge.start().wait() == 2
+        assert f"when {site.input_topic} had the id" in bridge.log_text().splitlines()[-1]
+        assert bridged(site) == []
+        starts = [TopicPartition(source, partition, 0) for partition in range(SOURCE_PARTITIONS)]
+        group = consumer(kafka.bootstrap_servers, f"{site.name}-bridge-{source}")
+        group.commit(offsets=starts, asynchronous=False)
+        group.close()
+        bridge.start()
+        wait_bridged(site, source)
+        site.stop()
+        assert bridged(site) == events_of(feed.sent[60:])
+
+
+def bridged(site: Pipeline) -> list[int]:
+    """The versions of the events that bridges have written."""
+    found = read_topic(site.broker.bootstrap_servers, site.input_topic)
+    return sorted(json.loads(one.value or b"")["review_version"] for one in found)
+
+
+def events_of(history: Iterable[Step]) -> list[int]:
+    """Those of the events that these records mean."""
+    events = [json.loads(one.event) for one in history if one.event is not None]
+    return sorted(event["review_version"] for event in events)
 
 
 @pytest.mark.long

@@ -1230,8 +1230,22 @@ RULES = (
     Rule(
         "bridge: a commit names the membership of its assignment",
         "worker/tools/bridge.py",
+        "one.commit(offsets, self._membership, check)",
+        "one.commit(offsets, self._consumer.consumer_group_metadata(), check)",
+        ("tests/tools/test_bridge.py",),
+    ),
+    Rule(
+        "bridge: topics are checked between flush and offsets",
+        "worker/tools/bridge.py",
+        "one.commit(offsets, self._membership, check)",
         "one.commit(offsets, self._membership)",
-        "one.commit(offsets, self._consumer.consumer_group_metadata())",
+        ("tests/tools/test_bridge.py",),
+    ),
+    Rule(
+        "bridge: offsets of other topics are refused",
+        "worker/tools/bridge.py",
+        "self._topics.check(start)",
+        "pass",
         ("tests/tools/test_bridge.py",),
     ),
     Rule(

@@ -66,6 +66,7 @@ class Group:
         self.ends = dict(ends)
         self.starts = dict.fromkeys(ends, 0)
         self.offsets: dict[int, int] = {}
+        self.notes: dict[int, str] = {}
         self.positions: dict[int, int] = {}
         self.generation = 0
         self.during: list[Callable[[], Iterable[Fetched] | None]] = []
@@ -100,10 +101,12 @@ class Group:
         self.positions = {place.partition: place.offset for place in places}
 
     def committed(self, places: list[TopicPartition], _seconds: float) -> list[TopicPartition]:
-        return [
-            TopicPartition(SOURCE, one.partition, self.offsets.get(one.partition, OFFSET_INVALID))
-            for one in places
-        ]
+        found = []
+        for one in places:
+            note, offset = self.notes.get(one.partition, ""), self.offsets.get(one.partition)
+            offset = OFFSET_INVALID if offset is None else offset
+            found.append(TopicPartition(SOURCE, one.partition, offset, metadata=note))
+        return found
 
     def get_watermark_offsets(
         self, place: TopicPartition, _seconds: float = 0, cached: bool = False
@@ -139,29 +142,39 @@ class Target(FakeProducer):
         assert self.metadata == self._group.generation
         self.visible += self.produced
         self._group.offsets |= {partition: offset for _, partition, offset in self.offsets}
+        self._group.notes |= self.notes
 
 
 class Site:
     """A bridge over a group of two partitions with three records each."""
 
     def __init__(self, folder: Path, ends: Mapping[int, int]) -> None:
-        file = folder / "mapping.toml"
-        file.write_text(deletions(SOURCE))
-        settings = replace(SETTINGS, data_dir=folder)
+        (folder / "mapping.toml").write_text(deletions(SOURCE))
         self.group = Group(ends)
         self.admin = FakeAdmin(shop=2, reviews=5)
+        self._folder = folder
+        self._start()
+
+    def _start(self) -> None:
+        settings = replace(SETTINGS, data_dir=self._folder)
         self.targets: list[Target] = []
         self.clients = FakeClients(
             consumer=lambda: self.group, producer=self._producer, admin=lambda: self.admin
         )
         self.metrics = Metrics()
-        self.bridge = Bridge(bridge_settings(settings, SOURCE, file), self.clients, self.metrics)
+        own = bridge_settings(settings, SOURCE, self._folder / "mapping.toml")
+        self.bridge = Bridge(own, self.clients, self.metrics)
         self.target = self.targets[-1]
         self.group.during = [self.group.join]
 
     def _producer(self, config: Mapping[str, Any]) -> Target:
         self.targets.append(Target(config, self.group))
         return self.targets[-1]
+
+    def restarted(self) -> Site:
+        """The same group and topics with another process."""
+        self._start()
+        return self
 
     def run(self) -> None:
         """Until all is read, or for 50 rounds."""
@@ -293,6 +306,35 @@ def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
     with pytest.raises(SetupError, match=r"the offset 2 of shop \[0\].*is outside the log"):
         site.run()
     assert site.seen() == {0: [0, 1], 1: [0, 1]}
+
+
+@pytest.mark.parametrize("topic", ["shop", "reviews"])
+def test_a_topic_that_was_created_again_is_refused(site: Site, topic: str) -> None:
+    """At the next commit, and at the next start, until an operator has set the offsets."""
+    again = f"{topic} was deleted and created again while the worker used it"
+
+    def recreated() -> None:
+        site.admin.ids[topic] = "another"
+
+    site.group.during = [site.group.join, lambda: None, recreated]
+    with pytest.raises(Crash, match=again):
+        site.run()
+    assert site.group.offsets == {0: 2, 1: 2}
+    site = site.restarted()
+    with pytest.raises(SetupError, match=f"to offset 2 when {topic} had the id {topic}, and now"):
+        site.run()
+    assert "begin" not in site.target.calls
+    site = site.restarted()
+    site.group.notes = {}
+    site.run()
+    assert site.group.offsets == site.group.ends
+
+
+def test_another_target_is_the_operators_decision(site: Site) -> None:
+    site.group.offsets, site.group.notes = {0: 2}, {0: "topics shop old other-reviews"}
+    site.run()
+    assert site.seen() == {0: [2, 3, 4], 1: [0, 1, 2]}
+    assert site.group.notes[0] == "topics shop reviews reviews"
 
 
 class LateSchemas:

@@ -9,7 +9,8 @@ consumer group. Three rules keep the order within a source partition:
 2. What was fetched while the group rebalanced is dropped and read again. Records below the cursor
    are dropped.
 3. A cursor moves when its batch is committed, all of it or nothing. The broker refuses the offsets
-   of a past generation, so a bridge that was paused past its session writes nothing.
+   of a past generation, so a bridge that was paused past its session writes nothing. Topic ids are
+   checked between flush and offsets: both topics are those of the takeover.
 
 A commit without a reliable answer ends the process. Its next start takes over the transactional id,
 which decides the transaction.
@@ -40,6 +41,7 @@ from worker.metrics import Metrics
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.tools.bridge_setup import prepare_bridge, source_mapping
+from worker.tools.bridge_topics import BridgedTopics
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Bridge:
         assert mapping is not None
         self._with_headers = mapping.needs_headers
         self._sources, targets = prepare_bridge(settings, clients)
+        self._topics = BridgedTopics(settings, clients)
         self._writer = ContractWriter(
             mapping,
             settings.output_topic,
@@ -132,10 +135,12 @@ class Bridge:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rule 1. An exception here reaches `consume`."""
         self._tenure += 1
+        self._topics.read()
         starts = consumer.committed(partitions, START_SECONDS)
         for start in starts:
             if start.error is not None:
                 raise KafkaException(start.error)
+            self._topics.check(start)
             if start.offset == OFFSET_INVALID:  # the group has committed none
                 start.offset = consumer.get_watermark_offsets(start, START_SECONDS)[0]
         consumer.assign([TopicPartition(s.topic, s.partition, s.offset) for s in starts])
@@ -212,11 +217,13 @@ class Bridge:
         messages, outcomes = self._writer.write(records)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}
-        offsets = [TopicPartition(self._source, *end) for end in ends.items()]
+        note = self._topics.note()
+        offsets = [TopicPartition(self._source, *end, metadata=note) for end in ends.items()]
+        check = self._topics.ask_ahead()
         try:
             with self._transactions.transaction(self._settings.commit_timeout_ms / 1000) as one:
                 one.produce(messages)
-                one.commit(offsets, self._membership)
+                one.commit(offsets, self._membership, check)
         except (UnwrittenError, Hung) as cause:
             raise Crash(f"a commit of {self._source} was not answered in time") from cause
         except TransactionError as cause:
