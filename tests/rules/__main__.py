@@ -40,7 +40,9 @@ def copy(folder: Path) -> None:
             )
         else:
             shutil.copy(source, folder / name)
-    (folder / ".cache").symlink_to(ROOT / ".cache")  # the broker's jars
+    jars = ROOT / ".cache"  # of the broker
+    jars.mkdir(exist_ok=True)  # in a fresh clone there are none yet
+    (folder / ".cache").symlink_to(jars)
 
 
 def run(folder: Path, tests: Sequence[str]) -> str:
