@@ -184,7 +184,9 @@ class EntityState:
         self._adapt_target()
         if self.reservoir.exhausted:
             self.reservoir.ids_kept *= 4
-        return Search(self.n, self.total, self.target, self.reservoir.ids_kept)
+        # A reservoir may grow to twice its target: one that may hold everything needs no refills.
+        count = self.target if self.n > 2 * self.target else self.n
+        return Search(self.n, self.total, count, self.reservoir.ids_kept)
 
     def refilled(self, found: Neighborhood) -> Neighbors:
         """The nearest of all, after the search of `search`."""
@@ -213,6 +215,7 @@ class EntityState:
         """Tighten a reservoir that has grown through additions."""
         if len(self.reservoir) > 2 * self.target:
             self.reservoir.tighten(self.target, self.n, self.total)
+            self.since_refill = 0
 
     # ---- ranking
 
