@@ -113,6 +113,43 @@ def test_the_nearest_have_the_lowest_keys(one: ModuleType, data: st.DataObject) 
     assert len(set(rows)) == len(rows)
 
 
+@each_kernel
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_vector_joins_as_integers_say(one: ModuleType, data: st.DataObject) -> None:
+    dimension = data.draw(DIMENSIONS)
+    x = np.unique(data.draw(vectors(dimension).filter(len)), axis=0)
+    r, k, most = len(x) - 1, data.draw(st.integers(1, 45)), float(2**40)
+    room, squared_norms = np.zeros((r + 3, dimension), np.int16), np.zeros(r + 3)
+    room[:r], squared_norms[:r] = x[:r], [dot(v, v) for v in x[:r]]
+    before, total = room.copy(), x[:r].sum(axis=0, dtype=np.float64)
+    given = room, squared_norms, r
+    if r:
+        held = x[data.draw(st.integers(0, r - 1))]
+        assert one.join(*given, held[None], r + 1, total, k, most, None) is None
+    assert one.join(*given, x[r:], r + 1, total, k, dot(x[r], x[r]) - 1.0, None) is None
+    assert (room == before).all()
+    assert integers(total) == integers(x[:r].sum(axis=0, dtype=int))
+
+    whole = x.astype(np.int64).sum(axis=0)
+    keys = [(r + 1) * dot(v, v) - 2 * dot(v, whole) for v in x]
+    order = sorted(range(r + 1), key=keys.__getitem__)[: k + 1]
+    nearest = order[:k]
+    known = data.draw(st.sampled_from([None, nearest[::-1], nearest[1:], [*nearest[1:], r + 1]]))
+    found = one.join(*given, x[r:], r + 1, total, k, most, known)
+    assert integers(total) == integers(whole)
+    assert (room[: r + 1] == x).all()
+    assert squared_norms[r] == dot(x[r], x[r])
+    next_key = keys[order[k]] if len(order) > k else math.inf
+    assert found[:4] == (dot(x[r], x[r]), dot(whole, whole), keys[nearest[-1]], next_key)
+    if len({keys[row] for row in order}) < len(order):
+        assert found[4] == ([], [])
+    elif known == nearest[::-1]:
+        assert found[4] is None
+    else:
+        assert found[4] == (nearest, [keys[row] for row in nearest])
+
+
 @pytest.mark.skipif(compiled is None, reason="no C compiler when the worker was installed")
 @settings(max_examples=100, deadline=None)
 @given(st.data())
@@ -145,6 +182,10 @@ def test_what_does_not_fit_is_refused(one: ModuleType) -> None:
         one.drift(total, 1, np.ones(3))
     with pytest.raises(ValueError, match="vectors must have 8 items, not 12"):
         one.nearest(x, np.ones(2), 1, total, 2)
+    with pytest.raises(ValueError, match="there must be room for one more of the r rows"):
+        one.join(x, np.ones(3), 3, x[:1], 4, total, 2, 1e9, None)
+    with pytest.raises(ValueError, match="vector must have 4 items, not 8"):
+        one.join(x, np.ones(3), 2, x[:2], 3, total, 2, 1e9, None)
     with pytest.raises(ValueError, match="not C-contiguous"):
         one.products(x[:, ::2], np.ones(2), None)
     with pytest.raises(TypeError):
@@ -162,6 +203,6 @@ def test_what_does_not_fit_is_refused(one: ModuleType) -> None:
 @given(scripts())
 def test_the_core_is_exact_over_numpy_too(script: Script) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("add", "distances", "drift", "nearest", "products"):
+        for name in ("add", "distances", "drift", "join", "nearest", "products"):
             patch.setattr(kernel, name, getattr(portable, name))
         assert one_by_one(script.core(None), script.steps) == script.expected()

@@ -183,12 +183,32 @@ total:
     return found;
 }
 
+/* Two lists: the rows, and their keys. */
+static PyObject *as_lists(const Py_ssize_t *found, const double *keys, Py_ssize_t count) {
+    PyObject *rows = PyList_New(count), *values = PyList_New(count), *both = NULL;
+    for (Py_ssize_t i = 0; rows && values && i < count; i++) {
+        PyObject *row = PyLong_FromSsize_t(found[i]), *key = PyFloat_FromDouble(keys[i]);
+        if (!row || !key) {
+            Py_XDECREF(row);
+            Py_XDECREF(key);
+            Py_CLEAR(rows);
+            break;
+        }
+        PyList_SET_ITEM(rows, i, row);
+        PyList_SET_ITEM(values, i, key);
+    }
+    if (rows && values) both = PyTuple_Pack(2, rows, values);
+    Py_XDECREF(rows);
+    Py_XDECREF(values);
+    return both;
+}
+
 #define ALONE (1 << 17) /* products; more take longer than to let another thread run */
 
 PyDoc_STRVAR(nearest_doc, "nearest(vectors, squared_norms, n, total, count)\n--\n\nSee `worker.coversumm.portable`.");
 static PyObject *nearest(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     Py_buffer x, norms, total;
-    PyObject *answer = NULL, *rows = NULL, *values = NULL;
+    PyObject *answer = NULL;
     if (!check_count("nearest", nargs, 5)) return NULL;
     double n = PyFloat_AsDouble(args[2]);
     Py_ssize_t count = PyLong_AsSsize_t(args[4]);
@@ -211,22 +231,7 @@ static PyObject *nearest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
         held = lowest(x.buf, norms.buf, r, d, n, total.buf, count, found, keys);
         if (state) PyEval_RestoreThread(state);
     }
-    rows = PyList_New(held);
-    values = PyList_New(held);
-    for (Py_ssize_t i = 0; rows && values && i < held; i++) {
-        PyObject *row = PyLong_FromSsize_t(found[i]), *key = PyFloat_FromDouble(keys[i]);
-        if (!row || !key) {
-            Py_XDECREF(row);
-            Py_XDECREF(key);
-            Py_CLEAR(rows);
-            break;
-        }
-        PyList_SET_ITEM(rows, i, row);
-        PyList_SET_ITEM(values, i, key);
-    }
-    if (rows && values) answer = PyTuple_Pack(2, rows, values);
-    Py_XDECREF(rows);
-    Py_XDECREF(values);
+    answer = as_lists(found, keys, held);
 memory:
     PyMem_Free(keys);
     PyMem_Free(found);
@@ -236,6 +241,79 @@ norms:
     PyBuffer_Release(&norms);
 vectors:
     PyBuffer_Release(&x);
+    return answer;
+}
+
+/* Whether two lists of `count` rows, all below `r`, are the same set; `marks` has room for r. */
+static int same_rows(const Py_ssize_t *found, PyObject *known, Py_ssize_t count, Py_ssize_t r, char *marks) {
+    if (!PyList_Check(known) || PyList_GET_SIZE(known) != count) return 0;
+    memset(marks, 0, r);
+    for (Py_ssize_t i = 0; i < count; i++) marks[found[i]] = 1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t row = PyLong_AsSsize_t(PyList_GET_ITEM(known, i));
+        if (row < 0 || row >= r || !marks[row]) return 0;
+    }
+    return 1;
+}
+
+/* See `worker.coversumm.portable`. The caller has checked the lengths. */
+static PyObject *join_checked(int16_t *room, double *norms, Py_ssize_t r, const int16_t *x, Py_ssize_t d, double n,
+                              double *total, Py_ssize_t k, double most, PyObject *known) {
+    double squared = squared_norm(x, d), squared_total, unused;
+    int is_held = squared > most;
+    for (Py_ssize_t row = 0; !is_held && row < r; row++)
+        is_held = norms[row] == squared && !memcmp(room + row * d, x, d * sizeof *x);
+    if (is_held) return Py_NewRef(Py_None);
+    Py_ssize_t *found = PyMem_Malloc((k + 2) * sizeof *found);
+    double *keys = PyMem_Malloc((k + 2) * sizeof *keys);
+    char *marks = PyMem_Malloc(r + 1);
+    PyObject *answer = NULL, *ranked = NULL;
+    if (!found || !keys || !marks) {
+        PyErr_NoMemory();
+        goto memory;
+    }
+    shift(total, x, d, 1.0);
+    memcpy(room + r * d, x, d * sizeof *x);
+    norms[r] = squared;
+    squares(total, NULL, n, d, &squared_total, &unused);
+    Py_ssize_t held = lowest(room, norms, r + 1, d, n, total, k + 1, found, keys), count = held < k ? held : k;
+    int is_tied = 0;
+    for (Py_ssize_t i = 1; i < held; i++) is_tied |= keys[i] == keys[i - 1];
+    if (!is_tied && same_rows(found, known, count, r + 1, marks)) ranked = Py_NewRef(Py_None);
+    else ranked = as_lists(found, keys, is_tied ? 0 : count);
+    if (ranked)
+        answer = Py_BuildValue("ddddN", squared, squared_total, keys[count - 1], held > k ? keys[k] : Py_HUGE_VAL, ranked);
+memory:
+    PyMem_Free(marks);
+    PyMem_Free(keys);
+    PyMem_Free(found);
+    return answer;
+}
+
+PyDoc_STRVAR(join_doc, "join(room, squared_norms, r, vector, n, total, k, most, known)\n--\n\nSee `worker.coversumm.portable`.");
+static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    Py_buffer room, norms, x, total;
+    PyObject *answer = NULL;
+    if (!check_count("join", nargs, 9)) return NULL;
+    Py_ssize_t r = PyLong_AsSsize_t(args[2]), k = PyLong_AsSsize_t(args[6]);
+    double n = PyFloat_AsDouble(args[4]), most = PyFloat_AsDouble(args[7]);
+    if (PyErr_Occurred()) return NULL;
+    if (!look(args[0], &room, sizeof(int16_t), PyBUF_ND | PyBUF_WRITABLE, "room")) return NULL;
+    if (!look(args[1], &norms, sizeof(double), PyBUF_ND | PyBUF_WRITABLE, "squared_norms")) goto room;
+    if (!look(args[3], &x, sizeof(int16_t), PyBUF_ND, "vector")) goto norms;
+    if (!look(args[5], &total, sizeof(double), PyBUF_ND | PyBUF_WRITABLE, "total")) goto vector;
+    Py_ssize_t d = ITEMS(total, double);
+    if (d == 0 || r < 0 || k < 1 || ITEMS(norms, double) <= r || ITEMS(room, int16_t) < (r + 1) * d)
+        PyErr_SetString(PyExc_ValueError, "there must be room for one more of the r rows (r, D), and k at least 1");
+    else if (check_count("vector", ITEMS(x, int16_t), d))
+        answer = join_checked(room.buf, norms.buf, r, x.buf, d, n, total.buf, k, most, args[8]);
+    PyBuffer_Release(&total);
+vector:
+    PyBuffer_Release(&x);
+norms:
+    PyBuffer_Release(&norms);
+room:
+    PyBuffer_Release(&room);
     return answer;
 }
 
@@ -291,6 +369,7 @@ static PyMethodDef methods[] = {
     {"add", (PyCFunction)(void (*)(void))add, METH_FASTCALL, add_doc},
     {"drift", (PyCFunction)(void (*)(void))drift, METH_FASTCALL, drift_doc},
     {"distances", (PyCFunction)(void (*)(void))distances, METH_FASTCALL, distances_doc},
+    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
     {"nearest", (PyCFunction)(void (*)(void))nearest, METH_FASTCALL, nearest_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,3 +1,3 @@
-from worker.coversumm.portable import add, distances, drift, nearest, products
+from worker.coversumm.portable import add, distances, drift, join, nearest, products
 
-__all__ = ["add", "distances", "drift", "nearest", "products"]
+__all__ = ["add", "distances", "drift", "join", "nearest", "products"]

@@ -6,14 +6,25 @@ Products of fixed-point coordinates are exact in float64 in any order of additio
 (docs/algorithm.md, Lemma 1). `drift` is not exact, and its slack holds for every order.
 """
 
-from worker.coversumm.portable import MICRO, Measured
+from worker.coversumm.portable import MICRO, Joined, Measured
 
 try:
-    from worker.coversumm.compiled import add, distances, drift, nearest, products
+    from worker.coversumm.compiled import add, distances, drift, join, nearest, products
 
     IS_COMPILED = True
 except ImportError:
-    from worker.coversumm.portable import add, distances, drift, nearest, products
+    from worker.coversumm.portable import add, distances, drift, join, nearest, products
 
     IS_COMPILED = False
-__all__ = ["IS_COMPILED", "MICRO", "Measured", "add", "distances", "drift", "nearest", "products"]
+__all__ = [
+    "IS_COMPILED",
+    "MICRO",
+    "Joined",
+    "Measured",
+    "add",
+    "distances",
+    "drift",
+    "join",
+    "nearest",
+    "products",
+]

@@ -19,6 +19,13 @@ class Measured(NamedTuple):
     centroid_squared: float  # |S/n|^2, summed in any order
 
 
+Ranked = tuple[list[int], list[float]]  # rows and their keys, ascending
+
+# |x|^2 of the vector; |total|^2; the key of the last of the nearest, and the next one or infinity;
+# the nearest, None if they are the known set, and none at all where keys are equal.
+Joined = tuple[float, float, float, float, Ranked | None]
+
+
 def products(
     vectors: NDArray[np.int16], anchor: NDArray[np.float64], centroid: NDArray[np.float64] | None
 ) -> list[tuple[float, float, float]]:
@@ -62,6 +69,40 @@ def nearest(
     keys += squared_norms * n
     rows = keys.argsort()[:count]
     return rows.tolist(), keys[rows].tolist()
+
+
+def join(
+    room: NDArray[np.int16],
+    squared_norms: NDArray[np.float64],
+    r: int,
+    vector: NDArray[np.int16],
+    n: int,
+    total: NDArray[np.float64],
+    k: int,
+    most: float,
+    known: list[int] | None,
+) -> Joined | None:
+    """Add one vector, (1, D), to `total` and as row `r` of the room, whose first r rows are
+    distinct; then find the k nearest of these rows, n being the count after it.
+
+    None, and nothing is changed, if a row is the same vector, or if |x|^2 is above `most`. `known`
+    are the rows of the ranking before, if their rows have not moved since.
+    """
+    x = vector.reshape(-1)
+    squared_norm = float(np.vecdot(x, x, dtype=np.float64))
+    equal = np.flatnonzero(squared_norms[:r] == squared_norm)
+    if squared_norm > most or (room[equal] == x).all(axis=1).any():
+        return None
+    total += x
+    room[r], squared_norms[r] = x, squared_norm
+    rows, keys = nearest(room[: r + 1], squared_norms[: r + 1], n, total, k + 1)
+    next_key = keys[k] if len(keys) > k else np.inf
+    ranked: Ranked | None = (rows[:k], keys[:k])
+    if len(set(keys)) < len(keys):
+        ranked = [], []
+    elif known is not None and set(known) == set(rows[:k]):
+        ranked = None
+    return squared_norm, float(total @ total), keys[:k][-1], next_key, ranked
 
 
 def distances(centroids: Sequence[Measured], scale: int) -> list[list[float | None]]:

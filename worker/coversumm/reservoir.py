@@ -48,11 +48,12 @@ class Reservoir:
         self.counts: list[int] = []  # live copies of each row's vector
         self.lowest_ids: list[list[bytes]] = []  # of each row, ascending
         self.live = 0  # copies in all rows
-        self.row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self.exhausted = False
         self.anchor_n = 0
         self.anchor_total = _zeros(dimension)  # replaced, never changed
         self.radius_key: float | None = None
+        # Made when they are first needed: rows from len(self._digests) on have none yet.
+        self._row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self._digests: list[bytes] = []  # a row -> its vector's digest
         self._vectors = GrowingArray(np.int16, dimension)
         self._squared_norms = GrowingArray(np.float64)
@@ -82,6 +83,33 @@ class Reservoir:
         keys *= -2.0
         keys += self._squared_norms.rows * n
         return keys
+
+    @property
+    def row_of(self) -> dict[bytes, int]:
+        """The row of each vector, by its digest."""
+        digests, row_of = self._digests, self._row_of
+        for row in range(len(digests), len(self.counts)):
+            key = digest(self._vectors.rows[row])
+            digests.append(key)
+            row_of[key] = row
+        return row_of
+
+    @property
+    def holds_each_once(self) -> bool:
+        """Whether it holds every live sentence, and no vector twice."""
+        return self.radius_key is None and not self.exhausted and self.live == len(self.counts)
+
+    def room_for_one(self) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
+        """Vectors and their |x|^2, with room for a row after the last; see `take_in`."""
+        return self._vectors.room_for_one(), self._squared_norms.room_for_one()
+
+    def take_in(self, id_: bytes) -> None:
+        """The sentence of a new vector that is in the room for it already."""
+        self._vectors.extend(1)
+        self._squared_norms.extend(1)
+        self.counts.append(1)
+        self.lowest_ids.append([id_])
+        self.live += 1
 
     def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
         """Add one sentence, (D,), as `rows` and `add` do for many."""
@@ -156,12 +184,13 @@ class Reservoir:
 
     def drop(self, row: int) -> None:
         """Delete a row without copies; the last row takes its place."""
+        row_of = self.row_of
         counts, lowest_ids, key = self.counts.pop(), self.lowest_ids.pop(), self._digests.pop()
         if row == len(self.counts):
-            del self.row_of[key]
+            del row_of[key]
         else:
-            del self.row_of[self._digests[row]]
-            self.row_of[key] = row
+            del row_of[self._digests[row]]
+            row_of[key] = row
             self.counts[row], self.lowest_ids[row], self._digests[row] = counts, lowest_ids, key
         self._vectors.remove(row)
         self._squared_norms.remove(row)
@@ -179,8 +208,7 @@ class Reservoir:
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         )
-        self._digests = [digest(vector) for vector in self.vectors]
-        self.row_of = {key: row for row, key in enumerate(self._digests)}
+        self._digests, self._row_of = [], {}
         self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.exhausted = False
@@ -201,10 +229,9 @@ class Reservoir:
         self.radius_key = radius_key
         inside = np.flatnonzero(keys < radius_key)
         rows = inside.tolist()
+        self._digests, self._row_of = [], {}
         self._vectors.keep(inside)
         self._squared_norms.keep(inside)
-        self._digests = [self._digests[row] for row in rows]
-        self.row_of = {key: row for row, key in enumerate(self._digests)}
         self.counts = [self.counts[row] for row in rows]
         self.lowest_ids = [self.lowest_ids[row] for row in rows]
         self.live = sum(self.counts)

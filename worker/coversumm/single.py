@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate, kernel
 from worker.coversumm.certificate import Gap
-from worker.coversumm.knn import Neighbors
+from worker.coversumm.fixed_point import EXACT
+from worker.coversumm.kernel import Joined
+from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.reservoir import digest
@@ -21,6 +23,11 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
     removed, added = step
     check(removed, state.dimension)
     check(added, state.dimension)
+    if len(added.ids) == 1 and not removed.ids and state.gap is None:
+        joined = _joined(state, added) if state.reservoir.holds_each_once else None
+        if joined is not None:
+            return _after_joining(state, step, joined)
+    state.ranked_rows = None
     facts = _facts(state, added.vectors) if added.ids else []
     n = state.n - len(removed.ids) + len(added.ids)
     if facts:
@@ -44,7 +51,51 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
     else:
         neighbors = state.refill()
     ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
-    state.gap = _gap(state, neighbors, centroid_squared)
+    state.gap = None
+    if len(neighbors.ids) == state.k:
+        state.gap = _gap(state, neighbors.keys[-1], neighbors.next_key, centroid_squared)
+    state.trim()
+    return ranking
+
+
+def _joined(state: EntityState, added: Points) -> Joined | None:
+    """Take in one sentence where nothing else has to be asked; None if that has to be done."""
+    n, reservoir = state.n + 1, state.reservoir
+    most = (EXACT - 1) // (3 * n)  # of |x|^2: see `fixed_point.exact`
+    if state.max_squared_norm > most:
+        return None
+    room, squared_norms = reservoir.room_for_one()
+    r, total, known = len(reservoir), state.total, state.ranked_rows
+    return kernel.join(room, squared_norms, r, added.vectors, n, total, state.k, most, known)
+
+
+def _after_joining(state: EntityState, step: Step, joined: Joined) -> Ranking | None:
+    """The ranking of such a step if the set changed, or None; see `apply_step`."""
+    squared_norm, squared_total, kth_key, next_key, ranked = joined
+    removed, added = step
+    reservoir, counters = state.reservoir, state.counters
+    state.index.update(removed, added)
+    reservoir.take_in(added.ids[0])
+    state.n = n = state.n + 1
+    state.max_squared_norm = max(state.max_squared_norm, squared_norm)
+    state.since_refill += 1
+    counters.steps += 1
+    counters.evaluations += 1
+    counters.proved_reservoir += 1
+    centroid_squared = squared_total / (n * n)
+    ranking: Ranking | None = None
+    if ranked is not None:
+        rows, keys = ranked
+        if rows:
+            ids, state.ranked_rows = [reservoir.lowest_ids[row][0] for row in rows], rows
+            neighbors = Neighbors(ids, rows, keys, next_key)
+        else:  # equal keys
+            neighbors = knn(reservoir, n, state.total, state.k, state.distinct)
+            state.ranked_rows = None
+            kth_key, next_key = neighbors.keys[-1], neighbors.next_key
+        ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    if n >= state.k:
+        state.gap = _gap(state, kth_key, next_key, centroid_squared)
     state.trim()
     return ranking
 
@@ -93,15 +144,14 @@ def _unchanged(state: EntityState, squared_way: float) -> bool:
     return state.gap.proves(squared_way, 4 * state.slack)
 
 
-def _gap(state: EntityState, neighbors: Neighbors, centroid_squared: float) -> Gap | None:
+def _gap(
+    state: EntityState, kth_key: float, next_key: float, centroid_squared: float
+) -> Gap | None:
     """The gap of an evaluation; None if the next step alone is likely to move the centroid too far.
 
     A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
     """
     n = state.n
-    if len(neighbors.ids) < state.k:
-        return None
-    kth_key, next_key = neighbors.keys[-1], neighbors.next_key
     distance_squared = kth_key / n + centroid_squared
     if next_key - kth_key <= 4.0 * distance_squared:
         return None

@@ -82,6 +82,7 @@ class EntityState:
         self.since_refill = 0  # steps
         self.ranked_ids: tuple[bytes, ...] = ()  # ids of the ranking after the last step
         self.members: frozenset[bytes] = frozenset()  # the same as a set
+        self.ranked_rows: list[int] | None = None  # the reservoir's, while they have not moved
         self.counters = Counters()
         self.gap: Gap | None = None
         self._ball: Ball | None = None
@@ -174,6 +175,7 @@ class EntityState:
 
     def refill(self) -> Neighbors:
         """Search the index around the present centroid; its answer needs no certificate."""
+        self.ranked_rows = None
         if self.n == 0:
             self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
             return Neighbors([], [], [], np.inf)
@@ -215,7 +217,7 @@ class EntityState:
         """Tighten a reservoir that has grown through additions."""
         if len(self.reservoir) > 2 * self.target:
             self.reservoir.tighten(self.target, self.n, self.total)
-            self.since_refill = 0
+            self.since_refill, self.ranked_rows = 0, None
 
     # ---- ranking
 

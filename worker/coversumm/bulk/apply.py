@@ -56,6 +56,7 @@ MAX_VALUES = 400_000  # but no more values than that: the matrix of running sums
 def apply_steps(state: EntityState, steps: Sequence[Step]) -> list[Ranking | None]:
     """Apply steps in order, with the results of `apply_step` one by one."""
     results: list[Ranking | None] = []
+    state.ranked_rows = None
     most = min(MAX_POINTS, max(MAX_VALUES // state.dimension, 4 * MIN_STEPS))
     while len(results) < len(steps):
         at = len(results)
