@@ -89,7 +89,7 @@ def test_every_index_publishes_the_same_bytes(flat, seed, index):
     assert run.published == flat[seed].published
     assert run.rows == flat[seed].rows
     assert len(run.published) > 150
-    assert min(run.refills, flat[seed].refills) > 8  # the indexes were asked
+    assert min(run.refills, flat[seed].refills) > 4  # the indexes were asked
 
 
 @pytest.mark.parametrize("index", NAMES)
