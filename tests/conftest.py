@@ -23,6 +23,8 @@ from tests.deploy import tools
 from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
 from tests.harness.node import INSTALL, missing_tools
+from worker.text import openvino
+from worker.text.identity import machine_type
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
 FEW_EXAMPLES = 40
@@ -164,6 +166,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if postgres.program("initdb") is None:
         why = f"The tests of PostgreSQL were left out for want of it: {postgres.INSTALL}."
         _leave_out("postgres", config, items, why)
+    if not openvino.INSTRUCTION_SETS & set(machine_type().split()):
+        why = (
+            "The tests of bf16 were left out: this processor has neither avx512_bf16 nor amx_bf16."
+        )
+        _leave_out("bf16", config, items, why)
     if programs.missing():
         why = "Tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)
@@ -189,8 +196,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item], why: str) -> None:
-    """Deselect, not skip: no package index that everybody reaches has these tools, so their absence
-    is told and is no failure.
+    """Deselect, not skip: no package index that everybody reaches has these tools, nor processors,
+    so their absence is told and is no failure.
     """
     concerned = [item for item in items if item.get_closest_marker(marker)]
     if concerned:

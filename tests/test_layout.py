@@ -53,6 +53,7 @@ CONFINED = {
     "rocksdict": ("worker/storage/",),
     "opentelemetry": ("worker/spans.py",),
     "onnxruntime": ("worker/text/",),
+    "openvino": ("worker/text/openvino.py",),
     "pyarrow": ("worker/sources/",),
     "fastavro": ("worker/registry/",),
 }

@@ -27,7 +27,7 @@ from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.page import install_page
 from worker.page.history import RecentHistory
-from worker.processing.config import check_index, processor_config
+from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.registry.as_json import AsJson
@@ -62,7 +62,6 @@ from worker.stream.surroundings import (
 )
 from worker.stream.takeover import Takeover
 from worker.stream.worker import StreamWorker
-from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 from worker.tracing import open_tracing
 from worker.web import check_port, install_web
@@ -113,9 +112,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     reading(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
-    engine = load_engine(
-        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
-    )
+    engine = configured_engine(settings)
     avro = avro_output(settings)
     clients = KafkaClients(settings, WORKER_LOG)
     app: CoverSummApp | None = None  # Faust creates the consumer when the app starts

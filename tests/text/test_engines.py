@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
+from tests.text.precisions import PRECISIONS
 from tests.text.sentences import ROOT, real_sentences
 from worker.errors import SetupError
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine, EngineError
-from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
+from worker.text.minilm import BF16_MODEL, MODEL, WEIGHTS_SHA256, load_minilm
 
 REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 
@@ -27,11 +28,14 @@ REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 SENTENCES = real_sentences(160)
 
 
+@pytest.fixture(scope="module", params=PRECISIONS)
+def precision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def engine() -> EmbeddingEngine:
-    loaded = load_engine("onnx", threads=1)
-    assert loaded is not None
-    return loaded
+def engine(precision: str) -> EmbeddingEngine:
+    return load_engine("onnx", threads=1, precision=precision)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +43,12 @@ def vectors(engine: EmbeddingEngine) -> NDArray[np.float32]:
     return engine.embed(SENTENCES)
 
 
-def test_default_engine(engine: EmbeddingEngine, vectors: NDArray[np.float32]) -> None:
-    assert engine.model == MODEL == "all-MiniLM-L6-v2@53aa51172d14"
+def test_default_engine(
+    engine: EmbeddingEngine, vectors: NDArray[np.float32], precision: str
+) -> None:
+    assert {"fp32": MODEL, "bf16": BF16_MODEL}[precision] == engine.model
+    assert MODEL == "all-MiniLM-L6-v2@53aa51172d14"
+    assert BF16_MODEL == "all-MiniLM-L6-v2-bf16@53aa51172d14"
     assert engine.dimension == 384
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), 384)
@@ -78,26 +86,41 @@ def test_same_bits_one_at_a_time(engine: EmbeddingEngine, vectors: NDArray[np.fl
 
 
 @pytest.mark.parametrize("threads", [2, 5])
-def test_same_bits_whatever_the_threads(vectors: NDArray[np.float32], threads: int) -> None:
-    other = load_engine("onnx", threads=threads)
-    assert other is not None
+def test_same_bits_whatever_the_threads(
+    vectors: NDArray[np.float32], threads: int, precision: str
+) -> None:
+    other = load_engine("onnx", threads=threads, precision=precision)
     np.testing.assert_array_equal(other.embed(SENTENCES), vectors)
 
 
-def test_same_bits_in_a_fresh_process(vectors: NDArray[np.float32], tmp_path: Path) -> None:
+def test_same_bits_in_a_fresh_process(
+    vectors: NDArray[np.float32], tmp_path: Path, precision: str
+) -> None:
     program = """if True:
         import json, sys
         from pathlib import Path
         from worker.text.embedders import load_engine
         sentences = json.loads(Path(sys.argv[1]).read_text())
-        Path(sys.argv[2]).write_bytes(load_engine("onnx", threads=2).embed(sentences).tobytes())
+        engine = load_engine("onnx", threads=2, precision=sys.argv[3])
+        Path(sys.argv[2]).write_bytes(engine.embed(sentences).tobytes())
     """
     given, taken = tmp_path / "sentences.json", tmp_path / "vectors"
     given.write_text(json.dumps(SENTENCES[::-1]))
     subprocess.run(
-        [sys.executable, "-c", program, given, taken], check=True, timeout=PATIENCE_SECONDS
+        [sys.executable, "-c", program, given, taken, precision],
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert taken.read_bytes() == vectors[::-1].tobytes()
+
+
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_same_bits_at_every_length(engine: EmbeddingEngine, step: int) -> None:
+    """Of 3 to 256 tokens, of which two are in every sentence."""
+    sentences = ["word " * words for words in range(1, 255, step)]
+    together = engine.embed(sentences[::-1])[::-1]
+    for sentence, vector in zip(sentences, together, strict=True):
+        np.testing.assert_array_equal(engine.embed([sentence])[0], vector)
 
 
 def test_a_pool_larger_than_one_sorting(engine: EmbeddingEngine) -> None:
@@ -115,17 +138,18 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
         load_minilm(1, tmp_path)
 
 
-def test_loading_writes_nothing(tmp_path: Path) -> None:
-    """No cached graph that could be stale or tampered with, and none of ONNX Runtime's
-    telemetry.
-    """
+def test_loading_writes_nothing(tmp_path: Path, precision: str) -> None:
+    """No cached graph that could be stale or tampered with, and none of the runtimes' telemetry."""
     home = {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "PATH": "",
         "PYTHONPATH": str(ROOT),
     }
-    program = "from worker.text.embedders import load_engine; load_engine('onnx').embed(['x'])"
+    program = (
+        "from worker.text.embedders import load_engine; "
+        f"load_engine('onnx', precision='{precision}').embed(['x'])"
+    )
     subprocess.run(
         [sys.executable, "-B", "-c", program],
         check=True,

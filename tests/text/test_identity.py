@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.text.precisions import PRECISIONS
 from worker.text import identity as told
 from worker.text.embedders import EMBEDDERS, load_engine, packages_of
 from worker.text.identity import DIGEST_BYTES, PROBES, engine_identity, machine_type, software
@@ -46,12 +47,14 @@ def test_everything_is_in_the_digest(field):
     assert one._replace(**{field: 3 if field == "dimension" else "other"}).digest != one.digest
 
 
-def test_threads_and_processes_do_not_matter():
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_threads_and_processes_do_not_matter(precision):
     """Of the real engine."""
     program = (
         "from worker.text.embedders import load_engine; from worker.text.identity import "
         "engine_identity;"
-        "print(engine_identity('onnx', load_engine('onnx', threads=2)).digest.hex())"
+        f"engine = load_engine('onnx', threads=2, precision='{precision}');"
+        "print(engine_identity('onnx', engine).digest.hex())"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -61,9 +64,10 @@ def test_threads_and_processes_do_not_matter():
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert (
-        ended.stdout.strip() == engine_identity("onnx", load_engine("onnx", threads=1)).digest.hex()
-    )
+    engine = load_engine("onnx", threads=1, precision=precision)
+    identity = engine_identity("onnx", engine)
+    assert ended.stdout.strip() == identity.digest.hex()
+    assert ("openvino" in identity.software) == (precision == "bf16")
 
 
 def test_probes_are_of_many_lengths():

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from tests.text.models import PACKAGED
+from tests.text.precisions import PRECISIONS
 from worker.text.engine import TOKEN_BUDGET
-from worker.text.minilm import encoder_sessions, load_minilm
+from worker.text.minilm import MODEL, _attention, encoder_sessions, load_minilm
 from worker.text.onnx import OnnxEngine
+from worker.text.openvino import bf16_encoder
 from worker.text.packed import PackedEncoder
 
 Array = NDArray[np.float64]
@@ -25,9 +27,9 @@ SENTENCES = (
 )
 
 
-@pytest.fixture(scope="module")
-def engine() -> OnnxEngine:
-    return load_minilm(1)
+@pytest.fixture(scope="module", params=PRECISIONS)
+def engine(request: pytest.FixtureRequest) -> OnnxEngine:
+    return load_minilm(1, precision=request.param)
 
 
 class Bert:
@@ -73,9 +75,10 @@ class Bert:
 
 def test_vectors_are_those_of_the_formulas(engine: OnnxEngine) -> None:
     bert = Bert()
+    atol = 2e-6 if engine.model == MODEL else 2e-3
     for text, vector in zip(SENTENCES, engine.embed(SENTENCES), strict=True):
         mean = bert(engine.tokens(text)).mean(axis=0)
-        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=2e-6)
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=atol)
 
 
 def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
@@ -83,7 +86,11 @@ def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
     tensors = {
         name: value.copy() for name, value in load_file(PACKAGED / "model.safetensors").items()
     }
-    encoder = PackedEncoder(encoder_sessions(tensors))
+    encoder = (
+        PackedEncoder(encoder_sessions(tensors))
+        if engine.model == MODEL
+        else bf16_encoder(tensors, 1, _attention())
+    )
     for value in tensors.values():
         value.fill(7)
     tokens = [engine.tokens(text) for text in SENTENCES]

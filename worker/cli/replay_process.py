@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from worker.replay.request import ReplayIdentity
     from worker.replay.run import Replay, ReplayProgress
     from worker.stream.run_bounds import RateThrottle
-    from worker.text.engine import EmbeddingEngine
 
 
 TERMINAL_SECONDS, FIRST_SECONDS, LINE_SECONDS = 0.5, 1.0, 10.0
@@ -219,9 +218,10 @@ NICENESS = 10
 
 def estimate(replay: "Replay", as_json: bool) -> int:
     """Write how long a replay will take; returns the exit code."""
+    from worker.processing.config import configured_engine
     from worker.storage.vectors import open_vector_store
 
-    engine = _engine(replay.settings)
+    engine = configured_engine(replay.settings)
     found = replay.estimate(engine, open_vector_store(replay.settings, engine))
     rounded = {name: round(getattr(found, name), 1) for name in ("seconds", "seconds_at_most")}
     holes = holes_facts(replay.holes)
@@ -265,10 +265,11 @@ def duration(seconds: float) -> str:
 def run_replay(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
     """Take part in a replay until it ends; returns the exit code. `throttle` is the replay's."""
     from worker.kafka.errors import patiently
+    from worker.processing.config import configured_engine
 
     started = time.monotonic()
     if patiently(replay.found) is not None and not patiently(replay.open_partitions):
-        engine = _engine(replay.settings)
+        engine = configured_engine(replay.settings)
         patiently(lambda: replay.check_plan(engine))
     elif code := _process(replay, throttle, as_json):
         return code
@@ -330,11 +331,3 @@ def _write_file(replay: "Replay") -> None:
         clients = KafkaClients(settings)
         for body in in_order(clients, settings.output_topic, AsJson(settings)):
             destination.write(body + b"\n")
-
-
-def _engine(settings: Settings) -> "EmbeddingEngine | None":
-    from worker.text.embedders import load_engine
-
-    return load_engine(
-        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
-    )

@@ -211,6 +211,7 @@ class SummarizeRun:
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _process(self) -> None:
+        from worker.processing.config import configured_engine
         from worker.sources import timely
         from worker.storage.vectors import open_vector_store
         from worker.tools.summarize import FileSummarizer
@@ -220,11 +221,7 @@ class SummarizeRun:
             output.file_progress(reviews.size, reviews.unit) as progress,
             ExitStack() as ending,
         ):
-            engine = embedders.load_engine(
-                settings.embedder,
-                threads=settings.embedder_threads,
-                cache_dir=settings.model_cache_dir,
-            )
+            engine = configured_engine(settings)
             vectors = open_vector_store(settings, engine)
             if vectors is not None:
                 ending.callback(vectors.close)

@@ -15,7 +15,6 @@ from worker.cli.tables import PROSE, Column, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.settings.kinds import show_size
-from worker.text import embedders
 from worker.text.engine import EngineError
 
 if TYPE_CHECKING:
@@ -53,13 +52,12 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
     left out. Stored vectors stay, so the command may be interrupted and repeated.
     """
     settings, folder = store_settings()
+    from worker.processing.config import configured_engine
     from worker.storage.vectors import StoredVectors
     from worker.text.identity import engine_identity
     from worker.tools.vectors import VectorImport, partitions
 
-    engine = embedders.load_engine(
-        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
-    )
+    engine = configured_engine(settings)
     if engine is None:
         raise EngineError("COVERSUMM_EMBEDDER is none: set it to the embedder that made the state")
     identity = engine_identity(settings.embedder, engine)

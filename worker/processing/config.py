@@ -22,6 +22,7 @@ from worker.facets.membership import FacetSet, facet_set, label_bits
 from worker.settings import Settings
 from worker.settings.checks import escaped_bytes
 from worker.state import Fingerprint
+from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 from worker.text.splitting import SPLITTER
 
@@ -153,6 +154,16 @@ class ProcessorConfig:
     def is_behind(self) -> bool:
         """Whether the set last published may differ from the current set."""
         return self.min_changes > 1 and self.emit in ("every", "coalesced")
+
+
+def configured_engine(settings: Settings) -> EmbeddingEngine | None:
+    """The settings' engine; None without one. Raises EngineError."""
+    return load_engine(
+        settings.embedder,
+        threads=settings.embedder_threads,
+        cache_dir=settings.model_cache_dir,
+        precision=settings.embedder_precision,
+    )
 
 
 def processor_config(

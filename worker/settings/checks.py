@@ -7,6 +7,7 @@ from typing import Final
 
 from worker.settings.fields import DEFAULT_MODEL_DIMENSION, Fields, settings_by_field
 from worker.settings.kinds import show_size
+from worker.text import embedders
 
 AT_MOST: Final = (
     ("emit_min_changes", "k", "a set of so many sentences could never differ by more"),
@@ -61,6 +62,11 @@ def _check_names(settings: Fields) -> Iterator[str]:
             f"COVERSUMM_DIMENSION: {settings.dimension} is not the {DEFAULT_MODEL_DIMENSION} of "
             "COVERSUMM_EMBEDDER=onnx: unset it, or set COVERSUMM_EMBEDDER=none if the events carry "
             "embeddings"
+        )
+    if settings.embedder_precision == "bf16" and settings.embedder != embedders.DEFAULT:
+        yield (
+            f"{embedders.PRECISION_VARIABLE}: bf16 is for COVERSUMM_EMBEDDER={embedders.DEFAULT} "
+            "alone: unset one of them"
         )
 
 

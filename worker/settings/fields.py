@@ -144,6 +144,13 @@ class Fields:
         "which only has wheels for Python 3.8 and older",
     )
     embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)
+    embedder_precision: str = setting(
+        "fp32",
+        kinds.choice(*embedders.PRECISIONS),
+        "What the default embedder multiplies: `bf16` is faster and another model, needs an x86 "
+        "processor with avx512_bf16 or AMX, and the extra `openvino`; `auto` is `bf16` where both "
+        "are there",
+    )
     embedder_threads: int = setting(
         0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
     )

@@ -25,7 +25,7 @@ NEW_TOPIC: Final = (
 )
 """The solution when the keys of an input topic have moved to other partitions; for messages."""
 SETTINGS: Final = {
-    "model": "COVERSUMM_EMBEDDER",
+    "model": "COVERSUMM_EMBEDDER and COVERSUMM_EMBEDDER_PRECISION",
     "dimension": "COVERSUMM_DIMENSION, or the embedder's own",
     "splitter": "of the worker's version",
     "k": "COVERSUMM_K",

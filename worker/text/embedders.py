@@ -7,16 +7,19 @@ engine at module level. To add an embedder, write a module with an engine and an
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
-from worker.text.engine import EngineError
+from worker.text.engine import EngineError, Precision
 
 if TYPE_CHECKING:
     from worker.text.engine import EmbeddingEngine
+
+log = logging.getLogger(__name__)
 
 
 class EmbedderForm(NamedTuple):
@@ -31,10 +34,16 @@ class EmbedderForm(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-def _load_default(*, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+DEFAULT: Final = "onnx"
+"""The form of the default model, the only one that computes in bf16."""
+
+
+def _load_default(
+    *, threads: int, cache_dir: Path | None, precision: Precision = "fp32"
+) -> EmbeddingEngine:
     from worker.text.minilm import load_minilm
 
-    return load_minilm(threads, cache_dir=cache_dir)
+    return load_minilm(threads, cache_dir=cache_dir, precision=precision)
 
 
 def _load_folder(folder: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
@@ -65,7 +74,7 @@ _ONNX: Final = ("numpy", "onnxruntime", "tokenizers")
 _REFERENCE: Final = ("numpy", "sentence-transformers", "tokenizers", "torch", "transformers")
 
 EMBEDDERS: Final = (
-    EmbedderForm("onnx", "onnx", "all-MiniLM-L6-v2", _load_default, _ONNX),
+    EmbedderForm(DEFAULT, DEFAULT, "all-MiniLM-L6-v2", _load_default, _ONNX),
     EmbedderForm(
         "onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder, _ONNX
     ),
@@ -85,6 +94,9 @@ EMBEDDERS: Final = (
     ),
     EmbedderForm("none", "none", "every event carries its embeddings", _load_none),
 )
+
+PRECISION_VARIABLE: Final = "COVERSUMM_EMBEDDER_PRECISION"
+PRECISIONS: Final = ("fp32", "bf16", "auto")
 
 PATTERN: Final = "|".join(
     one.pattern for one in EMBEDDERS
@@ -106,34 +118,72 @@ HELP: Final = _listed(
 
 @overload
 def load_engine(
-    spec: Literal["onnx"], *, threads: int | None = None, cache_dir: Path | None = None
+    spec: Literal["onnx"],
+    *,
+    threads: int | None = None,
+    cache_dir: Path | None = None,
+    precision: str = "fp32",
 ) -> EmbeddingEngine: ...
 
 
 @overload
 def load_engine(
-    spec: str, *, threads: int | None = None, cache_dir: Path | None = None
+    spec: str,
+    *,
+    threads: int | None = None,
+    cache_dir: Path | None = None,
+    precision: str = "fp32",
 ) -> EmbeddingEngine | None: ...
 
 
 def load_engine(
-    spec: str, *, threads: int | None = None, cache_dir: Path | None = None
+    spec: str,
+    *,
+    threads: int | None = None,
+    cache_dir: Path | None = None,
+    precision: str = "fp32",
 ) -> EmbeddingEngine | None:
     """The engine that `spec` names, ready to embed; None for `none`.
 
     `threads`: batches that run in parallel; by default one per core this process may use.
     sentence-transformers runs one. `cache_dir`: where models of the hub are kept; by default where
-    Hugging Face keeps them. Raises EngineError, whose one line says what is wrong and what to do.
+    Hugging Face keeps them. `precision`: `fp32`, `bf16` or `auto`, see `resolve_precision`. Raises
+    EngineError, whose one line says what is wrong and what to do.
     """
     for one in EMBEDDERS:
         if given := re.fullmatch(one.pattern, spec):
-            cores = threads or available_cores()
+            options: dict[str, Any] = {"threads": threads or available_cores()}
             try:
-                return one.load(*given.groups(), threads=cores, cache_dir=cache_dir)
+                if resolve_precision(spec, precision) == "bf16":
+                    options["precision"] = "bf16"
+                return one.load(*given.groups(), cache_dir=cache_dir, **options)
             except EngineError as error:
                 # the line is enough in a notebook, which would show the frames of every library
                 raise error.with_traceback(None) from None
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
+
+
+def resolve_precision(spec: str, precision: str) -> Precision:
+    """What the engine `spec` multiplies: `auto` is bf16 if this process can, and logs its choice.
+
+    Raises EngineError for `bf16` where it cannot.
+    """
+    if precision == "fp32" or (precision == "auto" and spec != DEFAULT):
+        return "fp32"
+    if spec != DEFAULT:
+        raise EngineError(
+            f"{PRECISION_VARIABLE}=bf16 is for the embedder {DEFAULT} alone, not {spec}"
+        )
+    from worker.text.openvino import bf16_problem
+
+    problem = bf16_problem()
+    if precision == "auto":
+        log.info(
+            "%s=auto: %s", PRECISION_VARIABLE, "bf16" if problem is None else f"fp32 ({problem})"
+        )
+    elif problem is not None:
+        raise EngineError(f"{PRECISION_VARIABLE}=bf16: {problem}")
+    return "bf16" if problem is None else "fp32"
 
 
 def packages_of(spec: str) -> tuple[str, ...]:

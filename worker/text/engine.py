@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from worker.errors import SetupError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Precision = Literal["fp32", "bf16"]
+"""Numbers that an engine multiplies."""
 
 
 class EmbeddingEngine(Protocol):

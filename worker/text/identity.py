@@ -55,9 +55,8 @@ def engine_identity(spec: str, engine: EmbeddingEngine) -> EngineIdentity:
     """The identity of an engine loaded from `spec`; embeds a few sentences."""
     vectors = engine.embed(PROBES).astype("<f4", copy=False).tobytes()
     probe = hashlib.blake2b(vectors, digest_size=DIGEST_BYTES).hexdigest()
-    return EngineIdentity(
-        engine.model, engine.dimension, machine_type(), software(packages_of(spec)), probe
-    )
+    packages = (*packages_of(spec), *getattr(engine, "libraries", ()))
+    return EngineIdentity(engine.model, engine.dimension, machine_type(), software(packages), probe)
 
 
 def machine_type() -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.engine import EngineError
+from worker.text.engine import EngineError, Precision
 from worker.text.hub import HubUnavailable, hub_files
 from worker.text.layout import read_layout, sha256_of
 from worker.text.onnx import OnnxEngine, open_session
@@ -116,6 +116,7 @@ FILES = (
     "model.safetensors",
 )  # the files that are read
 MODEL = f"all-MiniLM-L6-v2@{WEIGHTS_SHA256[:12]}"
+BF16_MODEL = f"all-MiniLM-L6-v2-bf16@{WEIGHTS_SHA256[:12]}"
 _LAYERS, _HEADS, _HIDDEN = 6, 12, 384
 _EPSILON = 1e-12
 _ROWS: Final = ("tokens", _HIDDEN)
@@ -124,7 +125,10 @@ Array = NDArray[np.float32]
 
 
 def load_minilm(
-    threads: int, folder: Path | None = None, cache_dir: Path | None = None
+    threads: int,
+    folder: Path | None = None,
+    cache_dir: Path | None = None,
+    precision: Precision = "fp32",
 ) -> OnnxEngine:
     """The engine of the default model from `folder`, the installed package, or the hub."""
     folder = folder or _package_folder() or _hub_folder(cache_dir)
@@ -134,7 +138,13 @@ def load_minilm(
     _check(weights, WEIGHTS_SHA256)
     from safetensors.numpy import load_file
 
-    return OnnxEngine(MODEL, layout, PackedEncoder(encoder_sessions(load_file(weights))), threads)
+    tensors = load_file(weights)
+    if precision == "fp32":
+        return OnnxEngine(MODEL, layout, PackedEncoder(encoder_sessions(tensors)), threads)
+    from worker.text.openvino import bf16_encoder
+
+    encoder = bf16_encoder(tensors, threads, _attention())
+    return OnnxEngine(BF16_MODEL, layout, encoder, threads, libraries=("openvino",))
 
 
 def _check(path: Path, expected: str) -> None:

@@ -88,8 +88,17 @@ class OnnxEngine:
     none waits within a batch, and the number of threads cannot change the bits.
     """
 
-    def __init__(self, model: str, layout: Layout, encoder: Encoder, threads: int) -> None:
+    def __init__(
+        self,
+        model: str,
+        layout: Layout,
+        encoder: Encoder,
+        threads: int,
+        libraries: tuple[str, ...] = (),
+    ) -> None:
+        """`libraries`: those that the encoder runs in beside ONNX Runtime."""
         self.model = model
+        self.libraries = libraries
         self.dimension = layout.dimension
         self._layout = layout
         self._encoder = encoder

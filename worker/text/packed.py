@@ -39,8 +39,10 @@ class EncoderSessions(NamedTuple):
 class PackedEncoder:
     """See `onnx.Encoder`."""
 
-    def __init__(self, sessions: EncoderSessions) -> None:
+    def __init__(self, sessions: EncoderSessions, row_step: int = 1) -> None:
+        """`row_step`: batches are filled up with rows to a multiple of it."""
         self._sessions = sessions
+        self._row_step = row_step
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
         """See `onnx.Encoder`."""
@@ -49,18 +51,20 @@ class PackedEncoder:
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[Array]:
         """See `onnx.Encoder`; fastest if sentences of one length are adjacent."""
         lengths = [len(sentence) for sentence in tokens]
-        ids = np.fromiter(chain.from_iterable(tokens), np.int64, sum(lengths))
-        positions = np.concatenate([np.arange(length) for length in lengths])
+        count = sum(lengths)
+        ids, positions = np.zeros((2, -(-count // self._row_step) * self._row_step), np.int64)
+        ids[:count] = np.fromiter(chain.from_iterable(tokens), np.int64, count)
+        positions[:count] = np.concatenate([np.arange(length) for length in lengths])
         rows, *attending = self._sessions.first.run(None, {"ids": ids, "positions": positions})
         groups = _groups(lengths)
         for layer in self._sessions.layers:
             attended = self._attend(attending, groups)
             rows, *attending = layer.run(None, {"attended": attended, "rows": rows})
-        return np.split(rows, np.cumsum(lengths[:-1]))
+        return np.split(rows[:count], np.cumsum(lengths[:-1]))
 
     def _attend(self, attending: Sequence[Array], groups: Sequence[tuple[slice, int]]) -> Array:
         """Attention within each sentence; `attending` are queries, keys and values."""
-        attended = np.empty_like(attending[0])
+        attended = np.zeros_like(attending[0])
         for rows, length in groups:
             query, key, value = (
                 of_all[rows].reshape(-1, length, of_all.shape[1]) for of_all in attending

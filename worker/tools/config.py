@@ -21,7 +21,7 @@ from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
-from worker.processing.config import processor_config
+from worker.processing.config import configured_engine, processor_config
 from worker.registry.client import SchemaRegistry
 from worker.registry.outage import patiently
 from worker.settings import Settings
@@ -30,7 +30,6 @@ from worker.state.errors import StateError
 from worker.state.keys import FINGERPRINT
 from worker.state.partition import refuse_other
 from worker.state.rows import decode_fingerprint
-from worker.text.embedders import load_engine
 
 
 class ConfigCheck(NamedTuple):
@@ -61,8 +60,7 @@ def check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigC
         fingerprints = [row for row in rows if row.key == FINGERPRINT and row.value is not None]
         if not fingerprints:
             return ConfigCheck(of, WHAT, True, "there is none yet")
-        threads, cache = settings.embedder_threads, settings.model_cache_dir
-        engine = load_engine(settings.embedder, threads=threads, cache_dir=cache)
+        engine = configured_engine(settings)
         wanted = processor_config(settings, topics.input_partitions, engine).fingerprint
     except (SetupError, Crash) as cause:
         return ConfigCheck(of, WHAT, None, str(cause))

@@ -1,0 +1,191 @@
+"""The default model with its products in bf16, on processors that multiply such numbers; an extra.
+
+The encoder is that of `packed.py`, cut at the same places. What works row by row (products, sums,
+norms, GELU) runs in OpenVINO, which multiplies in bf16 and adds in fp32. Attention stays in ONNX
+Runtime, in fp32: it is a fiftieth of the operations.
+
+Each thread has compiled graphs of its own: OpenVINO's streams take turns if they are called from
+other threads; measured, two were no faster than one. OpenVINO generates kernels for each number of
+rows, so batches are padded to a multiple of `ROW_STEP`.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.extras import install_command
+from worker.text.engine import EngineError, first_line
+from worker.text.identity import machine_type
+from worker.text.packed import EncoderSessions, PackedEncoder
+
+ROW_STEP: Final = 32
+"""Rows of a batch are a multiple of this: few kernels, and 3 % of a batch of 512 is padding."""
+INSTRUCTION_SETS: Final = {"avx512_bf16", "amx_bf16"}  # any of them multiplies bf16
+_CONFIG: Final = {
+    "INFERENCE_PRECISION_HINT": "bf16",
+    "NUM_STREAMS": 1,
+    "INFERENCE_NUM_THREADS": 1,
+    "ENABLE_CPU_PINNING": False,
+}
+_HIDDEN: Final = 384
+_LAYERS: Final = 6
+_EPSILON: Final = 1e-12
+Array = NDArray[Any]
+
+
+def bf16_problem() -> str | None:
+    """Why this process cannot compute in bf16, and what to do about it; None if it can."""
+    if INSTRUCTION_SETS.isdisjoint(machine_type().split()):
+        return (
+            "this processor has neither avx512_bf16 nor amx_bf16: set "
+            "COVERSUMM_EMBEDDER_PRECISION=fp32, or run the worker on one that has"
+        )
+    if importlib.util.find_spec("openvino") is None:
+        return f"OpenVINO is not installed: {install_command('openvino')}"
+    return None
+
+
+def _import_openvino() -> Any:
+    """The library without its telemetry, which reports every import to Google Analytics."""
+    hidden = "openvino_telemetry"
+    before = sys.modules.get(hidden)
+    sys.modules[hidden] = None  # type: ignore[assignment]  # its import fails
+    try:
+        import openvino
+    finally:
+        del sys.modules[hidden]
+        if before is not None:
+            sys.modules[hidden] = before
+    return openvino
+
+
+class _Session:
+    """A graph, compiled for each of so many threads; called like a session of ONNX Runtime."""
+
+    def __init__(self, threads: int, inputs: Sequence[str], build: Callable[..., Any]) -> None:
+        """`build` makes the outputs from OpenVINO's operators and the inputs; all are rows."""
+        self._inputs = inputs
+        self._requests: SimpleQueue[Any] = SimpleQueue()
+        self._library = openvino = _import_openvino()
+        operators = importlib.import_module("openvino.opset13")
+        given = [operators.parameter([-1, _HIDDEN], np.float32, name) for name in inputs]
+        outputs = list(build(_Operators(operators), *given))
+        model = openvino.Model(outputs, given, "rows")
+        self._count = len(outputs)
+        core = openvino.Core()
+        for _ in range(threads):
+            compiled = core.compile_model(model, "CPU", _CONFIG)
+            self._requests.put(compiled.create_infer_request())
+
+    def run(self, _: None, given: Mapping[str, Array]) -> list[Array]:
+        """The outputs, as new arrays. Waits while every thread's graph is in use."""
+        tensor = self._library.Tensor
+        outputs = [np.empty_like(given[self._inputs[0]]) for _ in range(self._count)]
+        request = self._requests.get()
+        try:
+            for index, name in enumerate(self._inputs):
+                request.set_input_tensor(index, tensor(given[name], shared_memory=True))
+            for index, output in enumerate(outputs):
+                request.set_output_tensor(index, tensor(output, shared_memory=True))
+            request.infer()
+        finally:
+            self._requests.put(request)
+        return outputs
+
+
+class _Operators:
+    """Steps of the encoder in OpenVINO's operators."""
+
+    def __init__(self, operators: Any) -> None:
+        self._of = operators
+
+    def constant(self, value: Array) -> Any:
+        return self._of.constant(value)
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self._of.add(x, y)
+
+    def gelu(self, x: Any) -> Any:
+        return self._of.gelu(x, "erf")
+
+    def dense(self, tensors: Mapping[str, Array], name: str, x: Any) -> Any:
+        weight, bias = (tensors[f"{name}.{part}"] for part in ("weight", "bias"))
+        product = self._of.matmul(x, self.constant(weight), transpose_a=False, transpose_b=True)
+        return self._of.add(product, self.constant(bias[None]))
+
+    def norm(self, tensors: Mapping[str, Array], name: str, x: Any) -> Any:
+        scale, bias = (tensors[f"{name}.{part}"] for part in ("weight", "bias"))
+        columns = self._of.constant(np.array([1]))
+        x = self._of.mvn(x, columns, normalize_variance=True, eps=_EPSILON, eps_mode="inside_sqrt")
+        return self._of.add(
+            self._of.multiply(x, self.constant(scale[None])), self.constant(bias[None])
+        )
+
+
+class _Lookup:
+    """The embeddings of words and positions, which all threads share, then a session."""
+
+    def __init__(self, words: Array, positions: Array, session: _Session) -> None:
+        self._words, self._positions, self._session = words, positions, session
+
+    def run(self, _: None, given: Mapping[str, Array]) -> list[Array]:
+        """See `EncoderSessions.first`."""
+        rows = self._words[given["ids"]]
+        rows += self._positions[given["positions"]]
+        return self._session.run(None, {"looked_up": rows})
+
+
+def bf16_encoder(tensors: Mapping[str, Array], threads: int, attention: Any) -> PackedEncoder:
+    """The encoder with these weights, for so many threads, and `EncoderSessions.attention`. Raises
+    EngineError.
+    """
+    try:
+        first = _Session(threads, ["looked_up"], partial(_first, tensors))
+        layers = [
+            _Session(threads, ["attended", "rows"], partial(_layer, tensors, number))
+            for number in range(_LAYERS)
+        ]
+    except Exception as error:  # the library's errors have no base but Exception
+        raise EngineError(f"OpenVINO cannot compile the model: {first_line(error)}") from error
+    words, positions, kinds = (
+        tensors[f"embeddings.{name}_embeddings.weight"]
+        for name in ("word", "position", "token_type")
+    )
+    lookup = _Lookup(words.copy(), positions + kinds[0], first)
+    return PackedEncoder(EncoderSessions(lookup, attention, layers), ROW_STEP)
+
+
+def _first(tensors: Mapping[str, Array], operators: _Operators, looked_up: Any) -> list[Any]:
+    rows = operators.norm(tensors, "embeddings.LayerNorm", looked_up)
+    return [rows, *_attending(tensors, 0, operators, rows)]
+
+
+def _layer(
+    tensors: Mapping[str, Array], number: int, operators: _Operators, attended: Any, rows: Any
+) -> list[Any]:
+    """From the attention of one layer to the next; see `minilm._layer`."""
+    dense, norm = partial(operators.dense, tensors), partial(operators.norm, tensors)
+    name = f"encoder.layer.{number}."
+    x = operators.add(dense(name + "attention.output.dense", attended), rows)
+    middle = norm(name + "attention.output.LayerNorm", x)
+    x = dense(name + "output.dense", operators.gelu(dense(name + "intermediate.dense", middle)))
+    rows = norm(name + "output.LayerNorm", operators.add(x, middle))
+    following = _attending(tensors, number + 1, operators, rows) if number + 1 < _LAYERS else []
+    return [rows, *following]
+
+
+def _attending(
+    tensors: Mapping[str, Array], number: int, operators: _Operators, rows: Any
+) -> list[Any]:
+    """Queries, keys and values of a layer."""
+    return [
+        operators.dense(tensors, f"encoder.layer.{number}.attention.self.{name}", rows)
+        for name in ("query", "key", "value")
+    ]
