@@ -30,7 +30,16 @@ from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.proxy import Proxy
 from tests.harness.registry import Registry
-from tests.harness.small_load import DIMENSION, SETTINGS
+from tests.harness.replays import (
+    ReplayProcess,
+    as_final,
+    bodies_in,
+    last_bodies,
+    published,
+    replay,
+    write_history,
+)
+from tests.harness.small_load import DIMENSION, SETTINGS, events
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import COMMAND, Pipeline, WorkerProcess, clean_environment, pipeline
 from tests.real_kafka.test_bridge import wait_bridged
@@ -151,6 +160,50 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         assert "the schema registry answers again" in worker.log_text()
 
 
+def test_replays_in_avro(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:
+    """The bytes of the live worker. A file has JSON, without a schema of its own."""
+    settings = {
+        **SETTINGS,
+        "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url,
+        "COVERSUMM_OUTPUT_FORMAT": "avro",
+    }
+    history = {"retention.ms": "-1"}  # of years ago
+    with pipeline(kafka, "avro-replays", tmp_path, settings=settings, input_config=history) as site:
+        write_history(site, events(400))
+        command(site, "schemas", "register")
+        site.start(1)
+        site.wait_caught_up()
+        live = published(site, site.output_topic)
+        whole = ReplayProcess(site, "--name", "whole")
+        assert whole.start().wait(code=2) == []
+        topic = f"{site.output_topic}.whole"
+        assert f"`coversumm-worker schemas register` with COVERSUMM_OUTPUT_TOPIC={topic}" in (
+            whole.errors
+        )
+        command(site, "schemas", "register", COVERSUMM_OUTPUT_TOPIC=topic)
+        whole.start().report()
+        assert published(site, topic) == live
+        as_json = AsJson(Settings(schema_registry_url=registry.url))
+        said = [json.loads(as_json(Record(*one[:6])).value or b"") for one in live if one.value]
+        file = tmp_path / "every.jsonl"
+        replay(site, "--name", "file", "--to", str(file))
+        assert in_order(bodies_in(file)) == in_order(said)
+        topic = f"{site.output_topic}.last"
+        command(site, "schemas", "register", COVERSUMM_OUTPUT_TOPIC=topic)
+        replay(site, "--name", "last", "--emit", "final")
+        found = [
+            json.loads(as_json(Record(*one[:6])).value or b"") for one in published(site, topic)
+        ]
+        assert last_bodies(found) == {
+            entity: as_final(body) for entity, body in last_bodies(said).items()
+        }
+
+
+def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Bodies by entity and sequence."""
+    return sorted(found, key=lambda body: (body["entity_id"], body["sequence"]))
+
+
 def test_a_start_waits_for_the_registry(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path
 ) -> None:
@@ -190,18 +243,20 @@ def refused(site: Pipeline, *arguments: str) -> str:
     return line
 
 
-def command(site: Pipeline, *arguments: str) -> str:
+def command(site: Pipeline, *arguments: str, **settings: str) -> str:
     """What a command writes; it must succeed."""
-    done = run_command(site, *arguments)
+    done = run_command(site, *arguments, **settings)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def run_command(site: Pipeline, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with the pipeline's settings."""
+def run_command(
+    site: Pipeline, *arguments: str, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with the pipeline's settings, and these."""
     return subprocess.run(
         [*COMMAND, *arguments],
-        env=clean_environment(site.environment),
+        env=clean_environment({**site.environment, **settings}),
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -35,6 +35,8 @@ from worker.settings import Settings
 
 REGISTERED: Final = "registered"
 COMPATIBLE: Final = "compatible"
+VALUE: Final = "-value"
+"""Ends the subject of a topic's values."""
 Encode = Callable[[Any], bytes]
 
 _NUMBERS: Final = ["rank", "distance", "support"]
@@ -45,9 +47,9 @@ _END: Final = b"\0"
 
 def subjects(settings: Settings) -> dict[str, type[Struct]]:
     """By subject the type whose schema is registered under it."""
-    found: dict[str, type[Struct]] = {f"{settings.output_topic}-value": SummaryChanged}
+    found: dict[str, type[Struct]] = {f"{settings.output_topic}{VALUE}": SummaryChanged}
     if settings.facets:
-        found[f"{settings.facets_topic}-value"] = FacetsChanged
+        found[f"{settings.facets_topic}{VALUE}"] = FacetsChanged
     return found
 
 
@@ -94,9 +96,11 @@ def avro_output(settings: Settings) -> AvroOutput | None:
     for subject, kind in subjects(settings).items():
         found = patiently(partial(registry.id_of, subject, schema_text(kind)), outage)
         if found is None:
+            topic = "FACETS_TOPIC" if kind is FacetsChanged else "OUTPUT_TOPIC"
             raise SetupError(
                 f"the schema registry has no {record_name(kind)} of this version under {subject}: "
-                "run `coversumm-worker schemas register`"
+                f"run `coversumm-worker schemas register` with COVERSUMM_{topic}="
+                f"{subject.removesuffix(VALUE)}"
             )
         ids[kind] = found
     return AvroOutput(ids)

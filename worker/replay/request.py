@@ -151,6 +151,12 @@ class ReplayIdentity:
         return f"{self.live.facets_topic}.{self.request.name}"
 
     @property
+    def output_format(self) -> str:
+        """JSON instead of Avro where no public topic has the summaries, and so no schema."""
+        live = self.live.output_format
+        return "json" if live == "avro" and self.request.to_topic is None else live
+
+    @property
     def settings(self) -> Settings:
         """The settings of the replay's worker."""
         return replace(
@@ -160,6 +166,7 @@ class ReplayIdentity:
             output_topic=self.output_topic,
             facets_topic=self.facets_topic,
             dlq_topic=f"{self.app_id}-dlq",
+            output_format=self.output_format,
             data_dir=self.live.data_dir / f"replay-{self.request.name}",
             # plain files have events or bare reviews
             mapping=self.live.mapping if self.request.topic else None,
