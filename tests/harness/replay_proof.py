@@ -206,12 +206,12 @@ class History:
         with self._proof("`--emit final`", "entities") as compared:
             arguments = ("--name", "final", "--emit", "final", "--to", str(file))
             self._findings.foresaw(timed(self._site, "`--emit final`", *arguments))
-            wanted = last_bodies(bodies_of(self._site, self._site.output_topic))
-            compared(*entities_unlike(file, wanted))
+            for topic in self._topics:
+                compared(*entities_unlike(file, last_bodies(bodies_of(self._site, topic))))
 
     def as_of_dates(self) -> None:
         """Each summary is the last that the live worker published by then."""
-        changes = bodies_of(self._site, self._site.output_topic)
+        changes = [bodies_of(self._site, topic) for topic in self._topics]
         records = read_topic(self._site.broker.bootstrap_servers, self._site.input_topic)
         with self._proof(f"as of {DATES} dates", "entities") as compared:
             for number in range(DATES):
@@ -221,27 +221,29 @@ class History:
                 for record in records:
                     if record.timestamp_ms >= BEGINNING_MS + until * STEP_MS:
                         boundaries.setdefault(record.partition, record.offset)
-                before = [body for body in changes if is_before(body["cause"], boundaries)]
                 file = self._site.directory / f"then-{number}.jsonl"
                 arguments = ("--until", at(until), "--emit", "final", "--to", str(file))
                 replay(self._site, "--name", f"then-{number}", *arguments)
-                compared(*entities_unlike(file, last_bodies(before)))
+                for bodies in changes:
+                    before = [body for body in bodies if is_before(body["cause"], boundaries)]
+                    compared(*entities_unlike(file, last_bodies(before)))
 
     def killed(self, kills: int) -> None:
         """Half of the kills alone, half by three processes at once, each with micro-batches of
-        another size.
+        another size: so small that there are more commits than kills.
 
         They are held back, or a replay would be over before it was killed so often.
         """
         what = f"`kill -9` at {kills} points, at last by three processes"
         with self._proof(what, "messages, byte by byte") as compared:
             total = len(self._events)
+            size = max(1, total // (4 * kills))
             points = sorted(self._chance.randrange(total * 9 // 10) for _ in range(kills))
             slow = ("--name", "killed", "--max-events-per-s", str(total / KILLED_SECONDS))
-            alone = [ReplayProcess(self._site, *slow, batch_size="333", batch_ms="100")]
+            alone = [ReplayProcess(self._site, *slow, batch_size=str(2 * size), batch_ms="100")]
             several = [
-                ReplayProcess(self._site, *slow, label=f"part-{size}", batch_size=size)
-                for size in ("150", "400", "700")
+                ReplayProcess(self._site, *slow, label=f"part-{size}", batch_size=str(size))
+                for size in (size, 2 * size, 4 * size)
             ]
             self._kill_at(points[: kills // 2], alone)
             self._kill_at(points[kills // 2 :], several)
@@ -263,6 +265,8 @@ class History:
             processes[0].kill()
 
     def _wait_until_done(self, point: int, processes: Sequence[ReplayProcess]) -> None:
+        if point > len(self._events):
+            raise ValueError("the replay is over before the last kill: fewer --kills, more reviews")
         eventually(
             lambda: done_by(self._site, "killed") >= point,
             lambda: f"it does not come to {point}: {[one.errors[-2000:] for one in processes]}",
@@ -378,14 +382,22 @@ def timed(site: Pipeline, what: str, *arguments: str) -> Foretold:
 
 def entities_unlike(file: Path, wanted: dict[str, Any]) -> tuple[int, int]:
     """How many entities should be in a file of `--emit final`, and how many differ, are missing or
-    too many.
+    too many; of summaries or of facets, as wanted.
     """
-    found = {body["entity_id"]: body for body in bodies_in(file)}
+    of_facets = any("facets" in body for body in wanted.values())
+    found = {body["entity_id"]: body for body in bodies_in(file) if ("facets" in body) == of_facets}
     different = sum(
-        entity not in wanted or found.get(entity) != as_final(wanted[entity])
+        entity not in wanted
+        or entity not in found
+        or _by_name(found[entity]) != as_final(wanted[entity])
         for entity in found.keys() | wanted.keys()
     )
     return len(wanted), different
+
+
+def _by_name(body: dict[str, Any]) -> dict[str, Any]:
+    """As `as_final` has facets."""
+    return {**body, "changed": sorted(body["changed"])} if "facets" in body else body
 
 
 def is_before(cause: dict[str, Any], boundaries: dict[int, int]) -> bool:

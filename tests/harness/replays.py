@@ -221,7 +221,12 @@ def agreed(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_final(body: dict[str, Any]) -> dict[str, Any]:
-    """The change of a live worker as `--emit final` says it: against nothing published before."""
+    """The change of a live worker as `--emit final` says it: against nothing published before.
+    Facets are in order of name where they are said to have changed.
+    """
+    if "facets" in body:
+        changed = sorted(facet["name"] for facet in body["facets"] if facet["sentences"])
+        return {**body, "previous_sequence": None, "changed": changed}
     added = [sentence["sentence_id"] for sentence in body["sentences"]]
     return {**body, "previous_sequence": None, "added": added, "removed": []}
 
@@ -238,6 +243,10 @@ def bodies_of(site: Pipeline, topic: str) -> list[dict[str, Any]]:
 
 
 def last_bodies(bodies: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The last one of each entity whose set is not empty."""
+    """The last one of each entity whose set is not empty, or one of whose facets is not."""
     last = {body["entity_id"]: body for body in bodies}
-    return {entity: body for entity, body in last.items() if body["sentences"]}
+    return {
+        entity: body
+        for entity, body in last.items()
+        if any(one["sentences"] for one in body.get("facets", [body]))
+    }
