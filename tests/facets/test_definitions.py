@@ -90,6 +90,9 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "labels = ['x', 'x']", "labels: one is given twice"),
         (FACET + "rating = {}", "rating: give min, max or both"),
         (FACET + "rating = { min = 3, max = 2 }", "rating: min 3.0 is above max 2.0"),
+        (FACET + "rating = { min = nan }", "rating: nan is no bound: leave it out"),
+        (FACET + "rating = { min = 1, max = inf }", "rating: inf is no bound: leave it out"),
+        (FACET + "vectors = ['x']\nthreshold = nan", "threshold: Expected float"),
         (FACET + "rating = { low = 3 }", "rating: Object contains unknown field low"),
         (FACET + "newest = 3\nhidden = true", "every facet is hidden: nothing would be published"),
         (

@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -171,6 +172,8 @@ def _check(facet: Facet, names: set[str]) -> None:
         low, high = facet.rating.min, facet.rating.max
         if low is None and high is None:
             raise ValueError("rating: give min, max or both")
+        if infinite := [one for one in (low, high) if one is not None and not isfinite(one)]:
+            raise ValueError(f"rating: {infinite[0]} is no bound: leave it out")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"rating: min {low} is above max {high}")
     for kind in ("phrases", "vectors", "labels"):
