@@ -261,7 +261,7 @@ class Entity {
     if (one.support > 1) facts["copies"] = number(one.support);
     if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
     if (one.rating !== null) facts["rating"] = number(one.rating);
-    const date = moment(dateOf(one, this.past.changes));
+    const date = moment(one.occurred_at ?? dateOf(one, this.past.changes)); // the short view has none
     const since = came ? moment(came.occurred_at ?? came.published_at) || `offset ${came.sequence}` : "";
     if (date) facts["date"] = date;
     if (since && since !== date) facts["since"] = since;
