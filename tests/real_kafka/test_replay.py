@@ -35,7 +35,7 @@ from tests.harness.replays import (
     replay,
     write_history,
 )
-from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, good_review
+from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, good_review
 from tests.harness.topics import committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 from worker.kafka.topic_ids import RecreatedTopic
@@ -48,9 +48,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 @pytest.fixture(scope="module")
 def live(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """A pipeline with a history that its worker has summarized, and goes on with."""
+    """A pipeline with a history that its worker has summarized with facets, and goes on with."""
     directory = tmp_path_factory.mktemp("replays")
-    with pipeline(kafka, "replays", directory, settings=SETTINGS, input_config=HISTORY) as site:
+    settings = SETTINGS | FACETS
+    with pipeline(kafka, "replays", directory, settings=settings, input_config=HISTORY) as site:
         write_history(site, events(700))
         site.start(1)
         site.wait_caught_up()
@@ -58,15 +59,21 @@ def live(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_the_whole_history_gives_what_the_live_worker_gave(live: Pipeline) -> None:
-    before = published(live, live.output_topic)
+    before = [published(live, topic) for topic in both_topics(live)]
     report = replay(live, "--name", "whole")
-    assert report["published"] == len(before)
-    assert published(live, f"{live.output_topic}.whole") == before
+    assert report["published"] == len(before[0])
+    assert [published(live, f"{topic}.whole") for topic in both_topics(live)] == before
+    assert report["facets_published_to"] == f"{both_topics(live)[1]}.whole"
+
+
+def both_topics(site: Pipeline) -> list[str]:
+    """Of summaries, and of facets."""
+    return [site.output_topic, site.environment["COVERSUMM_FACETS_TOPIC"]]
 
 
 def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
-    """Each summary is the last that the live worker published by then."""
-    changes = bodies_of(live, live.output_topic)
+    """Each summary is the last that the live worker published by then, then the facets."""
+    changes = [bodies_of(live, topic) for topic in both_topics(live)]
     times = {
         (m.partition, m.offset): m.timestamp_ms
         for m in read_topic(live.broker.bootstrap_servers, live.input_topic)
@@ -74,16 +81,30 @@ def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
     until = at(450.5)
     file = tmp_path / "then.jsonl"
     replay(live, "--name", "then", "--until", until, "--emit", "final", "--to", str(file))
-    before = [
-        body
-        for body in changes
-        if times[body["cause"]["partition"], body["cause"]["offset"]]
-        < BEGINNING_MS + 450.5 * STEP_MS
-    ]
-    wanted = last_bodies(before)
+    summaries, facets = (
+        last_bodies(
+            body
+            for body in bodies
+            if times[body["cause"]["partition"], body["cause"]["offset"]]
+            < BEGINNING_MS + 450.5 * STEP_MS
+        )
+        for bodies in changes
+    )
     found = bodies_in(file)
-    assert [body["entity_id"] for body in found] == sorted(wanted, key=str.encode)
-    assert found == [as_final(wanted[body["entity_id"]]) for body in found]
+    order = [
+        (body["entity_id"], body["type"])
+        for entity in sorted(summaries, key=str.encode)
+        for body in (summaries[entity], facets.get(entity))
+        if body is not None
+    ]
+    assert facets
+    assert [(body["entity_id"], body["type"]) for body in found] == order
+    for body in found:
+        if body["type"] == "facets.changed":
+            body["changed"].sort()
+            assert body == as_final(facets[body["entity_id"]])
+        else:
+            assert body == as_final(summaries[body["entity_id"]])
 
 
 @pytest.mark.long
@@ -249,7 +270,7 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
     """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as
     in one go.
     """
-    before = published(live, live.output_topic)
+    before = [published(live, topic) for topic in both_topics(live)]
     slow = ("--name", "broken", "--max-events-per-s", "150")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 3)):
         process = ReplayProcess(live, *slow, batch_size="37").start()
@@ -270,8 +291,8 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
         len({json.dumps({k: v for k, v in report.items() if k not in own}) for report in reports})
         == 1
     )
-    assert reports[0]["published"] == len(before)
-    assert published(live, f"{live.output_topic}.broken") == before
+    assert reports[0]["published"] == len(before[0])
+    assert [published(live, f"{topic}.broken") for topic in both_topics(live)] == before
 
 
 def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
@@ -337,13 +358,17 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
     killed in the hand-over.
     """
     load = events(500, seed=3)[:500]
-    with pipeline(kafka, "going-on", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
+    with pipeline(
+        kafka, "going-on", tmp_path, settings=SETTINGS | FACETS, input_config=HISTORY
+    ) as site:
+        facets, new_facets = "going-on.facets", "going-on.facets.epoch-2"
         write_history(site, load[:300])
         site.start(1)
         writing = SteadyLoad(site.broker.bootstrap_servers, site.input_topic, iter(load[300:]), 60)
-        epoch = {"epoch": "2", "output_topic": "going-on.two"}
+        epoch = {"epoch": "2", "output_topic": "going-on.two", "facets_topic": new_facets}
         report = replay(site, "--to", "going-on.two", epoch="2")
         assert "COVERSUMM_EPOCH=2" in report["go_on_with"].split()
+        assert f"COVERSUMM_FACETS_TOPIC={new_facets}" in report["go_on_with"].split()
         refused_without_epoch(
             site, epoch["output_topic"], str(tmp_path / "replay" / "replay-epoch-2")
         )
@@ -369,19 +394,36 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
             ),
             lambda: following.log_end(),
         )
-        assert promote(site, "going-on-replay-epoch-2", "going-on.two", *EQUAL)[-1]["ok"]
-        back = {"app_id": "going-on-replay-epoch-2", "output_topic": "going-on.two"}
-        assert promote(site, "going-on", site.output_topic, *EQUAL, **back)[-1]["ok"]
-        following.terminate()
         new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
+        promoted = promote(site, *new_build)[-1]
+        assert promoted["ok"]
+        assert promoted["consumers_of_facets_switch"] == f"from {facets} to {new_facets}"
+        back = {
+            "app_id": "going-on-replay-epoch-2",
+            "output_topic": "going-on.two",
+            "facets_topic": new_facets,
+        }
+        old_build = ("going-on", site.output_topic, *EQUAL)
+        assert failed(promote(site, *old_build, **back)) == ["its facets have a topic of their own"]
+        assert failed(promote(site, *old_build, "--facets-topic", new_facets, **back)) == [
+            "its facets have a topic of their own",
+            "it has an epoch of its own",
+        ]
+        assert not failed(promote(site, *old_build, "--facets-topic", facets, **back))
+        following.terminate()
         eventually(
             lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end"
         )
-        refused = [line["check"] for line in promote(site, *new_build)[:-1] if not line["ok"]]
-        assert refused == ["it is kept current"]
+        assert failed(promote(site, *new_build)) == ["it is kept current"]
         site.stop()
-        first, second = (bodies_of(site, topic) for topic in (site.output_topic, "going-on.two"))
-        assert second == [{**body, "epoch": 2} for body in first]
+        for old, new in ((site.output_topic, "going-on.two"), (facets, new_facets)):
+            first, second = (bodies_of(site, topic) for topic in (old, new))
+            assert second == [{**body, "epoch": 2} for body in first] != []
+
+
+def failed(checks: list[dict[str, Any]]) -> list[str]:
+    """The checks of `promote` that failed."""
+    return [check["check"] for check in checks[:-1] if not check["ok"]]
 
 
 def refused_without_epoch(site: Pipeline, output_topic: str, data_dir: str) -> None:
@@ -399,7 +441,8 @@ def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
     """Of some entities, of some partitions, from a time on: what is left out is counted, and is as
     if it had never been.
     """
-    changes = bodies_of(live, live.output_topic)
+    changes = [body for topic in both_topics(live) for body in bodies_of(live, topic)]
+    changes.sort(key=in_event_order)
     entity = changes[0]["entity_id"]
     one, two = tmp_path / "entity.jsonl", tmp_path / "partitions.jsonl"
     report = replay(live, "--name", "entity", "--entities", entity, "--to", str(one))
@@ -412,8 +455,14 @@ def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
     live.workers.remove(worker)
     replay(live, "--name", "parts", "--partitions", "0,2", "--to", str(two))
     chosen = [body for body in changes if body["cause"]["partition"] in (0, 2)]
-    by_sequence = lambda body: (body["cause"]["partition"], body["sequence"])  # noqa: E731
-    assert sorted(bodies_in(two), key=by_sequence) == sorted(chosen, key=by_sequence)
+    assert sorted(bodies_in(two), key=in_event_order) == chosen
+    of_one = [body for body in bodies_in(two) if body["cause"]["partition"] == 2]
+    assert of_one == [body for body in chosen if body["cause"]["partition"] == 2]
+
+
+def in_event_order(body: dict[str, Any]) -> tuple[int, int, bool]:
+    """By partition and cause, the summary before the facets."""
+    return body["cause"]["partition"], body["sequence"], body["type"] == "facets.changed"
 
 
 @pytest.mark.long
@@ -423,7 +472,9 @@ def test_by_the_events_own_time(live: Pipeline, tmp_path: Path) -> None:
     """
     load = events(700)
     early = [event for event in load if occurred_before(event, "2020")]
-    with pipeline(live.broker, "early", tmp_path, settings=SETTINGS, input_config=HISTORY) as other:
+    with pipeline(
+        live.broker, "early", tmp_path, settings=SETTINGS | FACETS, input_config=HISTORY
+    ) as other:
         write_history(other, early)
         replay(other, "--to", str(tmp_path / "alone.jsonl"))
     until = ("--until", "2020-01-01", "--by", "occurred_at")
@@ -459,6 +510,7 @@ def test_what_is_refused(live: Pipeline) -> None:
         ),
         (["--name", "fixed", "--until", at(10), "--to", "none"], {"k": "4"}, "k was 5 and is 4"),
         (["--to", live.output_topic], {}, "that is a topic of the live worker"),
+        (["--to", both_topics(live)[1]], {}, "that is a topic of the live worker"),
         (["--until", "soon"], {}, "'soon' is not a time like"),
         (["--partitions", "9"], {}, "has the partitions 0 to 3"),
         (["--name", "a/b"], {}, "up to 60 letters"),
@@ -480,7 +532,12 @@ def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
     committed = committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name)
     topics = {
         topic: read_topic(live.broker.bootstrap_servers, topic)
-        for topic in (live.input_topic, live.output_topic, live.dlq_topic, live.changelog_topic)
+        for topic in (
+            live.input_topic,
+            *both_topics(live),
+            live.dlq_topic,
+            live.changelog_topic,
+        )
     }
     replay(live, "--name", "beside", "--emit", "coalesced", instance_id="other")
     assert (
@@ -536,11 +593,17 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
         "--to",
         str(tmp_path / "final.jsonl"),
     )
-    last = last_bodies(bodies_in(tmp_path / "out.jsonl"))
-    for body in bodies_in(tmp_path / "final.jsonl"):
-        of_all = last.pop(body["entity_id"])
-        assert (body["sentences"], body["cause"]) == (of_all["sentences"], of_all["cause"])
-    assert not last
+    for kind, said in (("summary.changed", "sentences"), ("facets.changed", "facets")):
+        every, final = (
+            [body for body in bodies_in(tmp_path / name) if body["type"] == kind]
+            for name in ("out.jsonl", "final.jsonl")
+        )
+        last = last_bodies(every)
+        assert last
+        for body in final:
+            of_all = last.pop(body["entity_id"])
+            assert (body[said], body["cause"]) == (of_all[said], of_all["cause"])
+        assert not last
 
 
 @pytest.mark.long

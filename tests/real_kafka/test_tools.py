@@ -25,7 +25,15 @@ from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.small_load import DIMENSION, LARGE_MESSAGES, SETTINGS, check, events, feed
+from tests.harness.small_load import (
+    DIMENSION,
+    FACETS,
+    LARGE_MESSAGES,
+    SETTINGS,
+    check,
+    events,
+    feed,
+)
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -45,9 +53,10 @@ QUIET = Mix(**dict.fromkeys(vars(Mix()), 0.0))
 
 @pytest.fixture
 def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
-    """A pipeline of the test's own name."""
+    """A pipeline of the test's own name; its parameter adds settings."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
-    with pipeline(kafka, name, tmp_path, settings=SETTINGS, input_config=LARGE_MESSAGES) as made:
+    settings = SETTINGS | getattr(request, "param", {})
+    with pipeline(kafka, name, tmp_path, settings=settings, input_config=LARGE_MESSAGES) as made:
         yield made
 
 
@@ -375,6 +384,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
 # -- reset -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("site", [FACETS], indirect=True, ids=["facets"])
 def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     """What a dry run says is what goes; refused while anybody runs; and the next epoch agrees with
     the first.
@@ -407,7 +417,8 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     assert sum(changelog["offsets"].values()) >= before[1]
     assert "COVERSUMM_EPOCH" in planned.stderr
     config = changelog_config(site)
-    first = read_topic(site.broker.bootstrap_servers, site.output_topic)
+    topics = [site.output_topic, site.environment["COVERSUMM_FACETS_TOPIC"]]
+    first = [read_topic(site.broker.bootstrap_servers, topic) for topic in topics]
 
     unasked = tool(site, "reset", worker=worker)
     assert unasked.returncode == 2
@@ -422,24 +433,33 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
         == f"local: {worker.data_dir}: {local['databases']} databases, {local['bytes']:,} bytes"
     )
     assert told[3].startswith("the next `run` builds everything again")
-    assert "COVERSUMM_EPOCH" in told[4]
+    for line, what, topic, setting in zip(
+        told[4:], ("summaries", "facets"), topics, ("OUTPUT", "FACETS"), strict=True
+    ):
+        assert line.startswith(f"warning: {topic} still holds {what} of epoch 1: ")
+        assert f"Set COVERSUMM_EPOCH and COVERSUMM_{setting}_TOPIC to new ones" in line
     assert [row["status"] for row in printed(done)] == ["done"] * 3
     assert footprint(site, worker)[:2] == (dict.fromkeys(range(site.partitions), -1001), 0)
     assert sorted(path.name for path in worker.data_dir.glob("**/*.db*")) == []
     assert (worker.data_dir / "lock").exists()
     assert changelog_config(site) == config
 
-    second = f"{site.name}.second"
-    worker.environment |= {"COVERSUMM_EPOCH": "2", "COVERSUMM_OUTPUT_TOPIC": second}
+    second = [f"{topic}.second" for topic in topics]
+    worker.environment |= {
+        "COVERSUMM_EPOCH": "2",
+        "COVERSUMM_OUTPUT_TOPIC": second[0],
+        "COVERSUMM_FACETS_TOPIC": second[1],
+    }
     worker.start().wait_ready()
     site.wait_caught_up()
     site.stop()
     site.verify_state()
-    again = read_topic(site.broker.bootstrap_servers, second)
-    assert len(first) > 100
-    assert [comparable(message) for message in again] == [comparable(message) for message in first]
-    epochs = {json.loads(message.value)["epoch"] for message in again if message.value}
-    assert epochs == {2}
+    for before_reset, topic in zip(first, second, strict=True):
+        again = read_topic(site.broker.bootstrap_servers, topic)
+        assert len(before_reset) > 100
+        assert list(map(comparable, again)) == list(map(comparable, before_reset))
+        epochs = {json.loads(message.value)["epoch"] for message in again if message.value}
+        assert epochs == {2}
 
 
 def footprint(site: Pipeline, worker: WorkerProcess) -> tuple[dict[int, int], int, dict[str, int]]:

@@ -58,7 +58,20 @@ def test_facets_have_a_topic_of_their_own() -> None:
     names = ReplayIdentity(live, PLAIN)
     assert names.settings.facets_topic != live.facets_topic
     assert "facets" in names.specs
+    assert names.published_topics == ["out.two", f"{live.facets_topic}.two"]
     assert "facets" not in ReplayIdentity(LIVE, PLAIN).specs
+    with pytest.raises(SetupError, match="the replay's facets go to that topic"):
+        ReplayIdentity(live, replace(PLAIN, to_topic=names.facets_topic))
+
+
+def test_facets_for_a_file_are_all_kept() -> None:
+    """Each change is wanted, however late the file is written."""
+    live = replace(LIVE, facets="preset:stays")
+    names = ReplayIdentity(live, replace(PLAIN, to_topic=None, to_file=Path("x.jsonl")))
+    config = names.specs["facets"].config
+    assert names.published_topics == ["live-replay-two-output", "live-replay-two-facets"]
+    assert (config["cleanup.policy"], config["retention.ms"]) == ("delete", "-1")
+    assert "facets" not in ReplayIdentity(live, replace(PLAIN, to_topic=None)).specs
 
 
 def vars_of(settings: Settings) -> dict[str, Any]:
@@ -83,7 +96,9 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
         ReplayIdentity(LIVE, replace(PLAIN, name=name))
 
 
-@pytest.mark.parametrize("topic", ["in", "out", "dead", changelog_topic(LIVE), "archive"])
+@pytest.mark.parametrize(
+    "topic", ["in", "out", "dead", LIVE.facets_topic, changelog_topic(LIVE), "archive"]
+)
 def test_a_topic_that_is_somebody_s_is_no_output(topic: str) -> None:
     with pytest.raises(SetupError, match=f"--to {topic}: that"):
         ReplayIdentity(LIVE, replace(PLAIN, topic="archive", to_topic=topic))

@@ -32,6 +32,11 @@ from worker.settings import Settings
     help="Maximum number or share of entities that differ; by default no limit.",
 )
 @click.option(
+    "--facets-topic",
+    metavar="TOPIC",
+    help="The new build's topic of facets; by default that of the replay APP_ID.",
+)
+@click.option(
     "--wait",
     "wait_seconds",
     type=click.FloatRange(min=0),
@@ -41,12 +46,18 @@ from worker.settings import Settings
 )
 @output.json_option
 def command(
-    app_id: str, output_topic: str, bound: Bound | None, wait_seconds: float, as_json: bool
+    app_id: str,
+    output_topic: str,
+    bound: Bound | None,
+    facets_topic: str | None,
+    wait_seconds: float,
+    as_json: bool,
 ) -> int:
     """Check whether consumers can switch from the present build of the summaries, which the
     environment names (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the build of the group APP_ID
     in OUTPUT_TOPIC: it is complete, a worker keeps it current, it has caught up, and not too many
-    entities differ.
+    entities differ. If one of them has facets, their topics are checked too; `compare --facets`
+    shows how the facets differ.
 
     Changes nothing. Says how to switch; exit code 1 if a check fails. To go back, run the command
     with the two builds exchanged.
@@ -58,6 +69,7 @@ def command(
     from worker.published.comparison import Comparison, compare
     from worker.published.published import published
     from worker.replay.promotion import Promotion
+    from worker.replay.resume import stored_plan
 
     def compared() -> Comparison:
         with (
@@ -69,20 +81,17 @@ def command(
     def allowed(found: Comparison) -> float | None:
         return None if bound is None else bound.of(found.entities)
 
-    promotion = Promotion(present, following, reached(present, KafkaClients(present)))
+    clients = reached(present, KafkaClients(present))
+    if facets_topic is None and (plan := stored_plan(app_id, clients)) is not None:
+        facets_topic = plan.facets_topic
+    promotion = Promotion(present, following, clients, facets_topic)
     rows, passed = [], True
     for check in promotion.checks(wait_seconds, compared, allowed):
         passed = passed and check.passed
         rows.append((check.what, "yes" if check.passed else "NO", check.found))
         if as_json:
             output.print_json({"check": check.what, "ok": check.passed, "found": check.found})
-    variables = f"COVERSUMM_APP_ID={app_id} COVERSUMM_OUTPUT_TOPIC={output_topic}"
-    promote = f"{variables} {output.PROGRAM} promote"
-    switch = {
-        "consumers_switch": f"from {present.output_topic} to {output_topic}",
-        "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
-        "to_go_back": f"{promote} {present.app_id} {present.output_topic}",
-    }
+    switch = _switch(present, following, facets_topic)
     if as_json:
         output.print_json({"ok": passed, **(switch if passed else {})})
     else:
@@ -91,3 +100,24 @@ def command(
             for step, action in switch.items():
                 output.console().print(f"{step.replace('_', ' ')}: {action}", soft_wrap=True)
     return 0 if passed else output.CHECK_FAILED
+
+
+def _switch(present: Settings, following: Settings, facets_topic: str | None) -> dict[str, str]:
+    """The steps of a switch, and of one back."""
+    variables = {
+        "COVERSUMM_APP_ID": following.app_id,
+        "COVERSUMM_OUTPUT_TOPIC": following.output_topic,
+    }
+    back = ["promote", present.app_id, present.output_topic]
+    steps = {"consumers_switch": f"from {present.output_topic} to {following.output_topic}"}
+    if facets_topic is not None:
+        origin = f"from {present.facets_topic} " if present.facets else ""
+        steps["consumers_of_facets_switch"] = f"{origin}to {facets_topic}"
+        if present.facets:
+            variables["COVERSUMM_FACETS_TOPIC"] = facets_topic
+            back += ["--facets-topic", present.facets_topic]
+    words = [f"{name}={value}" for name, value in variables.items()]
+    return steps | {
+        "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
+        "to_go_back": " ".join([*words, output.PROGRAM, *back]),
+    }

@@ -130,7 +130,8 @@ EMITS = ("every", "coalesced", "final", "none")
     "target",
     metavar="TOPIC|FILE|none",
     help="Where summaries go: a topic (by default COVERSUMM_OUTPUT_TOPIC and the replay's name), "
-    "a file (with a slash, or ending in .jsonl, also .gz), or nowhere.",
+    "a file (with a slash, or ending in .jsonl, also .gz), or nowhere. Facets go to the same file, "
+    "or to COVERSUMM_FACETS_TOPIC and the replay's name.",
 )
 @click.option("--since", type=TIME, help="Begin with the first record at or past this time.")
 @click.option(
@@ -245,7 +246,8 @@ def command(
         if dry_run:
             return estimate(replay, as_json)
         if restart:
-            if not agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
+            thrown = " and ".join([names.app_id, *names.published_topics])
+            if not agreed(f"Throw away {thrown}?", yes):
                 return DECLINED
             start_over(names, output.note)
         return run_replay(replay, throttle, as_json)

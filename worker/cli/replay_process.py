@@ -143,6 +143,8 @@ def report_of(replay: "Replay", seconds: float) -> dict[str, Any]:
         facts["written_to"] = str(request.to_file)
     elif request.to_topic is not None:
         facts["published_to"] = request.to_topic
+        if names.live.facets:
+            facts["facets_published_to"] = names.facets_topic
     facts |= holes_facts(plan.holes)
     if plan.whole:
         facts["go_on_with"] = run_command(names)
@@ -329,5 +331,5 @@ def _write_file(replay: "Replay") -> None:
     in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
     with sink(str(request.to_file)) as destination:
         clients = KafkaClients(settings)
-        for body in in_order(clients, settings.output_topic, AsJson(settings)):
+        for body in in_order(clients, replay.names.published_topics, AsJson(settings)):
             destination.write(body + b"\n")

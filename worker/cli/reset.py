@@ -35,7 +35,8 @@ def command(
 
     --local alone repairs a damaged data directory: the worker restores it from the changelog and
     publishes nothing again. After all three the worker reads and publishes everything again: set a
-    new COVERSUMM_EPOCH and COVERSUMM_OUTPUT_TOPIC, or consumers get every change a second time.
+    new COVERSUMM_EPOCH and COVERSUMM_OUTPUT_TOPIC (with facets also COVERSUMM_FACETS_TOPIC), or
+    consumers get every change a second time.
 
     Refuses while a worker runs: with --local the one of this data directory, else any of the group.
     Waits for the sessions of stopped workers to expire (COVERSUMM_SESSION_TIMEOUT_MS). The data
@@ -62,7 +63,10 @@ def command(
     output.note(_consequence(offsets=offsets, changelog=changelog))
     if offsets and changelog:
         _warn_of_lost_input(settings, input_beginnings(settings))
-        _warn_of_old_output(settings, published_epochs(settings))
+        _warn_of_old_output(settings, published_epochs(settings), of_facets=False)
+        if settings.facets:
+            old_facets = published_epochs(settings, of_facets=True)
+            _warn_of_old_output(settings, old_facets, of_facets=True)
     if dry_run:
         if as_json:
             for facts in plan:
@@ -127,9 +131,12 @@ def _warn_of_lost_input(settings: Settings, beginnings: dict[int, int]) -> None:
         )
 
 
-def _warn_of_old_output(settings: Settings, epochs: set[int]) -> None:
+def _warn_of_old_output(settings: Settings, epochs: set[int], *, of_facets: bool) -> None:
     if not epochs:
         return
+    what, variable, topic = "summaries", "COVERSUMM_OUTPUT_TOPIC", settings.output_topic
+    if of_facets:
+        what, variable, topic = "facets", "COVERSUMM_FACETS_TOPIC", settings.facets_topic
     found = ", ".join(map(str, sorted(epochs)))
     consequence = (
         "everything is published again, into the same topic with the same sequences"
@@ -137,8 +144,7 @@ def _warn_of_old_output(settings: Settings, epochs: set[int]) -> None:
         else f"the epoch {settings.epoch} would overwrite them, for the topic is compacted"
     )
     output.note(
-        f"warning: {settings.output_topic} still holds summaries of epoch {found}: {consequence}. "
-        "Set COVERSUMM_EPOCH and COVERSUMM_OUTPUT_TOPIC to new ones before the next `run` (and "
-        "COVERSUMM_APP_ID, to build it beside the old one without a reset). Dead letters are "
-        "written again too"
+        f"warning: {topic} still holds {what} of epoch {found}: {consequence}. Set COVERSUMM_EPOCH "
+        f"and {variable} to new ones before the next `run` (and COVERSUMM_APP_ID, to build it "
+        "beside the old one without a reset). Dead letters are written again too"
     )

@@ -20,8 +20,8 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
     `request` and `made_with` must be the same for a resume, by name. `whole`: whether a worker may
-    continue from its state. `holes` is what the files lack, `filled_from` by partition the offset
-    from which their gaps are read from the topic.
+    continue from its state. `facets_topic`: where facets are published, if any. `holes` is what the
+    files lack, `filled_from` by partition the offset from which their gaps are read from the topic.
     """
 
     format: int = FORMAT
@@ -32,6 +32,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: str
     output_topic: str | None
+    facets_topic: str | None = None
     ranges: dict[str, Range]
     holes: Holes = Holes()
     filled_from: dict[str, int] = {}

@@ -7,6 +7,7 @@ exchanged.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple
 
 from worker.clock import Clock
@@ -15,7 +16,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, read_group
 from worker.kafka.offsets import committed_offsets
-from worker.kafka.topics import Topics, policy_complaint, topic_specs
+from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
 from worker.replay.resume import check_resumable
 from worker.settings import Settings
@@ -34,12 +35,21 @@ class PromotionCheck(NamedTuple):
 
 
 class Promotion:
-    """From the build of `present`, which consumers read now, to that of `next`."""
+    """From the build of `present`, which consumers read now, to that of `next`.
+
+    `facets_topic`: of the new build; None: it publishes no facets, as far as is known.
+    """
 
     def __init__(
-        self, present: Settings, next: Settings, clients: Clients, clock: Clock = time
+        self,
+        present: Settings,
+        next: Settings,
+        clients: Clients,
+        facets_topic: str | None = None,
+        clock: Clock = time,
     ) -> None:
         self._present = present
+        self._facets_topic = facets_topic
         self._next = next
         self._clients = clients
         self._clock = clock
@@ -59,6 +69,8 @@ class Promotion:
         yield self._is_over()
         yield self._is_running()
         yield self._has_topic()
+        if self._facets_topic is not None or self._present.facets:
+            yield self._has_facets_topic()
         yield self._has_caught_up(wait_seconds)
         yield self._has_own_epoch()
         yield _agrees(compared(), bound)
@@ -84,15 +96,31 @@ class Promotion:
         )
 
     def _has_topic(self) -> PromotionCheck:
-        what = "it has a topic of its own"
         output = topic_specs(self._next)["output"]
-        if output.name == self._present.output_topic:
-            return PromotionCheck(what, False, f"{output.name} is the present one")
+        return self._is_own("it has a topic of its own", output, self._present.output_topic)
+
+    def _has_facets_topic(self) -> PromotionCheck:
+        what = "its facets have a topic of their own"
+        if self._facets_topic is None:
+            return PromotionCheck(
+                what,
+                False,
+                "the present build has facets, and no topic of the new one's is known: give "
+                "--facets-topic, or unset COVERSUMM_FACETS to switch without facets",
+            )
+        output = topic_specs(self._next)["output"]
+        facets = replace(output, role="facets", name=self._facets_topic)
+        present = self._present.facets_topic if self._present.facets else None
+        return self._is_own(what, facets, present)
+
+    def _is_own(self, what: str, spec: TopicSpec, present: str | None) -> PromotionCheck:
+        if spec.name == present:
+            return PromotionCheck(what, False, f"{spec.name} is the present one")
         topics = Topics(self._next, self._clients)
-        if output.name not in topics.partitions:
-            return PromotionCheck(what, False, f"there is no topic {output.name}")
-        complaint = policy_complaint(output, topics.policies([output])[output.name])
-        return PromotionCheck(what, complaint is None, complaint or output.name)
+        if spec.name not in topics.partitions:
+            return PromotionCheck(what, False, f"there is no topic {spec.name}")
+        complaint = policy_complaint(spec, topics.policies([spec])[spec.name])
+        return PromotionCheck(what, complaint is None, complaint or spec.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
         """Whether the new build has read everything that the present one has."""
@@ -133,12 +161,29 @@ class Promotion:
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""
-        present, following = published_epochs(self._present), published_epochs(self._next)
-        shown = (
-            f"{_listed(present)} in {self._present.output_topic}, "
-            f"{_listed(following)} in {self._next.output_topic}"
-        )
-        return PromotionCheck("it has an epoch of its own", not present & following, shown)
+        following = self._next
+        if self._facets_topic is not None:
+            following = replace(following, facets_topic=self._facets_topic)
+        present = _epochs(self._present, has_facets=bool(self._present.facets))
+        found = _epochs(following, has_facets=self._facets_topic is not None)
+        shown = [f"{_listed(epochs)} in {topic}" for topic, epochs in (*present, *found)]
+        is_own = not _all(present) & _all(found)
+        return PromotionCheck("it has an epoch of its own", is_own, ", ".join(shown))
+
+
+Epochs = list[tuple[str, set[int]]]
+"""Topics with the epochs in them."""
+
+
+def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:
+    found = [(settings.output_topic, published_epochs(settings))]
+    if has_facets:
+        found.append((settings.facets_topic, published_epochs(settings, of_facets=True)))
+    return found
+
+
+def _all(found: Epochs) -> set[int]:
+    return set().union(*(epochs for _, epochs in found))
 
 
 def _listed(epochs: set[int]) -> str:

@@ -28,7 +28,7 @@ class Request:
         topic: the history; empty if it is in plain files.
         history: its part in files.
         to_topic: publishes summaries there; None: to no public topic.
-        to_file: writes them there.
+        to_file: writes them there, and facets.
         emit: which summaries.
         since_ms: from then on; None: from the beginning.
         until_ms: before then; None: up to the end at the start of the replay.
@@ -114,6 +114,7 @@ class ReplayIdentity:
             self.live.output_topic,
             self.live.input_topic,
             self.live.dlq_topic,
+            self.live.facets_topic,
         ):
             raise SetupError(
                 f"--to {self.request.to_topic}: that is a topic of the live worker: name another "
@@ -123,6 +124,11 @@ class ReplayIdentity:
             raise SetupError(
                 f"--to {self.request.to_topic}: that topic holds the history or the live worker's "
                 "state: name another one"
+            )
+        if self.live.facets and self.request.to_topic == self.facets_topic:
+            raise SetupError(
+                f"--to {self.request.to_topic}: the replay's facets go to that topic: name another "
+                "one"
             )
 
     def advised(self, message: str) -> str:
@@ -157,6 +163,11 @@ class ReplayIdentity:
         return "json" if live == "avro" and self.request.to_topic is None else live
 
     @property
+    def published_topics(self) -> list[str]:
+        """The topic of the summaries, then that of the facets if there are any."""
+        return [self.output_topic, *([self.facets_topic] if self.live.facets else [])]
+
+    @property
     def settings(self) -> Settings:
         """The settings of the replay's worker."""
         return replace(
@@ -177,13 +188,11 @@ class ReplayIdentity:
         """Its topics by role."""
         specs = topic_specs(self.settings)
         if self.request.to_topic is None:
-            output = specs.pop("output")
-            if self.request.to_file is None:
-                specs.pop("facets", None)
+            public = [specs.pop(role) for role in ("output", "facets") if role in specs]
             # the file has every change, and compaction would keep only the last
             if self.request.to_file is not None:
                 kept = {"cleanup.policy": "delete", "retention.ms": KEPT_FOR_EVER}
-                specs["output"] = replace(output, config={**output.config, **kept})
+                specs |= {s.role: replace(s, config={**s.config, **kept}) for s in public}
         return specs
 
 

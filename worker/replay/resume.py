@@ -10,11 +10,18 @@ from worker.kafka.errors import broker_errors
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.replay.filled_archive import listed
 from worker.replay.ledger import Account
-from worker.replay.plan import decode_plan
+from worker.replay.plan import ReplayPlan, decode_plan
 from worker.replay.request import ReplayIdentity, plan_topic
 from worker.replay.run import accounts
 from worker.settings import Settings
 from worker.tools.reset import lock_data_dir, planned
+
+
+def stored_plan(app_id: str, clients: Clients) -> ReplayPlan | None:
+    """The plan of the replay with this group, if it is one. Raises SetupError."""
+    topic = plan_topic(app_id)
+    value = AgreedRecord(clients, clients.admin(), topic).read()
+    return None if value is None else decode_plan(value, f"the topic {topic}")
 
 
 def check_resumable(settings: Settings, clients: Clients) -> None:
@@ -23,11 +30,9 @@ def check_resumable(settings: Settings, clients: Clients) -> None:
     A worker would publish changes of summaries that were never published, or of a part of the
     history.
     """
-    topic = plan_topic(settings.app_id)
-    value = AgreedRecord(clients, clients.admin(), topic).read()
-    if value is None:
+    plan = stored_plan(settings.app_id, clients)
+    if plan is None:
         return
-    plan = decode_plan(value, f"the topic {topic}")
     if plan.holes.missing or (plan.holes.unreadable and not plan.whole):
         raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
@@ -72,10 +77,8 @@ def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
     with lock_data_dir(settings.data_dir) if settings.data_dir.exists() else nullcontext():
         for step in steps:
             step.act()
-    RecreatedTopic(admin, names.output_topic).recreate()
-    if settings.facets:
-        RecreatedTopic(admin, names.facets_topic).recreate()
-    RecreatedTopic(admin, settings.dlq_topic).recreate()
+    for topic in (*names.published_topics, settings.dlq_topic):
+        RecreatedTopic(admin, topic).recreate()
     plan = RecreatedTopic(admin, names.plan_topic)
     with broker_errors(f"could not empty the topic {names.plan_topic}"):
         plan.recreate()

@@ -2,13 +2,17 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from heapq import merge
 from itertools import takewhile
-from struct import Struct
+from operator import itemgetter
+from struct import Struct as Packed
 from typing import Final, NamedTuple
+
+import msgspec
 
 from worker.clock import Clock
 from worker.errors import SetupError
@@ -221,6 +225,9 @@ class Replay:
             topic=topic,
             topic_id=ids.known(topic) or "",
             output_topic=request.to_topic,
+            facets_topic=self.names.facets_topic
+            if self.settings.facets and request.to_topic is not None
+            else None,
             ranges={str(partition): one for partition, one in ranges.items()},
             holes=holes,
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
@@ -301,35 +308,78 @@ def _account(one: Range, committed: CommittedOffset | None) -> tuple[int, Accoun
     return offset, account
 
 
-_WRITTEN: Final = Struct(">QIQ")
-"""Key of a body in the order of writing: milliseconds, partition, offset."""
+_WRITTEN: Final = Packed(">QIQ")
+"""Key of a body in the order of writing: milliseconds, partition, place in the partition."""
 
 
-def in_order_of_commits(clients: Clients, topic: str, as_json: AsJson) -> Iterator[bytes]:
-    """All published bodies in JSON as they were written; those of one moment by partition.
+class _Body(NamedTuple):
+    """A published body in JSON. In a partition, bodies ascend by the first two fields."""
+
+    sequence: int
+    topic: int
+    entity: bytes
+    timestamp_ms: int
+    value: bytes
+
+
+class _Sequence(msgspec.Struct):
+    sequence: int
+
+
+_decode_sequence: Final = msgspec.json.Decoder(_Sequence).decode
+
+
+def in_order_of_commits(
+    clients: Clients, topics: Sequence[str], as_json: AsJson
+) -> Iterator[bytes]:
+    """All published bodies in JSON as they were written; those of one moment by partition, those of
+    one event in the order of the topics.
 
     Clocks of workers may differ, but within a partition the order stays. Raises SetupError.
     """
-    with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
-        for partition in reader.partitions:
+    with _readers(clients, topics) as readers, LastValues() as bodies:
+        for partition in readers[0].partitions:
+            found = merge(
+                *(_bodies(reader, partition, at, as_json) for at, reader in enumerate(readers))
+            )
             latest_ms = 0
-            for stored in reader.read(partition):
-                record = stored.record
-                latest_ms = max(latest_ms, record.timestamp_ms)
-                if record.value is not None:
-                    key = _WRITTEN.pack(latest_ms, partition, record.offset)
-                    bodies.put(key, as_json(record).value or b"")
-        for _, body in bodies:
-            yield body
+            for place, body in enumerate(found):
+                latest_ms = max(latest_ms, body.timestamp_ms)
+                bodies.put(_WRITTEN.pack(latest_ms, partition, place), body.value)
+        for _, value in bodies:
+            yield value
 
 
-def in_order_of_entities(clients: Clients, topic: str, as_json: AsJson) -> Iterator[bytes]:
-    """The last published body of each entity in JSON, by entity. Raises SetupError."""
-    with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
-        for partition in reader.partitions:
-            for stored in reader.read(partition):
-                if stored.record.value is not None:
-                    body = as_json(stored.record).value or b""
-                    bodies.put(stored.record.key or b"", body)
-        for _, body in bodies:
-            yield body
+def in_order_of_entities(
+    clients: Clients, topics: Sequence[str], as_json: AsJson
+) -> Iterator[bytes]:
+    """The last published body of each entity in JSON, by entity, then in the order of the topics.
+
+    Raises SetupError.
+    """
+    with _readers(clients, topics) as readers, ExitStack() as opened:
+        last = [opened.enter_context(LastValues()) for _ in readers]
+        for at, (reader, bodies) in enumerate(zip(readers, last, strict=True)):
+            for partition in reader.partitions:
+                for body in _bodies(reader, partition, at, as_json):
+                    bodies.put(body.entity, body.value)
+        for _, value in merge(*last, key=itemgetter(0)):
+            yield value
+
+
+@contextmanager
+def _readers(clients: Clients, topics: Sequence[str]) -> Iterator[list[TopicReader]]:
+    with ExitStack() as opened:
+        yield [opened.enter_context(TopicReader(clients, topic, topic)) for topic in topics]
+
+
+def _bodies(reader: TopicReader, partition: int, topic: int, as_json: AsJson) -> Iterator[_Body]:
+    """The bodies of a partition of the topic of this number, none written before the last one."""
+    latest_ms = 0
+    for stored in reader.read(partition):
+        record = stored.record
+        latest_ms = max(latest_ms, record.timestamp_ms)
+        if record.value is not None:
+            value = as_json(record).value or b""
+            sequence = _decode_sequence(value).sequence
+            yield _Body(sequence, topic, record.key or b"", latest_ms, value)

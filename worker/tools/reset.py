@@ -30,6 +30,7 @@ from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.kafka.topics import changelog_topic, reached
 from worker.published.publication import publications
+from worker.registry.as_json import AsJson
 from worker.settings import Settings
 from worker.storage.lock import held, refuse_running
 from worker.storage.snapshot import databases
@@ -234,18 +235,23 @@ def input_beginnings(settings: Settings) -> dict[int, int]:
     return {partition: start for partition, start in starts.items() if start}
 
 
-def published_epochs(settings: Settings) -> set[int]:
-    """The epochs in the output topic, by its first messages; empty if it has none."""
-    clients = KafkaClients(settings)
-    if not _exists(clients, settings.output_topic):
+def published_epochs(settings: Settings, *, of_facets: bool = False) -> set[int]:
+    """The epochs in the output topic, or in that of facets, by its first messages; empty if it has
+    none.
+    """
+    clients, topic = KafkaClients(settings), settings.output_topic
+    if of_facets:
+        topic = settings.facets_topic
+    if not _exists(clients, topic):
         return set()
     epochs: set[int] = set()
-    with TopicReader(clients, settings.output_topic, settings.app_id) as reader:
+    as_json = AsJson(settings)
+    with TopicReader(clients, topic, settings.app_id) as reader:
         for partition in reader.partitions:
             start = reader.bounds(partition).start
             for stored in reader.read(partition, start, start + SAMPLED):
-                bodies = [one.body for one in publications(stored.record)]
-                epochs |= {body.epoch for body in bodies if body is not None}
+                found = publications(as_json(stored.record), of_facets=of_facets)
+                epochs |= {one.body.epoch for one in found if one.body is not None}
     return epochs
 
 
