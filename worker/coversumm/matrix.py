@@ -84,7 +84,7 @@ class GrowingArray(Generic[Number]):
         size = max(held + max(FIRST, held // 4 if held < FEW else held), least)
         room: NDArray[Number] = np.empty((size, *self._room.shape[1:]), self._room.dtype)
         room[: len(self.rows)] = self.rows
-        self._room = room
+        self._room, self.rows = room, room[: len(self.rows)]
 
     def remove(self, row: int) -> None:
         """Remove a row; the last one takes its place."""
