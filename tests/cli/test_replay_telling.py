@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay_process import LINE_SECONDS, ProgressLines, run_command
-from worker.replay.ledger import Account
+from worker.cli.progress import LINE_SECONDS, ProgressLines
+from worker.cli.replay_process import run_command
 from worker.replay.request import ReplayIdentity, Request
-from worker.replay.run import ReplayProgress
 from worker.settings import Settings
 
 SETTINGS = {
@@ -68,7 +67,7 @@ def test_the_command_that_goes_on_has_what_the_live_worker_would_have(
 
 
 def line(estimate, now, done):
-    return estimate.line(now, ReplayProgress(done, 10_000, Account(read=done)))
+    return estimate.line(now, "offsets", done, 10_000, {"read": done})
 
 
 def test_while_it_starts_nothing_is_foretold():

@@ -25,6 +25,7 @@ from worker.cli import (
     config,
     demo,
     dlq,
+    embed,
     entities,
     help,
     history,
@@ -51,7 +52,7 @@ from worker.settings import environment_file, unknown_settings
 SECTIONS = {
     "To try it": (demo, summarize),
     "To run it": (config, mapping, topics, schemas, run, bridge, send),
-    "To rebuild": (replay, compare, promote, vectors),
+    "To rebuild": (replay, compare, promote, embed, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (help, completion),

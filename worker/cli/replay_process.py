@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,6 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from worker.cli import output
+from worker.cli.progress import ProgressLines
 from worker.cli.tables import show_facts
 from worker.errors import Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from worker.replay.estimate import Estimate
     from worker.replay.filled_archive import Holes
     from worker.replay.request import ReplayIdentity
-    from worker.replay.run import Replay, ReplayProgress
+    from worker.replay.run import Replay
     from worker.stream.run_bounds import RateThrottle
 
 
-TERMINAL_SECONDS, FIRST_SECONDS, LINE_SECONDS = 0.5, 1.0, 10.0
-"""Seconds between two progress reports: at a terminal; else at first, and later."""
+TERMINAL_SECONDS = 0.5
+"""Seconds between two progress reports at a terminal."""
 PORTS, MAX_PORT = 100, 65_535
 """Number of ports that are tried for the worker that continues, and the highest port."""
 log = logging.getLogger(__name__)
@@ -64,56 +64,15 @@ def _report(replay: "Replay", as_json: bool, stop: threading.Event) -> None:
                 lines = lines or ProgressLines(time.monotonic(), progress.done)
                 shown.update(progress.done, progress.account.read)
                 if as_json:
-                    output.print_json(lines.line(time.monotonic(), progress))
+                    counts = {"read": progress.account.read, "changes": progress.account.changes}
+                    output.print_json(
+                        lines.line(
+                            time.monotonic(), "offsets", progress.done, progress.size, counts
+                        )
+                    )
                     output.flush()
             if stop.wait(TERMINAL_SECONDS if is_terminal or lines is None else lines.pause()):
                 return
-
-
-class ProgressLines:
-    """Progress for programs.
-
-    The remaining time follows from the rate of the later half of the time since the first progress:
-    without the start and the restore, and without the first, small micro-batches.
-    """
-
-    def __init__(self, now: float, done: int) -> None:
-        """`done`: offsets that are done at `now`, in seconds of `time.monotonic`."""
-        self._start = self._last = now
-        self._done_at_start = done
-        self._first_progress: float | None = None
-        self._points: deque[tuple[float, int]] = deque()  # of the later half
-
-    def line(self, now: float, progress: "ReplayProgress") -> dict[str, Any]:
-        """The line for now."""
-        self._last = now
-        rate = self._rate(now, progress.done)
-        return {
-            "type": "progress",
-            "offsets": progress.done,
-            "of": progress.size,
-            "read": progress.account.read,
-            "changes": progress.account.changes,
-            "seconds": round(now - self._start, 1),
-            "offsets_per_s": round(rate, 1),
-            "seconds_left": round((progress.size - progress.done) / rate, 1) if rate else None,
-        }
-
-    def _rate(self, now: float, done: int) -> float:
-        """Offsets a second; 0.0 while it is unknown."""
-        if done > self._done_at_start and self._first_progress is None:
-            self._first_progress = now
-        if self._first_progress is None:
-            return 0.0
-        self._points.append((now, done))
-        while len(self._points) > 2 and self._points[1][0] <= (self._first_progress + now) / 2:
-            self._points.popleft()
-        since, before = self._points[0]
-        return (done - before) / (now - since) if now > since else 0.0
-
-    def pause(self) -> float:
-        """Seconds until the next line: the first ones come soon."""
-        return min(LINE_SECONDS, FIRST_SECONDS + (self._last - self._start) / 10)
 
 
 def report_of(replay: "Replay", seconds: float) -> dict[str, Any]:

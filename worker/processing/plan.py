@@ -216,39 +216,12 @@ class BatchPlan:
     # -- sentences
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
-        """The event's sentences under their ids; blank ones are dropped but counted."""
-        cap = self._limits.max_sentence_chars
-        given = event.sentences
-        is_split_here = given is None
-        if given is None:
-            given = tuple(
-                GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
-            )
-        pieces: list[GivenSentence] = []
-        cut = 0
-        for one in given:
-            if one.vector is None and len(one.text) > cap:
-                pieces += [
-                    one._replace(text=piece)
-                    for piece in cap_sentence(one.text, cap)
-                    if says_something(piece) or not is_split_here
-                ]
-                cut += 1
-            else:
-                pieces.append(one)
-        if len(pieces) > self._limits.max_sentences_per_review:
-            limit = self._limits.max_sentences_per_review
-            return Rejected(
-                Reason.TOO_MANY_SENTENCES,
-                f"{len(pieces)} sentences, at most {limit} are taken",
-                Limit.SENTENCES_PER_REVIEW,
-            )
+        split = split_review(review_id, event, self._limits)
+        if isinstance(split, Rejected):
+            return split
+        sentences, cut = split
         self.cut_sentences += cut
-        return [
-            Sentence(i, sentence_id(review_id, i), text, vector, labels)
-            for i, (text, vector, labels) in enumerate(pieces)
-            if text and not text.isspace()
-        ]
+        return sentences
 
     def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
         """Reuse the engine's vectors of an edited review's unchanged sentences; list the others."""
@@ -275,3 +248,43 @@ def _version(given: int | None, stored: Review | None) -> int:
     if given is not None:
         return given
     return 1 if stored is None else stored.version + 1
+
+
+def split_review(
+    review_id: bytes, event: ReviewUpserted, limits: Limits
+) -> tuple[list[Sentence], int] | Rejected:
+    """The event's sentences under their ids, and how many were longer than the cap.
+
+    Blank ones are dropped but counted. A sentence without a vector needs the engine's.
+    """
+    cap = limits.max_sentence_chars
+    given = event.sentences
+    is_split_here = given is None
+    if given is None:
+        given = tuple(
+            GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
+        )
+    pieces: list[GivenSentence] = []
+    cut = 0
+    for one in given:
+        if one.vector is None and len(one.text) > cap:
+            pieces += [
+                one._replace(text=piece)
+                for piece in cap_sentence(one.text, cap)
+                if says_something(piece) or not is_split_here
+            ]
+            cut += 1
+        else:
+            pieces.append(one)
+    if len(pieces) > limits.max_sentences_per_review:
+        return Rejected(
+            Reason.TOO_MANY_SENTENCES,
+            f"{len(pieces)} sentences, at most {limits.max_sentences_per_review} are taken",
+            Limit.SENTENCES_PER_REVIEW,
+        )
+    sentences = [
+        Sentence(i, sentence_id(review_id, i), text, vector, labels)
+        for i, (text, vector, labels) in enumerate(pieces)
+        if text and not text.isspace()
+    ]
+    return sentences, cut

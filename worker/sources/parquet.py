@@ -95,7 +95,10 @@ class ParquetTable:
         self._name = name
         with self.translating_errors():
             self.file = pyarrow.parquet.ParquetFile(
-                stream, buffer_size=_BUFFER_BYTES, pre_buffer=False
+                stream,
+                buffer_size=_BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
             )
             self.columns: list[str] = self.file.schema_arrow.names
         self.row_count: int = self.file.metadata.num_rows

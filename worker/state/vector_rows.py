@@ -39,6 +39,11 @@ class VectorRows:
         """Key of the row that describes the engine."""
         return ENGINE + self._engine
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a key with its value."""
+        return len(self._prefix) + DIGEST_BYTES + _HEAD_BYTES + _DTYPE.itemsize * self._dimension
+
     def key(self, text: str) -> bytes:
         """Key of a text's vector."""
         return self._prefix + blake2b(_bytes(text), digest_size=DIGEST_BYTES).digest()

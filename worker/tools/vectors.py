@@ -1,13 +1,13 @@
-"""`vectors import`: the vectors of a worker's state into the vector store.
+"""`vectors import`: vectors of files of `embed`, or of a worker's state, into the vector store.
 
-Each review has a flag for vectors that the engine made; others are left out. The state names the
-model, but not the type of machine. So a random sample of its texts is embedded again; if one vector
+A file names its engine. A state names the model only, not the type of machine, and has vectors that
+events brought, which are left out. A random sample of the texts is embedded again; if one vector
 differs in a bit, nothing is imported.
 """
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,16 +20,32 @@ from numpy.typing import NDArray
 from worker.coversumm import quantize_rows
 from worker.errors import SetupError
 from worker.processing.config import NO_MODEL
+from worker.sources.vector_file import VectorFile
 from worker.state.keys import review_of
 from worker.state.view import Snapshot, read_snapshots
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 from worker.text.engine import EmbeddingEngine
+from worker.text.identity import EngineIdentity
 
 SAMPLE = 64
 """Texts that are embedded again."""
 BLOCK = 1000
 """Texts that are looked up and written together."""
 Pair = tuple[str, NDArray[np.int16]]
+
+
+class VectorSource(Protocol):
+    """Texts with their vectors."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def check(self, engine: EngineIdentity) -> None:
+        """Raise SetupError if another engine made the vectors, as far as the source knows."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Text and vector; a text may come several times. Raises SetupError."""
 
 
 class Target(Protocol):
@@ -47,12 +63,16 @@ class Imported:
     """Counts of an import.
 
     Attributes:
-        sentences: live ones whose vectors the engine made; several may have one text.
+        files: those of `embed`.
+        partitions: those of states.
+        sentences: of states live ones whose vectors the engine made, of files texts; several may
+            have one text.
         sampled: texts that were embedded again, with the same vectors.
         added: new vectors, one for each text.
         known: texts whose vector was stored already.
     """
 
+    files: int = 0
     partitions: int = 0
     sentences: int = 0
     sampled: int = 0
@@ -60,8 +80,47 @@ class Imported:
     known: int = 0
 
 
+@dataclass(slots=True)
+class StoredState:
+    """The vectors in a worker's data directory; `parts` are its partitions that have rows."""
+
+    data_dir: Path
+    parts: list[StoredPartition]
+
+    @property
+    def name(self) -> str:
+        """See `VectorSource`."""
+        return str(self.data_dir)
+
+    def check(self, engine: EngineIdentity) -> None:
+        """See `VectorSource`."""
+        for part in self.parts:
+            if (part.model, part.dimension) != (engine.model, engine.dimension):
+                model = "events that brought them" if part.model == NO_MODEL else part.model
+                raise SetupError(
+                    f"the vectors in {self.data_dir} are of {model} with {part.dimension} "
+                    f"dimensions, and COVERSUMM_EMBEDDER is {engine.model} with "
+                    f"{engine.dimension}: set it to the embedder of that state"
+                )
+
+    def pairs(self) -> Iterator[Pair]:
+        """See `VectorSource`. Raises SetupError for a copy in the middle of a commit."""
+        for part in self.parts:
+            for snapshot in read_snapshots(part.rows, part.dimension):
+                self._refuse_torn(part, snapshot)
+                yield from engines_own(snapshot)
+
+    def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
+        """A standby's copy may have some rows of a commit: a new text beside an old vector."""
+        if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
+            raise SetupError(
+                f"partition {part.number} in {self.data_dir} is a copy in the middle of a commit; "
+                "nothing more was imported: name the directory of the worker that owned it"
+            )
+
+
 @contextmanager
-def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
+def stored_state(data_dir: Path) -> Iterator[StoredState]:
     """Snapshots of the partitions that have rows, so that the checked rows are imported.
 
     Raises SetupError if there is no state, and StateError.
@@ -71,31 +130,66 @@ def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
             views.enter_context(stored_partition(number, path))
             for number, path in some_databases(data_dir).items()
         ]
-        yield [part for part in found if part is not None]
+        yield StoredState(data_dir, [part for part in found if part is not None])
+
+
+@dataclass(slots=True)
+class EmbeddedFile:
+    """The vectors in a file of `embed`."""
+
+    file: VectorFile
+
+    @property
+    def name(self) -> str:
+        """See `VectorSource`."""
+        return str(self.file.path)
+
+    def check(self, engine: EngineIdentity) -> None:
+        """See `VectorSource`."""
+        made_by = self.file.about.get("plan", {}).get("engine")
+        if made_by is None:
+            raise SetupError(f"{self.name} is not complete: run its `embed` command again")
+        if (found := engine.difference(made_by)) is not None:
+            fact, how = found
+            raise SetupError(
+                f"the vectors in {self.name} are of another engine than the one here: {how}; "
+                f"nothing was imported. {ADVICE.get(fact, ADVICE_OTHERWISE)}"
+            )
+
+    def pairs(self) -> Iterator[Pair]:
+        """See `VectorSource`."""
+        for block in self.file.blocks():
+            yield from zip(block.texts, block.vectors, strict=True)
+
+
+ADVICE = {
+    "model": "Set COVERSUMM_EMBEDDER to the engine of the file, or run `embed` with this one",
+    "software": "Install the same versions where `embed` runs, as one image has them",
+}
+ADVICE_OTHERWISE = "Run `embed` on the type of machine that the workers run on"
 
 
 @dataclass(slots=True)
 class VectorImport:
-    """An import from the partitions of a data directory into the store of `engine`."""
+    """An import from any number of sources into the store of `engine`."""
 
-    data_dir: Path
-    parts: list[StoredPartition]
+    sources: Sequence[VectorSource]
     engine: EmbeddingEngine
+    identity: EngineIdentity
     target: Target
     outcome: Imported = field(default_factory=Imported)
 
     def check(self, chance: random.Random) -> None:
         """Count the sentences, compare them with the store, and embed a sample again.
 
-        Raises SetupError if the state is of another engine or type of machine, or is a copy in the
+        Raises SetupError if a source is of another engine or type of machine, or is a copy in the
         middle of a commit.
         """
-        self.outcome.partitions = len(self.parts)
-        for part in self.parts:
-            self._refuse_other_model(part)
+        for source in self.sources:
+            source.check(self.identity)
         sample: list[Pair] = []
-        for block in self._blocks():
-            self._known(block)
+        for source, block in self._blocks():
+            self._known(source, block)
             for number, pair in enumerate(block, self.outcome.sentences):
                 if number < SAMPLE:
                     sample.append(pair)
@@ -111,8 +205,8 @@ class VectorImport:
         be written, or a text has two vectors.
         """
         outcome = self.outcome
-        for block in self._blocks():
-            known = self._known(block)
+        for source, block in self._blocks():
+            known = self._known(source, block)
             new = {text: vector for text, vector in block if text not in known}
             if new:
                 self.target.write(new)
@@ -120,14 +214,14 @@ class VectorImport:
             outcome.known += len(block) - len(new)
             on_progress(outcome.added + outcome.known)
 
-    def _known(self, block: list[Pair]) -> dict[str, NDArray[np.int16]]:
+    def _known(self, source: VectorSource, block: list[Pair]) -> dict[str, NDArray[np.int16]]:
         """The stored vectors of these texts. Raises SetupError if a text has two vectors."""
         known = self.target.read([text for text, _ in block])
         seen = dict(known)
         for text, vector in block:
             if not np.array_equal(seen.setdefault(text, vector), vector):
                 raise SetupError(
-                    f"a text from {self.data_dir} has two vectors, there or there and in the "
+                    f"a text from {source.name} has two vectors, there or there and in the "
                     "vector store: they were made on several types of machine; nothing more was "
                     "imported. Import a state that this type of machine made"
                 )
@@ -139,41 +233,19 @@ class VectorImport:
         vectors, _ = quantize_rows(self.engine.embed([text for text, _ in sample]))
         stored = np.array([vector for _, vector in sample])
         if other := int((vectors != stored).any(axis=1).sum()):
+            names = ", ".join(source.name for source in self.sources)
             raise SetupError(
-                f"{other} of {len(sample)} texts from {self.data_dir}, embedded again, have other "
-                "vectors here: that state was made on another type of machine, or with other "
-                "versions of the engine's packages; nothing was imported. Import it where it was "
-                "made"
+                f"{other} of {len(sample)} texts from {names}, embedded again, have other "
+                "vectors here: they were made on another type of machine, or with other versions "
+                "of the engine's packages; nothing was imported. Import them where they were made"
             )
         self.outcome.sampled = len(sample)
 
-    def _blocks(self) -> Iterator[list[Pair]]:
-        pairs = self._pairs()
-        while block := list(islice(pairs, BLOCK)):
-            yield block
-
-    def _pairs(self) -> Iterator[Pair]:
-        for part in self.parts:
-            for snapshot in read_snapshots(part.rows, part.dimension):
-                self._refuse_torn(part, snapshot)
-                yield from engines_own(snapshot)
-
-    def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
-        """A standby's copy may have some rows of a commit: a new text beside an old vector."""
-        if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
-            raise SetupError(
-                f"partition {part.number} in {self.data_dir} is a copy in the middle of a commit; "
-                "nothing more was imported: name the directory of the worker that owned it"
-            )
-
-    def _refuse_other_model(self, part: StoredPartition) -> None:
-        if (part.model, part.dimension) != (self.engine.model, self.engine.dimension):
-            model = "events that brought them" if part.model == NO_MODEL else part.model
-            raise SetupError(
-                f"the vectors in {self.data_dir} are of {model} with {part.dimension} dimensions, "
-                f"and COVERSUMM_EMBEDDER is {self.engine.model} with {self.engine.dimension}: "
-                "set it to the embedder of that state"
-            )
+    def _blocks(self) -> Iterator[tuple[VectorSource, list[Pair]]]:
+        for source in self.sources:
+            pairs = source.pairs()
+            while block := list(islice(pairs, BLOCK)):
+                yield source, block
 
 
 def engines_own(snapshot: Snapshot) -> Iterator[Pair]:
