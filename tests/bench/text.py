@@ -1,17 +1,19 @@
 """How many reviews a second are worked off as text: split and embedded, from Kafka to Kafka, and
-by `summarize` from a file. `make bench-text`.
+by `summarize` from a file; by `embed`, `vectors import` and a worker that finds all vectors. `make
+bench-text`.
 
     python -m tests.bench.text [--rounds N] [--reviews N] [--data FILE] [--out FILE]
 
-Both have the default engine, take the same reviews, in turns, on the same cores. The worker's rate
+All have the default engine, take the same reviews, in turns, on the same cores. The worker's rate
 is that of `make bench-worker`: a backlog from its first commit to its last, the broker beside it.
-That of `summarize` includes its start.
+That of `summarize` includes its start, those of `embed` and `vectors import` do not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -31,13 +33,34 @@ from tests.harness.load import SAMPLE, Review, Sent, read_reviews, send
 from tests.harness.workers import pipeline
 
 RESULTS = Path(__file__).with_name("results") / "text.json"
-WORKLOAD = Workload("text", "reviews as text", lambda *_: iter(()), {"embedder": "onnx"})
+ONNX = {"embedder": "onnx"}
+WORKLOAD = Workload("text", "reviews as text", lambda *_: iter(()), ONNX)
+FINDING = "finding"
+"""A worker with a store that has all vectors."""
 
 
 def event(review: Review) -> Sent:
     """The review as an event without sentences."""
     body = {"type": "review.upserted", "review_version": 1, **review._asdict()}
     return Sent(review.entity_id.encode(), json.dumps(body).encode())
+
+
+def stored(file: Path, store: Path) -> dict[str, float]:
+    """Seconds that `embed` and `vectors import` report for a file of events."""
+    vectors = store.with_suffix(".parquet")
+    seconds = {}
+    for name, words in (
+        ("embed", ["embed", file, "--output", vectors]),
+        ("import", ["vectors", "import", vectors]),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "worker", *words],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "COVERSUMM_VECTOR_STORE_DIR": str(store)},
+        )
+        seconds[name] = json.loads(done.stdout.splitlines()[-1])["seconds"]
+    return seconds
 
 
 def summarized(file: Path, out: Path) -> float:
@@ -62,12 +85,22 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
         for number in range(rounds):
             found = turn(site, Contender(OURS), WORKLOAD, number)
             seconds = summarized(file, folder / f"bodies-{number}.jsonl")
-            turns.append(found | {"summarize_per_s": round(len(reviews) / seconds, 1)})
+            store = folder / f"store-{number}"
+            rates = {name: len(reviews) / one for name, one in stored(file, store).items()}
+            rates["summarize"] = len(reviews) / seconds
+            finding = WORKLOAD._replace(settings={**ONNX, "vector_store_dir": str(store)})
+            again = turn(site, Contender(FINDING), finding, number)
+            assert again["digest"] == found["digest"]
+            rates["finding"] = again["events_per_s"]
+            turns.append(found | {f"{name}_per_s": round(one, 1) for name, one in rates.items()})
             print(turns[-1], flush=True)
     return {
         "reviews": len(reviews),
         "worker_per_s": statistics.median(one["events_per_s"] for one in turns),
-        "summarize_per_s": statistics.median(one["summarize_per_s"] for one in turns),
+        **{
+            f"{name}_per_s": statistics.median(one[f"{name}_per_s"] for one in turns)
+            for name in ("summarize", "embed", "import", "finding")
+        },
         "turns": turns,
     }
 
