@@ -15,7 +15,7 @@ from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
-from docs.build.scale import disk_table, pauses_table, rates_table
+from docs.build.scale import disk_table, first_build_table, pauses_table, rates_table
 from docs.build.soaks import (
     outage_table,
     quiet_soak_line,
@@ -53,7 +53,12 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/limits.md": {"limits": limits_table},
     "docs/reference/metrics.md": {"metrics": metrics_table},
     "docs/reference/chart.md": {"values": values_table},
-    "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
+    "docs/scale.md": {
+        "rates": rates_table,
+        "first build": first_build_table,
+        "pauses": pauses_table,
+        "disk": disk_table,
+    },
     "docs/quality.md": {**QUALITY, **FACETS},
     "docs/facets.md": JUDGED,
     "docs/llm.md": {"calls": calls_table},

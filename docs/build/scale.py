@@ -40,6 +40,28 @@ def rates_table() -> str:
     )
 
 
+def first_build_table() -> str:
+    """Core-hours per million reviews of a worker that embeds, and of the steps apart."""
+    record = read_record("text.json")
+    cores = record["machine"]["cores"]
+    rows = [
+        (name, f"{record[rate]:,.0f}", f"{1e6 * cores / record[rate] / 3600:.2f}")
+        for name, rate in (
+            ("a worker or replay embeds them", "worker_per_s"),
+            ("`embed` computes their vectors", "embed_per_s"),
+            ("`vectors import` stores them", "import_per_s"),
+            ("a worker or replay finds their vectors", "finding_per_s"),
+        )
+    ]
+    table = markdown(("reviews of three sentences", "per second", "core-hours per million"), rows)
+    hours = 1e6 * cores / record["worker_per_s"] / 3600
+    return (
+        f"{table}\n\n`make bench-text` on {machine_of(record)}, all of them busy. So at a price P "
+        f"per core-hour the first build of a million reviews costs {hours:.1f} P. On n cores it "
+        f"takes {hours:.1f} / n hours."
+    )
+
+
 def pauses_table() -> str:
     """How long partitions stop when workers restart or disappear."""
     restarts, faults = read_record("restarts.json"), read_record("kafka_streams.json")

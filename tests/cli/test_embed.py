@@ -126,6 +126,21 @@ def test_a_table_with_other_names_and_no_review_at_all(run, tmp_path, engine):
     assert rows(tmp_path / "n.parquet") == []
 
 
+@pytest.mark.parametrize("named", ["", "*"])
+def test_the_output_may_lie_among_the_reviews(run, path, tmp_path, engine, monkeypatch, named):
+    """Neither it nor its parts are read."""
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    path = path.rename(folder / path.name)
+    output = folder / "v.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "embed", interrupted(engine, 4))
+        assert run("embed", folder / named, "-o", output).code == 130
+    told = report(run("embed", folder / named, "-o", output))
+    assert told["lines"] == len(reviews()) + 1
+    assert report(run("embed", folder / named, "-o", output))["embedded_here"] == 0
+
+
 class Killed(BaseException):
     """What is as sudden as a kill for the files."""
 

@@ -88,14 +88,16 @@ def command(files: tuple[str, ...], target: Path, fields: Mapping[str, str], as_
     from worker.sources import STDIN
     from worker.sources.vector_file import check_parquet
     from worker.text.identity import engine_identity
-    from worker.tools.embed import SharedEmbedding, plan_of
+    from worker.tools.embed import SharedEmbedding, is_own, plan_of
 
     check_parquet()
-    paths = found_files(files)
-    if STDIN in paths:
+    if STDIN in files:
         raise SetupError("standard input cannot be read again to resume: name files")
-    if any(is_same_file(path, str(target)) for path in paths):
+    if any(is_same_file(name, str(target)) for name in files):
         raise SetupError(f"{target} is an input file: name another one with --output")
+    paths = [path for path in found_files(files) if not is_own(Path(path), target)]
+    if not paths:
+        raise SetupError(f"there are no files of reviews beside {target}")
     engine = embedders.load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
@@ -159,7 +161,8 @@ class EmbedRun:
                     lambda counts: told.update(lambda: (reviews.position, counts.lines)),
                     findings.add,
                 )
-            warn_left_out(reviews.left_out, reviews.where)
+            texts = {name: one for name, one in reviews.left_out.items() if name == "text"}
+            warn_left_out(texts, reviews.where)
         if findings.total:
             output.note(
                 f"warning: {findings.total:,} lines could not be used and are left out: "

@@ -91,6 +91,16 @@ class SeenTexts:
             self._runs.append(run)
 
 
+def _folder(output: Path) -> Path:
+    return output.with_name(f"{output.name}.parts")
+
+
+def is_own(path: Path, output: Path) -> bool:
+    """Whether a file is the output, or one of the work for it: found in a folder of reviews."""
+    folder = _folder(output).resolve()
+    return path.resolve() == output.resolve() or path.resolve().is_relative_to(folder)
+
+
 def plan_of(
     identity: EngineIdentity, limits: Limits, paths: Sequence[str], fields: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -122,7 +132,7 @@ class SharedEmbedding:
     """One process's part of the work for an output."""
 
     def __init__(self, output: Path, plan: dict[str, Any], engine: EmbeddingEngine) -> None:
-        self.folder = output.with_name(f"{output.name}.parts")
+        self.folder = _folder(output)
         self.made = 0  # vectors of this process
         self._output = output
         self._plan: dict[str, Any] = json.loads(json.dumps(plan))
