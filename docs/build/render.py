@@ -55,7 +55,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/chart.md": {"values": values_table},
     "docs/scale.md": {
         "rates": rates_table,
-        "first build": first_build_table,
+        "build": first_build_table,
         "pauses": pauses_table,
         "disk": disk_table,
     },

@@ -20,10 +20,11 @@ from tests.harness.eventually import eventually
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.coversumm import quantize
+from worker.processing import config
 from worker.sources.vector_file import VectorFile
 from worker.storage import shared_files
 from worker.storage.vectors import contents
-from worker.text import embedders, identity
+from worker.text import identity
 from worker.tools import embed
 
 __all__ = ["embedded", "folder"]
@@ -33,7 +34,7 @@ __all__ = ["embedded", "folder"]
 def engine(monkeypatch):
     """An engine that takes no time, in pieces of seven texts."""
     engine = FakeEngine()
-    monkeypatch.setattr(embedders, "load_engine", lambda *_, **__: engine)
+    monkeypatch.setattr(config, "load_engine", lambda *_, **__: engine)
     monkeypatch.setattr(embed, "PIECE", 7)
     monkeypatch.setattr(embed, "GROUP", 2)
     return engine
@@ -286,7 +287,7 @@ def test_what_cannot_be_embedded_is_said(run, path, tmp_path, engine, monkeypatc
     ended = run("embed", path, "-o", tmp_path / "other.parquet")
     assert ended.code == 2
     assert "other.parquet cannot be read" in ended.err
-    monkeypatch.setattr(embedders, "load_engine", lambda *_, **__: None)
+    monkeypatch.setattr(config, "load_engine", lambda *_, **__: None)
     assert "COVERSUMM_EMBEDDER is none" in run("embed", path, "-o", tmp_path / "v.parquet").err
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert "pip install" in run("embed", path, "-o", tmp_path / "v.parquet").err

@@ -22,7 +22,6 @@ from worker.cli.progress import ProgressLines
 from worker.cli.writing import is_same_file
 from worker.errors import SetupError
 from worker.settings import Settings
-from worker.text import embedders
 from worker.text.engine import EngineError
 
 if TYPE_CHECKING:
@@ -40,12 +39,11 @@ WAIT_SECONDS = 0.5
     examples=[
         (
             "coversumm-worker embed reviews.jsonl.gz --output vectors.parquet",
-            "all vectors of a file; run it again to resume, or beside it to share the work",
+            "all vectors of a file; run it again to resume",
         ),
         (
-            "COVERSUMM_VECTOR_STORE_DIR=/var/lib/vectors coversumm-worker vectors import "
-            "vectors.parquet",
-            "then a worker or replay on that machine embeds none of these texts again",
+            "coversumm-worker embed reviews/ --output /shared/vectors.parquet",
+            "a folder, by all machines that run this command",
         ),
         (
             "coversumm-worker embed reviews.csv --fields entity_id=asin,review_id=id,text=body "
@@ -84,7 +82,7 @@ def command(files: tuple[str, ...], target: Path, fields: Mapping[str, str], as_
     patterns or folders. Lines that cannot be used are named on standard error and left out.
     """
     settings = Settings.from_environment()
-    from worker.processing.config import event_limits
+    from worker.processing.config import configured_engine, event_limits
     from worker.sources import STDIN
     from worker.sources.vector_file import check_parquet
     from worker.text.identity import engine_identity
@@ -98,9 +96,7 @@ def command(files: tuple[str, ...], target: Path, fields: Mapping[str, str], as_
     paths = [path for path in found_files(files) if not is_own(Path(path), target)]
     if not paths:
         raise SetupError(f"there are no files of reviews beside {target}")
-    engine = embedders.load_engine(
-        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
-    )
+    engine = configured_engine(settings)
     if engine is None:
         raise EngineError("COVERSUMM_EMBEDDER is none: set it to the embedder of the workers")
     limits = replace(event_limits(settings), dimension=engine.dimension, model=engine.model)
