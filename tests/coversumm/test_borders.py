@@ -10,6 +10,7 @@ import pytest
 
 from tests.coversumm.scripts import adds
 from worker.coversumm import EntityCore, FlatIndex, Points, Step, VectorError, no_points
+from worker.coversumm.ranking import brute_force
 
 FOREIGN = """
 import sys
@@ -76,3 +77,21 @@ def test_rankings_keep_their_moment() -> None:
     core = EntityCore(3, 4, FlatIndex(4))
     now = [(r.ids, r.distances()) for step in steps for r in core.apply([step]) if r]
     assert [(r.ids, r.distances()) for r in late] == now
+
+
+def test_a_copy_comes_when_the_room_is_full() -> None:
+    """It makes room and does not take it; what is moved afterwards is not forgotten."""
+    one, two, three, four, five = np.array([[9, 1], [8, 2], [7, 3], [-6, 4], [5, 9]], np.int16)
+    core = EntityCore(2, 2, FlatIndex(2))
+    live: dict[bytes, np.ndarray] = {}
+    for name, vector in zip(
+        (b"a", b"b", b"c", b"d", b"e"), (one, two, three, four, one), strict=True
+    ):
+        core.apply([Step(no_points(2), Points([name], vector[None]))])
+        live[name] = vector
+    core.apply([Step(Points([b"b"], live.pop(b"b")[None]), no_points(2))])
+    core.apply([Step(no_points(2), Points([b"f"], five[None]))])
+    live[b"f"] = five
+    assert core.ranking() == brute_force(live, 2)
+    core.apply([Step(Points([b"d"], live.pop(b"d")[None]), no_points(2))])
+    assert core.ranking() == brute_force(live, 2)
