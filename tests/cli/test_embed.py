@@ -305,9 +305,10 @@ def test_without_locks_it_says_so(run, path, tmp_path, engine, monkeypatch):
 
 def test_on_a_terminal(run, path, tmp_path, engine, terminal):
     terminal()
-    shown = run("embed", path, "-o", tmp_path / "v.parquet").out
-    assert f"{tmp_path / 'v.parquet'}: the vectors of " in shown
-    assert " in 13 reviews; " in shown
+    ended = run("embed", path, "-o", tmp_path / "v.parquet")
+    assert f"{tmp_path / 'v.parquet'}: the vectors of " in ended.out
+    assert " in 13 reviews; " in ended.out
+    assert f"coversumm-worker vectors import {tmp_path / 'v.parquet'}\n" in ended.err
 
 
 def test_seen_texts_are_exact():

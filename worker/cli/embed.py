@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -203,6 +204,7 @@ class EmbedRun:
             f"{output.many(complete.reviews, 'reviews')}; {here}",
             soft_wrap=True,
         )
+        output.note(f"to use them: {output.PROGRAM} vectors import {quote(str(target))}")
 
 
 class Told:

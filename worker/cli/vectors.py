@@ -38,7 +38,7 @@ def store_settings() -> tuple[Settings, Path]:
         (
             "COVERSUMM_VECTOR_STORE_DIR=/var/lib/vectors coversumm-worker vectors import "
             "vectors.parquet",
-            "what `embed` computed; a replay that uses the store embeds none of these texts again",
+            "what `embed` computed, so that a replay embeds nothing",
         ),
         (
             "COVERSUMM_VECTOR_STORE_DIR=/var/lib/vectors coversumm-worker vectors import "
@@ -136,7 +136,7 @@ COLUMNS = (
     Column("model"),
     Column("dimension", drop=3, right=True),
     Column("vectors", right=True),
-    Column("machine", drop=1, prose=PROSE),
+    Column("machine", drop=1, prose=24),
     Column("software", drop=2, prose=PROSE),
 )
 
