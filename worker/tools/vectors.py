@@ -163,7 +163,8 @@ class EmbeddedFile:
 
 
 ADVICE = {
-    "model": "Set COVERSUMM_EMBEDDER to the engine of the file, or run `embed` with this one",
+    "model": "Set COVERSUMM_EMBEDDER and COVERSUMM_EMBEDDER_PRECISION as `embed` had them, or "
+    "run `embed` as they are here",
     "software": "Install the same versions where `embed` runs, as one image has them",
 }
 ADVICE_OTHERWISE = "Run `embed` on the type of machine that the workers run on"
