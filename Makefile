@@ -23,7 +23,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures asyncapi clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-precision page-pictures asyncapi clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -134,6 +134,9 @@ quality: setup-dev ## Measure (15 min): What summaries are worth: ROUGE, ratings
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
 
+quality-precision: setup-dev ## Measure (7 min): What bf16 changes in summaries, facets and sets; DATA=FOLDER of data sets
+	@$(BIN)/python -m tests.bench.quality --precision $(if $(DATA),--data $(DATA))
+
 bench-disk: setup-dev ## Measure (minutes): Disk space of the state, in volumes and in the changelog
 	@$(BIN)/python -m tests.bench.disk
 
@@ -169,6 +172,9 @@ bench-avro: setup-dev ## Measure (20 s): Processor time of an event in Avro, nex
 
 bench-text: setup-dev ## Measure (4 min): Reviews/s as text, in a worker on a real Kafka and by summarize
 	@$(BIN)/python -m tests.bench.text --rounds $(or $(ROUNDS),3)
+
+bench-text-precision: setup-dev ## Measure (4 min): The same in fp32 and bf16, beside the engine alone
+	@$(BIN)/python -m tests.bench.text_precision --rounds $(or $(ROUNDS),2)
 
 bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
 	@$(BIN)/python -m tests.bench.traces

@@ -1,4 +1,5 @@
-"""How much of what the cores can do the default engine makes of them: `make bench-embed`.
+"""How much of what the cores can do the default engine makes of them, in fp32 and, where the
+processor has it, in bf16: `make bench-embed`.
 
     python -m tests.bench.embed [--rounds N] [--data FILE] [--out FILE]
 
@@ -6,7 +7,8 @@ Sentences/s over micro-batches of 8, 32, 128 and 1,024 sentences of real reviews
 were written, with 1 thread and with 2; and the share of the sgemm peak that is: of the rate of
 products of large matrices of 32-bit numbers on as many threads, by NumPy's BLAS and by ONNX
 Runtime, which differ by two on some processors, in turns with the engine every fraction of a
-second. So what else the machine does slows down both. What counts are the operations that a
+second. So what else the machine does slows down both. bf16 is in turns with both, beside products
+of the same matrices in bf16 by OpenVINO. What counts are the operations that a
 sentence's own tokens take: tokenizing, pooling, and all that is no matrix product, come to nothing.
 `cpu_share` is by processor time, `share_of_numpy` of NumPy's BLAS alone.
 """
@@ -24,6 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +37,7 @@ from tests.harness.load import SAMPLE, read_reviews
 from worker.text.engine import EmbeddingEngine
 from worker.text.minilm import load_minilm
 from worker.text.onnx import open_session
+from worker.text.openvino import CONFIG, bf16_problem
 from worker.text.splitting import split_sentences
 
 SIZES: Final = (8, 32, 128, 1024)
@@ -41,7 +45,8 @@ THREADS: Final = (1, 2)
 SENTENCES: Final = 1024
 """For each measurement; as many calls of the engine as they make."""
 TARGETS: Final = {"share_at_1024": 0.80, "share_at_32": 0.65}
-"""The smaller of the shares with 1 and with 2 threads."""
+BF16_TARGETS: Final = {"speedup_at_1024": 1.6, "speedup_at_32": 1.3, "bf16_share_at_1024": 0.7}
+"""The smaller of the figures with 1 and with 2 threads; how much faster bf16 is than fp32."""
 LAYERS, HIDDEN, INNER = 6, 384, 1536
 SQUARE: Final = 1024
 PRODUCTS: Final = 8
@@ -127,6 +132,27 @@ def onnx_products(threads: int) -> Callable[[], object]:
     return lambda: list(pool.map(lambda _: session.run(None, {"x": left}), range(PRODUCTS)))
 
 
+def bf16_products(threads: int) -> Callable[[], object]:
+    """The same in bf16 by OpenVINO, which the engine's bf16 runs on."""
+    from openvino import Core, Model, opset13
+
+    left, right = _matrices()
+    given = opset13.parameter(left.shape, np.float32)
+    product = opset13.matmul(given, opset13.constant(right), transpose_a=False, transpose_b=False)
+    model = Model([product], [given])
+    ready: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(threads):
+        ready.put(Core().compile_model(model, "CPU", CONFIG).create_infer_request())
+    pool = ThreadPoolExecutor(threads)
+
+    def one(_: int) -> None:
+        request = ready.get()
+        request.infer([left])
+        ready.put(request)
+
+    return lambda: list(pool.map(one, range(PRODUCTS)))
+
+
 def _matrices() -> tuple[Array, Array]:
     chance = np.random.default_rng(0)
     left, right = (chance.standard_normal((SQUARE, SQUARE)).astype(np.float32) for _ in range(2))
@@ -135,31 +161,65 @@ def _matrices() -> tuple[Array, Array]:
 
 def measure(threads: int, texts: Sequence[str]) -> dict[str, Any]:
     """One round of this process, whose BLAS has to have been started with as many threads."""
-    engine = load_minilm(threads)
-    lengths = [len(engine.tokens(text)) for text in texts]
+    engines = {"fp32": load_minilm(threads)}
     products = {"numpy": numpy_products(), "onnxruntime": onnx_products(threads)}
-    engine.embed(texts[:256])  # it is slower at first, as they are
+    peaks = {"fp32": ("numpy", "onnxruntime"), "bf16": ("openvino",)}
+    if bf16_problem() is None:
+        engines["bf16"] = load_minilm(threads, precision="bf16")
+        products["openvino"] = bf16_products(threads)
+    lengths = [len(engines["fp32"].tokens(text)) for text in texts]
+    for engine in engines.values():
+        engine.embed(texts)  # it is slower at first, as they are
     for product in products.values():
         product()
     figures: dict[str, Any] = {}
     for size in SIZES:
-        ours, theirs = Spent(), {name: Spent() for name in products}
+        ours = {name: Spent() for name in engines}
+        theirs = {name: Spent() for name in products}
         step = max(SLICE, size)
         for at in range(0, len(texts), step):
-            ours.take(
-                sum(map(operations, lengths[at : at + step])),
-                partial(embed, engine, texts[at : at + step], size),
-            )
+            of_slice = sum(map(operations, lengths[at : at + step]))
+            for name, engine in engines.items():
+                ours[name].take(of_slice, partial(embed, engine, texts[at : at + step], size))
             for name, product in products.items():
                 theirs[name].take(2 * PRODUCTS * SQUARE**3, product)
-        figures[str(size)] = {
-            "sentences_per_s": round(len(texts) / ours.seconds, 1),
-            "share": round(ours.rate / max(one.rate for one in theirs.values()), 3),
-            "share_of_numpy": round(ours.rate / theirs["numpy"].rate, 3),
-            "cpu_share": round(ours.cpu_rate / max(one.cpu_rate for one in theirs.values()), 3),
+        fp32 = ours["fp32"]
+        figures[str(size)] = _shares(fp32, [theirs[name] for name in peaks["fp32"]], len(texts)) | {
+            "share_of_numpy": round(fp32.rate / theirs["numpy"].rate, 3),
             **{f"{name}_gflops": round(one.rate / 1e9, 1) for name, one in theirs.items()},
         }
+        if (bf16 := ours.get("bf16")) is not None:
+            of_bf16 = _shares(bf16, [theirs[name] for name in peaks["bf16"]], len(texts)) | {
+                "speedup": round(bf16.rate / fp32.rate, 3),
+                "cpu_speedup": round(bf16.cpu_rate / fp32.cpu_rate, 3),
+            }
+            figures[str(size)] |= {f"bf16_{name}": value for name, value in of_bf16.items()}
     return {"tokens": round(statistics.mean(lengths), 1), "sizes": figures}
+
+
+def _shares(ours: Spent, peaks: Sequence[Spent], sentences: int) -> dict[str, float]:
+    """Sentences/s, and the share of the highest peak."""
+    return {
+        "sentences_per_s": round(sentences / ours.seconds, 1),
+        "share": round(ours.rate / max(one.rate for one in peaks), 3),
+        "cpu_share": round(ours.cpu_rate / max(one.cpu_rate for one in peaks), 3),
+    }
+
+
+def memory_mib(precision: str, threads: int, path: Path) -> float:
+    """The most memory of a process that does nothing but embed with so many threads."""
+    program = (
+        "import resource, sys; from pathlib import Path; "
+        "from tests.bench.embed import SENTENCES, sentences; "
+        "from worker.text.embedders import load_engine; "
+        f"engine = load_engine('onnx', threads={threads}, precision={precision!r}); "
+        "engine.embed(sentences(Path(sys.argv[1]), SENTENCES)); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    return round(float(done.stdout), 1)
 
 
 def embed(engine: EmbeddingEngine, texts: Sequence[str], size: int) -> None:
@@ -213,7 +273,9 @@ def main() -> int:
     if given.one is not None:
         print(json.dumps(measure(given.one, sentences(given.data, SENTENCES))))
         return 0
-    record = began("tests.bench.embed") | {"targets": TARGETS, "sentences": SENTENCES}
+    precisions = ["fp32", "bf16"] if bf16_problem() is None else ["fp32"]
+    targets = TARGETS | (BF16_TARGETS if "bf16" in precisions else {})
+    record = began("tests.bench.embed") | {"targets": targets, "sentences": SENTENCES}
     found: dict[int, list[dict[str, Any]]] = {threads: [] for threads in THREADS}
     for _ in range(given.rounds):
         for threads in THREADS:
@@ -223,14 +285,23 @@ def main() -> int:
     report = record | {
         "threads": {
             str(threads): {"medians": of[threads], "rounds": found[threads]} for threads in THREADS
-        }
+        },
+        "memory_mib": {
+            precision: {
+                str(threads): memory_mib(precision, threads, given.data) for threads in THREADS
+            }
+            for precision in precisions
+        },
     }
     write(given.out, report)
-    shares = {
-        f"share_at_{size}": min(of[threads][str(size)]["share"] for threads in THREADS)
+    figures = {"share": "share_at", "bf16_share": "bf16_share_at", "bf16_speedup": "speedup_at"}
+    reached = {
+        f"{name}_{size}": min(of[threads][str(size)][figure] for threads in THREADS)
+        for figure, name in figures.items()
         for size in SIZES
+        if figure in of[1][str(size)]
     }
-    tell(TARGETS, shares, given.out)
+    tell(targets, reached, given.out)
     return 0
 
 

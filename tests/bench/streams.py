@@ -130,12 +130,11 @@ def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
     return Stream(name, vectors)
 
 
-def embedded(sentences: list[str]) -> NDArray[np.int16]:
+def embedded(sentences: list[str], precision: str = "fp32") -> NDArray[np.int16]:
     """Their vectors by the default engine, kept in .cache/bench under a name made of the texts, the
     model and the splitter.
     """
-    engine = load_engine("onnx")
-    assert engine is not None
+    engine = load_engine("onnx", precision=precision)
     digest = hashlib.sha256(json.dumps([engine.model, SPLITTER, sentences]).encode()).hexdigest()[
         :16
     ]

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,15 +217,93 @@ def embed_table(record: dict[str, Any] | None = None) -> str:
         return "Not recorded yet: `make bench-embed` does it."
     record = record or read_record("embed.json")
     of = {threads: found["medians"] for threads, found in record["threads"].items()}
-    names = [f"{threads} thread{'' if threads == '1' else 's'}" for threads in of]
-    lines = [f"| sentences at once | {' | '.join(names)} |", "|---" * (1 + len(of)) + "|"]
-    for size in next(iter(of.values())):
+    prefixes = {"fp32": "", "bf16": "bf16_"}
+    has_bf16 = "bf16_share" in next(iter(next(iter(of.values())).values()))
+    columns = [
+        (
+            f"{threads} thread{'' if threads == '1' else 's'}, {precision}",
+            found,
+            prefixes[precision],
+        )
+        for precision in (prefixes if has_bf16 else ["fp32"])
+        for threads, found in of.items()
+    ]
+    names = " | ".join(name for name, _, _ in columns)
+    lines = [f"| sentences at once | {names} |", "|---" * (1 + len(columns)) + "|"]
+    for size in columns[0][1]:
         cells = (
-            f"{one[size]['sentences_per_s']:,.0f} ({100 * one[size]['share']:.0f} %)"
-            for one in of.values()
+            f"{found[size][prefix + 'sentences_per_s']:,.0f} "
+            f"({100 * found[size][prefix + 'share']:.0f} %)"
+            for _, found, prefix in columns
         )
         lines.append(f"| {int(size):,} | {' | '.join(cells)} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
+
+
+def engines_table() -> str:
+    """What each precision of the default engine gives and takes, of three records."""
+    speed, worth = read_record("embed.json"), read_record("quality_bf16.json")
+    rows = {
+        "sentences/s, 1,024 at once, 1 and 2 threads": _of_threads(
+            speed, "sentences_per_s", lambda value: f"{value:,.0f}"
+        ),
+        "sentences/s, 32 at once": _of_threads(
+            speed, "sentences_per_s", lambda value: f"{value:,.0f}", "32"
+        ),
+        "share of its peak, 1,024 at once": _of_threads(
+            speed, "share", lambda value: f"{100 * value:.0f} %"
+        ),
+        "memory of a process, MiB": {
+            precision: " and ".join(f"{mib:,.0f}" for mib in of.values())
+            for precision, of in speed["memory_mib"].items()
+        },
+    }
+    for row in worth["rouge"]:
+        (low, high), (least, most) = row["fp32_interval"], row["difference"]
+        rows[f"ROUGE-1 / 2 / L of {ROUGE_OF[row['method']]}"] = {
+            "fp32": f"{_scores(row['fp32'])} (ROUGE-1 {low} to {high})",
+            "bf16": f"{_scores(row['bf16'])} ({least:+} to {most:+})",
+        }
+    for row in worth["sets"]:
+        rows[f"the same 20 sentences, {row['set']}"] = {
+            "fp32": "",
+            "bf16": f"{100 * row['overlap']:.1f} %, {row['identical']} of {row['entities']} sets "
+            "identical",
+        }
+    lines = ["| | fp32 | bf16 |", "|---|---|---|"]
+    lines += [f"| {name} | {of['fp32']} | {of['bf16']} |" for name, of in rows.items()]
+    return "\n".join(lines) + (
+        f"\n\nSpeed and memory on {machine_of(speed)}; in brackets 95 % intervals: of fp32, and of "
+        "the difference between the two."
+    )
+
+
+ROUGE_OF = {"ours": "summaries", "facets": "overviews of facets"}
+
+
+def _scores(values: Sequence[float]) -> str:
+    return " / ".join(f"{value:.2f}" for value in values)
+
+
+def _of_threads(
+    record: dict[str, Any], figure: str, show: Callable[[float], str], size: str = "1024"
+) -> dict[str, str]:
+    """By precision: the figure with each number of threads."""
+    return {
+        precision: " and ".join(
+            show(found["medians"][size][prefix + figure]) for found in record["threads"].values()
+        )
+        for precision, prefix in (("fp32", ""), ("bf16", "bf16_"))
+    }
+
+
+def precision_lines(record: dict[str, Any]) -> str:
+    """ROUGE-1 of both precisions, and the sentences that their sets share."""
+    scores = (
+        f"{row['method']}: {row['bf16'][0]} beside {row['fp32'][0]}" for row in record["rouge"]
+    )
+    sets = (f"{row['set']} {100 * row['overlap']:.1f} %" for row in record["sets"])
+    return f"ROUGE-1 {'; '.join(scores)}. The same sentences: {', '.join(sets)}."
 
 
 def text_line() -> str:
@@ -237,6 +315,22 @@ def text_line() -> str:
         f"The worker works off {record['worker_per_s']:.0f} reviews a second as text, and "
         f"`summarize` {record['summarize_per_s']:.0f}. Measured on {machine_of(record)}, with "
         f"{record['reviews']:,} reviews of the sample."
+    )
+
+
+def text_precision_table() -> str:
+    """Reviews a second of the engine alone, of a worker and of `summarize`, as text."""
+    record = read_record("text_precision.json")
+    rows = [
+        f"| {precision} | {of['engine_per_s']:.0f} | {of['worker_per_s']:.0f} "
+        f"({100 * of['worker_of_engine']:.0f} %) | {of['summarize_per_s']:.0f} "
+        f"({100 * of['summarize_of_engine']:.0f} %) | {of['split_us']:.0f} | "
+        f"{of['tokenize_us']:.0f} |"
+        for precision, of in record["precisions"].items()
+    ]
+    head = "| precision | engine alone | worker | `summarize` | split, µs | tokenize, µs |"
+    return "\n".join([head, "|---" * 6 + "|", *rows]) + (
+        f"\n\nMeasured on {machine_of(record)}, with {record['reviews']:,} reviews of the sample."
     )
 
 

@@ -65,3 +65,6 @@ def test_a_figure_is_the_median_of_its_rounds_and_is_shown() -> None:
     machine = {"cpu": "CPU", "cores": 2, "python": "3.11"}
     record = {"machine": machine, "date": "2026-11-23T00:00", "threads": {"1": {"medians": found}}}
     assert "| 1,024 | 100 (60 %) |" in embed_table(record).splitlines()
+    for of_size in found.values():
+        of_size |= {"bf16_sentences_per_s": 200.0, "bf16_share": 0.7}
+    assert "| 1,024 | 100 (60 %) | 200 (70 %) |" in embed_table(record).splitlines()

@@ -14,7 +14,7 @@ from tests.text.precisions import PRECISIONS
 from worker.text.engine import TOKEN_BUDGET
 from worker.text.minilm import MODEL, _attention, encoder_sessions, load_minilm
 from worker.text.onnx import OnnxEngine
-from worker.text.openvino import bf16_encoder
+from worker.text.openvino import Bf16Encoder
 from worker.text.packed import PackedEncoder
 
 Array = NDArray[np.float64]
@@ -89,7 +89,7 @@ def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
     encoder = (
         PackedEncoder(encoder_sessions(tensors))
         if engine.model == MODEL
-        else bf16_encoder(tensors, 1, _attention())
+        else Bf16Encoder(tensors, 1, _attention())
     )
     for value in tensors.values():
         value.fill(7)

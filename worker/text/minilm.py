@@ -141,9 +141,9 @@ def load_minilm(
     tensors = load_file(weights)
     if precision == "fp32":
         return OnnxEngine(MODEL, layout, PackedEncoder(encoder_sessions(tensors)), threads)
-    from worker.text.openvino import bf16_encoder
+    from worker.text.openvino import Bf16Encoder
 
-    encoder = bf16_encoder(tensors, threads, _attention())
+    encoder = Bf16Encoder(tensors, threads, _attention())
     return OnnxEngine(BF16_MODEL, layout, encoder, threads, libraries=("openvino",))
 
 

@@ -5,8 +5,9 @@ norms, GELU) runs in OpenVINO, which multiplies in bf16 and adds in fp32. Attent
 Runtime, in fp32: it is a fiftieth of the operations.
 
 Each thread has compiled graphs of its own: OpenVINO's streams take turns if they are called from
-other threads; measured, two were no faster than one. OpenVINO generates kernels for each number of
-rows, so batches are padded to a multiple of `ROW_STEP`.
+other threads; measured, two were no faster than one. Outputs stay where OpenVINO keeps them: new
+arrays for each call took a tenth of the time. OpenVINO prepares kernels for each number of rows, so
+batches are padded to a multiple of `ROW_STEP`.
 """
 
 import importlib
@@ -21,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.extras import install_command
-from worker.text.engine import EngineError, first_line
+from worker.text.engine import EngineError, first_line, of_any_length
 from worker.text.identity import machine_type
 from worker.text.packed import EncoderSessions, PackedEncoder
 
-ROW_STEP: Final = 32
-"""Rows of a batch are a multiple of this: few kernels, and 3 % of a batch of 512 is padding."""
+ROW_STEP: Final = 8
+"""Rows of a batch are a multiple of this: few kernels, and little padding."""
 INSTRUCTION_SETS: Final = {"avx512_bf16", "amx_bf16"}  # any of them multiplies bf16
-_CONFIG: Final = {
+CONFIG: Final = {
     "INFERENCE_PRECISION_HINT": "bf16",
     "NUM_STREAMS": 1,
     "INFERENCE_NUM_THREADS": 1,
@@ -67,37 +68,26 @@ def _import_openvino() -> Any:
 
 
 class _Session:
-    """A graph, compiled for each of so many threads; called like a session of ONNX Runtime."""
+    """A compiled graph, called like a session of ONNX Runtime. Not thread-safe."""
 
-    def __init__(self, threads: int, inputs: Sequence[str], build: Callable[..., Any]) -> None:
+    def __init__(self, inputs: Sequence[str], build: Callable[..., Any]) -> None:
         """`build` makes the outputs from OpenVINO's operators and the inputs; all are rows."""
-        self._inputs = inputs
-        self._requests: SimpleQueue[Any] = SimpleQueue()
-        self._library = openvino = _import_openvino()
+        library = _import_openvino()
         operators = importlib.import_module("openvino.opset13")
         given = [operators.parameter([-1, _HIDDEN], np.float32, name) for name in inputs]
-        outputs = list(build(_Operators(operators), *given))
-        model = openvino.Model(outputs, given, "rows")
-        self._count = len(outputs)
-        core = openvino.Core()
-        for _ in range(threads):
-            compiled = core.compile_model(model, "CPU", _CONFIG)
-            self._requests.put(compiled.create_infer_request())
+        outputs = build(_Operators(operators), *given)
+        model = library.Model(outputs, given, "rows")
+        self._tensor = library.Tensor
+        self._inputs = inputs
+        self._outputs = range(len(outputs))
+        self._request = library.Core().compile_model(model, "CPU", CONFIG).create_infer_request()
 
     def run(self, _: None, given: Mapping[str, Array]) -> list[Array]:
-        """The outputs, as new arrays. Waits while every thread's graph is in use."""
-        tensor = self._library.Tensor
-        outputs = [np.empty_like(given[self._inputs[0]]) for _ in range(self._count)]
-        request = self._requests.get()
-        try:
-            for index, name in enumerate(self._inputs):
-                request.set_input_tensor(index, tensor(given[name], shared_memory=True))
-            for index, output in enumerate(outputs):
-                request.set_output_tensor(index, tensor(output, shared_memory=True))
-            request.infer()
-        finally:
-            self._requests.put(request)
-        return outputs
+        """The outputs, which are overwritten by the next call."""
+        for index, name in enumerate(self._inputs):
+            self._request.set_input_tensor(index, self._tensor(given[name], shared_memory=True))
+        self._request.infer()
+        return [self._request.get_output_tensor(index).data for index in self._outputs]
 
 
 class _Operators:
@@ -130,7 +120,7 @@ class _Operators:
 
 
 class _Lookup:
-    """The embeddings of words and positions, which all threads share, then a session."""
+    """The embeddings of words and positions, then a session."""
 
     def __init__(self, words: Array, positions: Array, session: _Session) -> None:
         self._words, self._positions, self._session = words, positions, session
@@ -142,24 +132,39 @@ class _Lookup:
         return self._session.run(None, {"looked_up": rows})
 
 
-def bf16_encoder(tensors: Mapping[str, Array], threads: int, attention: Any) -> PackedEncoder:
-    """The encoder with these weights, for so many threads, and `EncoderSessions.attention`. Raises
-    EngineError.
-    """
-    try:
-        first = _Session(threads, ["looked_up"], partial(_first, tensors))
-        layers = [
-            _Session(threads, ["attended", "rows"], partial(_layer, tensors, number))
-            for number in range(_LAYERS)
-        ]
-    except Exception as error:  # the library's errors have no base but Exception
-        raise EngineError(f"OpenVINO cannot compile the model: {first_line(error)}") from error
-    words, positions, kinds = (
-        tensors[f"embeddings.{name}_embeddings.weight"]
-        for name in ("word", "position", "token_type")
-    )
-    lookup = _Lookup(words.copy(), positions + kinds[0], first)
-    return PackedEncoder(EncoderSessions(lookup, attention, layers), ROW_STEP)
+class Bf16Encoder:
+    """See `onnx.Encoder`. Threads share the tables of embeddings and have the rest of their own."""
+
+    def __init__(self, tensors: Mapping[str, Array], threads: int, attention: Any) -> None:
+        """`attention`: see `EncoderSessions`. Raises EngineError."""
+        words, positions, kinds = (
+            tensors[f"embeddings.{name}_embeddings.weight"]
+            for name in ("word", "position", "token_type")
+        )
+        tables = words.copy(), positions + kinds[0]
+        self._idle: SimpleQueue[PackedEncoder] = SimpleQueue()
+        try:
+            for _ in range(threads):
+                first = _Lookup(*tables, _Session(["looked_up"], partial(_first, tensors)))
+                layers = [
+                    _Session(["attended", "rows"], partial(_layer, tensors, number))
+                    for number in range(_LAYERS)
+                ]
+                self._idle.put(PackedEncoder(EncoderSessions(first, attention, layers), ROW_STEP))
+        except Exception as error:  # the library's errors have no base but Exception
+            raise EngineError(f"OpenVINO cannot compile the model: {first_line(error)}") from error
+
+    def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
+        """See `onnx.Encoder`."""
+        return of_any_length(tokens, threads)
+
+    def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[Array]:
+        """See `onnx.Encoder`. Waits while all threads' encoders are in use."""
+        encoder = self._idle.get()
+        try:
+            return [hidden.copy() for hidden in encoder.run(tokens)]
+        finally:
+            self._idle.put(encoder)
 
 
 def _first(tensors: Mapping[str, Array], operators: _Operators, looked_up: Any) -> list[Any]:

@@ -57,14 +57,21 @@ class PackedEncoder:
         positions[:count] = np.concatenate([np.arange(length) for length in lengths])
         rows, *attending = self._sessions.first.run(None, {"ids": ids, "positions": positions})
         groups = _groups(lengths)
+        attended = np.zeros_like(rows)
         for layer in self._sessions.layers:
-            attended = self._attend(attending, groups)
+            self._attend(attending, groups, attended)
             rows, *attending = layer.run(None, {"attended": attended, "rows": rows})
         return np.split(rows[:count], np.cumsum(lengths[:-1]))
 
-    def _attend(self, attending: Sequence[Array], groups: Sequence[tuple[slice, int]]) -> Array:
-        """Attention within each sentence; `attending` are queries, keys and values."""
-        attended = np.zeros_like(attending[0])
+    def _attend(
+        self,
+        attending: Sequence[Array],
+        groups: Sequence[tuple[slice, int]],
+        attended: Array,
+    ) -> None:
+        """Fill `attended` by attention within each sentence; `attending` are queries, keys and
+        values.
+        """
         for rows, length in groups:
             query, key, value = (
                 of_all[rows].reshape(-1, length, of_all.shape[1]) for of_all in attending
@@ -73,7 +80,6 @@ class PackedEncoder:
             attended[rows] = self._sessions.attention.run(None, given)[0].reshape(
                 -1, attended.shape[1]
             )
-        return attended
 
 
 def _groups(lengths: Sequence[int]) -> list[tuple[slice, int]]:

@@ -1,5 +1,5 @@
-"""`python -m tests.bench.quality [--data FOLDER] [--sample]`; see `tests.bench.quality` and
-docs/quality.md.
+"""`python -m tests.bench.quality [--data FOLDER] [--sample | --facets | --precision]`; see
+`tests.bench.quality` and docs/quality.md.
 
 Exit status 2 where data are missing, 1 where published texts do not score what they are known to
 score.
@@ -16,10 +16,12 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     )
 
 from docs.build import facets, quality  # noqa: E402
+from tests.bench import tables  # noqa: E402
 from tests.bench.paper.screen import Screen  # noqa: E402
 from tests.bench.quality.calibration import NotCalibrated  # noqa: E402
 from tests.bench.quality.data import DataError  # noqa: E402
 from tests.bench.quality.facets_study import FacetStudy  # noqa: E402
+from tests.bench.quality.precision import PrecisionStudy  # noqa: E402
 from tests.bench.quality.study import Study, sample  # noqa: E402
 
 
@@ -37,11 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
         "--sample", action="store_true", help="what can be told by the bundled sample alone"
     )
     parser.add_argument("--facets", action="store_true", help="the part with facets alone")
+    parser.add_argument(
+        "--precision",
+        action="store_true",
+        help="bf16 beside fp32 alone, on a processor that has it",
+    )
     options = parser.parse_args(arguments)
     screen = Screen()
     try:
         if options.sample:
             print(quality.staleness_table({"staleness": sample(screen)}))
+            return 0
+        if options.precision:
+            print(tables.precision_lines(PrecisionStudy(options.data, screen).run()))
             return 0
         found = {} if options.facets else Study(options.data, screen).run()
         of_facets = FacetStudy(options.data, screen).run()

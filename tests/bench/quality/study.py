@@ -132,8 +132,12 @@ class Study:
         judged = self._hotels(references)
         return judged, data.products(self.folder, PRODUCT_REVIEWS), data.stays()
 
-    def _hotels(self, references: dict[str, dict[str, list[str]]]) -> list[Hotel]:
-        entities = data.hotels(self.folder)
+    def _hotels(
+        self,
+        references: dict[str, dict[str, list[str]]],
+        entities: list[Entity] | None = None,
+    ) -> list[Hotel]:
+        entities = data.hotels(self.folder) if entities is None else entities
         data.check_references(entities, references)
         fitted = vectorizer([sentence for one in entities for sentence in one.sentences])
         return [
