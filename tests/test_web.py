@@ -120,7 +120,6 @@ def test_a_summary(state):
             "review_id": "r",
             "text": "Grün.",
             "rating": 4.0,
-            "occurred_at": None,
             "language": "de",
             "distance": 0.25,
             "support": 2,

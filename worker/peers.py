@@ -5,6 +5,7 @@ follows redirects.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,7 @@ from urllib.parse import urlencode, urljoin
 
 import msgspec
 from aiohttp import (
+    ClientConnectorError,
     ClientError,
     ClientResponse,
     ClientSession,
@@ -182,4 +184,8 @@ async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, ClientConnectorError):
+        code = error.errno or 0
+        why = os.strerror(code) if code > 0 else error.os_error.strerror  # of names below 0
+        return f"{error.host}:{error.port}: {why or error.os_error}"
     return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)

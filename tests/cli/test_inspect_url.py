@@ -23,6 +23,7 @@ def test_the_settings_name_the_worker(run, port, monkeypatch):
     ("entity", "code", "told"),
     [
         ("nobody", 1, "there is no entity 'nobody'"),
+        ("misplaced", 1, "'misplaced' is in partition 4, where queries do not look"),
         ("later", 2, "answers 503: rebalancing"),
         ("odd", 2, 'answers 500: "oh"'),
     ],

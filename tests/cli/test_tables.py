@@ -113,7 +113,7 @@ def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):
     """The command itself: text, rank and rating are there, the sentence's id only where there is
     room.
     """
-    sentence = {**VIEW["sentences"][0], "sentence_id": ID, "text": "Good. " * 30}
+    sentence = {**VIEW["sentences"][0], "sentence_id": ID, "text": "Good. " * 30, "rating": 4.0}
     monkeypatch.setitem(VIEW, "sentences", [sentence])
     terminal()
     monkeypatch.setenv("COLUMNS", str(columns))

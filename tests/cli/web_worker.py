@@ -32,6 +32,25 @@ ANSWERS = {
     "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
     "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),
     "/entities/elsewhere/summary": (307, {}, {"Location": "/entities/a%2Fb%20%C3%A9/summary"}),
+    "/entities?prefix=misplaced&limit=1": (
+        200,
+        {
+            "entities": [
+                {
+                    "entity_id": "misplaced",
+                    "sentences": 3,
+                    "reviews": 2,
+                    "sequence": None,
+                    "partition": 4,
+                }
+            ],
+            "after": None,
+            "searched": 1,
+            "partitions": [4],
+            "others": {},
+        },
+        {},
+    ),
     "/entities/later/summary": (503, {"error": "rebalancing"}, {}),
     "/entities/odd/summary": (500, "oh", {}),
 }

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.demo.closing import folded, next_steps, own_command, typed_path
+from worker.demo.closing import next_steps, own_command, typed_path
 from worker.demo.reviews import reviews_file
+from worker.view.texts import folded
 
 
 @pytest.fixture

@@ -14,7 +14,18 @@ VIEW = SummaryView(
     sentence_count=3,
     ratings=Ratings(1, 4.0, {"4": 1}),
     sequence=17,
-    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, None, "de", 0.25, 2),),
+    sentences=(
+        ViewSentence(
+            rank=0,
+            sentence_id="r#0",
+            review_id="r",
+            text="Grün.",
+            rating=4.0,
+            language="de",
+            distance=0.25,
+            support=2,
+        ),
+    ),
 )
 SHORT = ShortView(
     entity_id="x",

@@ -10,6 +10,7 @@ import json
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
@@ -317,7 +318,7 @@ def test_a_large_answer_of_another_worker_is_passed_on_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = Site(), Site()
-    long = dataclasses.replace(VIEW.sentences[0], text="x" * 3_000_000)
+    long = msgspec.structs.replace(VIEW.sentences[0], text="x" * 3_000_000)
     second.state.summaries = {"there": dataclasses.replace(VIEW, sentences=(long,))}
 
     async def ask(client: TestClient[Any, Any], other: TestServer) -> None:

@@ -180,13 +180,15 @@ def _letters(letters: "TopicReader", selection: "LetterSelection") -> "Iterator[
 
 def _show_list(rows: list[dict[str, Any]], counts: Counter[str], topic: str) -> None:
     console = output.console()
-    show_table(COLUMNS, (_cells(row, f"{topic}/") for row in rows))
+    if rows:
+        show_table(COLUMNS, (_cells(row, f"{topic}/") for row in rows))
     hidden = counts.total() - len(rows)
     if hidden:
         console.print(f"... and {hidden:,} earlier; --limit shows more")
     by_reason = _by_reason(counts)
     console.print(
-        f"{counts.total():,} dead letters{': ' if counts else ''}{output.printable(by_reason)}"
+        f"{output.many(counts.total(), 'dead letters')}"
+        f"{': ' if counts else ''}{output.printable(by_reason)}"
     )
 
 
@@ -282,9 +284,10 @@ def _agreed(
     if not reasons:
         return True
     output.note(
-        f"{reasons.total():,} dead letters ({_by_reason(reasons)}) go to {settings.input_topic} "
-        "again, each once. An event without a review_version counts as the newest of its review "
-        "then: it may overwrite a later edit, or bring a deleted review back"
+        f"to be sent to {settings.input_topic} again, each once: "
+        f"{output.many(reasons.total(), 'dead letters')} ({_by_reason(reasons)}). An event without "
+        "a review_version counts as the newest of its review then: it may overwrite a later edit, "
+        "or bring a deleted review back"
     )
     return agreed("Send them?", yes)
 

@@ -28,7 +28,7 @@ COLUMNS = (
     Column("entity"),
     Column("reviews", right=True),
     Column("sentences", right=True),
-    Column("last change", drop=1, right=True),
+    Column("sequence", drop=1, right=True),
     Column("partition", drop=2, right=True),
 )
 
@@ -69,7 +69,7 @@ def command(
     as_json: bool,
 ) -> None:
     """List the entities, or those whose ids begin with PREFIX: live reviews and sentences, the
-    offset of the event that last changed the summary, the partition.
+    sequence (the offset of the event that last changed the summary), the partition.
 
     Reads from a running worker and those of its group that can be reached, or from a data
     directory. Shorter ids come first, ids of one length by their bytes. --contains reads every id,

@@ -11,6 +11,7 @@ from worker.cli.command import Command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
 from worker.cli.tables import PROSE, Column, show_facts, show_table
+from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,14 +130,31 @@ def command(
         is_found = _show_reviews(entity, data_dir or settings.data_dir, settings, as_json)
     else:
         is_found = _show_views(entity, url, data_dir, (view, extent), settings, as_json)
-    if not is_found:
+    if is_found:
+        return 0
+    if history is not None:
+        output.complain(f"there is nothing published of {entity!r}")
+    elif not reviews and data_dir is None and (at := _listed_in(entity, url or settings.local_url)):
         output.complain(
-            f"there is nothing published of {entity!r}"
-            if history is not None
-            else f"there is no entity {entity!r}"
+            f"{entity!r} is in partition {at}, where queries do not look: its producer does not "
+            "choose partitions as Kafka's default partitioner does. Set partitioner=murmur2_random "
+            "there (librdkafka); until then --data-dir shows it"
         )
-        return output.CHECK_FAILED
-    return 0
+    else:
+        output.complain(f"there is no entity {entity!r}")
+    return output.CHECK_FAILED
+
+
+def _listed_in(entity: str, url: str) -> str:
+    """The partition where workers list the entity, or an empty text."""
+    from worker.state.listing import EntitySearch
+    from worker.tools.entities import ServedEntities
+
+    try:
+        page = next(ServedEntities(url).pages(EntitySearch(prefix=entity), 1))
+    except SetupError:  # no worker answers
+        return ""
+    return next((str(one.partition) for one in page.entities if one.entity_id == entity), "")
 
 
 def _check_usage(
@@ -225,23 +243,39 @@ def _stored_views(
 
 def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
     facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
+    facts.pop("current", None)  # `as_of` says it in words
+    if "as_of" in facts:
+        facts["as_of"] = facts["as_of"].removeprefix("as of ")
     if "ratings" in facts:
         facts["ratings"] = _ratings(facts["ratings"])
     show_facts((name.replace("_", " "), value) for name, value in facts.items())
-    if "sentences" in view:
-        _show_sentences(view["sentences"], columns)
-    for facet in view.get("facets", ()):
-        counts = (f"{facet[f'{one}_count']:,} {one}s" for one in ("sentence", "review"))
-        show_facts([(facet["name"], ", ".join([*counts, f"ratings {_ratings(facet['ratings'])}"]))])
-        if facet["sentences"]:
-            _show_sentences(facet["sentences"], columns)
+    facets = view.get("facets", ())
+    sentences = view.get("sentences") or [one for facet in facets for one in facet["sentences"]]
+    if all(one["rating"] is None for one in sentences):
+        columns = {field: column for field, column in columns.items() if field != "rating"}
+    rows = _rows(sentences, columns)
+    styles: list[str | None] = [None] * len(rows)
+    if facets:
+        rows, styles = [], []
+        for facet in facets:
+            own = _rows(facet["sentences"], columns)
+            rows += [[_title(facet) if one == "text" else "" for one in columns], *own]
+            styles += ["bold", *[None] * len(own)]
+    show_table(tuple(columns.values()), rows, styles)
+
+
+def _title(facet: dict[str, Any]) -> str:
+    parts = [output.many(facet[f"{one}_count"], f"{one}s") for one in ("sentence", "review")]
+    if facet["ratings"]["count"]:
+        parts.append(f"ratings {_ratings(facet['ratings'])}")
+    return f"{facet['name']}: {', '.join(parts)}"
 
 
 def _ratings(ratings: dict[str, Any]) -> str:
     mean = ratings["mean"]
-    return f"{ratings['count']:,}" + ("" if mean is None else f", mean {mean:.2f}")
+    return f"{ratings['count']:,}, mean {mean:.2f}" if mean is not None else "none"
 
 
-def _show_sentences(sentences: list[dict[str, Any]], columns: dict[str, Column]) -> None:
+def _rows(sentences: list[dict[str, Any]], columns: dict[str, Column]) -> list[list[object]]:
     rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in sentences)
-    show_table(tuple(columns.values()), [[row[field] for field in columns] for row in rows])
+    return [[row[field] for field in columns] for row in rows]

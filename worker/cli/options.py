@@ -172,7 +172,7 @@ def view_options(command: F) -> F:
             type=click.Choice(["set", "short", "facets", "overview"]),
             default="set",
             show_default=True,
-            help="`set`: the published summary. `short`: nearest sentences first, without near "
+            help="`set`: the summary. `short`: nearest sentences first, without near "
             "repetitions, and how many sentences each one stands for. `facets`: each facet with "
             "its sentences. `overview`: sentences of the facets in turn, no near repetitions.",
         ),
@@ -279,7 +279,8 @@ def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str
         reviews = output.many(found.count, "reviews")
         place = f"first in {where(found.first_line)}"
         if field == "text":
-            output.note(f"warning: text is empty in {reviews}, which have no sentence; {place}")
+            have = "has" if found.count == 1 else "have"
+            output.note(f"warning: text is empty in {reviews}, which {have} no sentence; {place}")
             continue
         first = f"{place}: {str(found.first_value)[:60]!r}"
         output.note(f"warning: {field} was left out of {reviews}: {problems[field]}; {first}")

@@ -12,7 +12,7 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from worker.cli import output
+from worker.cli import INTERRUPTED, output
 from worker.cli.progress import ProgressLines
 from worker.cli.tables import show_facts
 from worker.errors import Crash, SetupError
@@ -128,8 +128,16 @@ def write_facts(kind: str, name: str, facts: Mapping[str, Any], as_json: bool) -
     if as_json:
         output.print_json({"type": kind, **facts})
         return
-    lines = [(fact.replace("_", " "), _as_text(value)) for fact, value in facts.items()]
+    shown = {**facts}
+    command = shown.pop("go_on_with", None)
+    lines = [(fact.replace("_", " "), _as_text(value)) for fact, value in shown.items()]
     show_facts([("replay", name), *lines])
+    if command is not None:
+        from worker.view.texts import folded
+
+        console = output.console()
+        print("\nA worker that continues from here:")
+        print(*folded(f"  {command}", console.width), sep="\n")
 
 
 def _as_text(value: Any) -> str:
@@ -252,10 +260,10 @@ def _process(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
     with reporting(replay, as_json):
         run = BoundedRun(replay.bounds, replay.names.specs, end)
         code = run_worker(_worker_settings(replay.settings, throttle), run)
-    if code == 0 and patiently(replay.open_partitions):
+    is_cut = code == 0 and bool(patiently(replay.open_partitions))
+    if is_cut or code == INTERRUPTED:
         output.note("stopped before the end: run the same command to continue")
-        return Crash.exit_code
-    return code
+    return Crash.exit_code if is_cut else code
 
 
 def _worker_settings(settings: Settings, throttle: "RateThrottle") -> Settings:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +25,9 @@ from worker.view import (
     screen,
 )
 from worker.view.texts import between
+
+OTHER_FACETS: Final = 10
+"""Lines for facets below the one in full, which is short: all those of an entity."""
 
 
 class Viewer:
@@ -146,7 +150,8 @@ class WatchScreen(Viewer):
         focus = self._focus.choose(board, now)
         others = [one for key, one in reversed(board.entities.items()) if key != focus]
         is_alone = self._entity is not None and not self._watch.of_facets
-        shown = 0 if is_alone else min(OTHERS, len(others))
+        most = OTHER_FACETS if self._watch.of_facets else OTHERS
+        shown = 0 if is_alone else min(most, len(others))
         frame = Frame(head, self._watch.topic, others=shown)
         return screen(self._console, board, others, focus, EntityNames(), frame, now)
 

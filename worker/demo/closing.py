@@ -17,7 +17,7 @@ from rich.text import Text
 from worker.demo.reviews import ATTRIBUTION, reviews_file
 from worker.demo.story import Story
 from worker.view import facet_line, summary_lines
-from worker.view.texts import hanging
+from worker.view.texts import folded, hanging
 
 _PROGRAM: Final = "coversumm-worker"
 
@@ -92,7 +92,8 @@ def _summaries(console: Console, story: Story, width: int, room: float) -> list[
     lines: list[Text] = []
     for count in range(story.k, 0, -1):
         is_cut = count < story.k
-        some = Text(f"The first {count} of {story.k} sentences of each summary:", style="dim")
+        first = "first" if count == 1 else f"first {count}"
+        some = Text(f"The {first} of {story.k} sentences of each summary:", style="dim")
         lines = [some] if is_cut else []
         for entity in story.in_order():
             lines += summary_lines(console, entity, story.names, width, count)
@@ -150,13 +151,3 @@ def next_steps(program: str, reviews: str) -> list[str]:
         f"  {program} topics --partitions 4 && {program} run",
         f"  {program} send {reviews} && {program} watch",
     ]
-
-
-def folded(step: str, width: int) -> list[str]:
-    """A command in lines of at most `width` where possible, which a shell reads as one."""
-    lines: list[str] = []
-    line = step
-    while len(line) > width and (cut := line.rfind(" ", 5, width - 1)) > 0:
-        lines.append(f"{line[:cut]} \\")
-        line = f"    {line[cut + 1 :]}"
-    return [*lines, line]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -138,17 +139,16 @@ def _keys(vectors: NDArray[np.int16], total: NDArray[np.int64]) -> NDArray[np.in
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSentence:
-    """A sentence of the current summary."""
+class ViewSentence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sentence of the current summary. JSON leaves out an unknown date and language."""
 
     rank: int
     sentence_id: str
     review_id: str
     text: str
     rating: float | None
-    occurred_at: str | None  # of its review, as is the language
-    language: str | None
+    occurred_at: str | None = None  # of its review, as is the language
+    language: str | None = None
     distance: float
     support: int
 
@@ -205,13 +205,15 @@ def view_sentences(
     facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
     return tuple(
         ViewSentence(
-            rank,
-            identifier.decode(),
-            review_of(identifier).decode(),
-            text,
-            *details,
-            distance,
-            support,
+            rank=rank,
+            sentence_id=identifier.decode(),
+            review_id=review_of(identifier).decode(),
+            text=text,
+            rating=details.rating,
+            occurred_at=details.occurred_at,
+            language=details.language,
+            distance=distance,
+            support=support,
         )
         for rank, (identifier, (text, details), distance, support) in enumerate(facts)
     )

@@ -74,7 +74,7 @@ class Copy:
         if self.is_current is None:
             return f"{as_of}; no broker answered, so the group may be further"
         if self.is_current:
-            return f"{as_of}, where the group is"
+            return f"{as_of}, all that the group has committed"
         group = f"the group is at {self.committed_offset:,}, another worker owns it now"
         return f"{as_of}, an old copy: {group}"
 

@@ -23,10 +23,11 @@ _COUNT_WIDTH: Final = 7
 
 
 def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, now: float) -> Text:
-    """Name, reviews and first sentence; bold while the change is fresh."""
+    """Name, reviews (sentences of a facet) and first sentence; bold while the change is fresh."""
     is_fresh = now - entity.changed_at < FRESH_SECONDS
     name = cut(Text(names.of(entity.name), style="cyan"), name_width)
-    count = "deleted" if entity.is_deleted else f"{entity.review_count:,}"
+    number = entity.review_count if entity.name.facet is None else entity.sentence_count
+    count = "deleted" if entity.is_deleted else f"{number:,}"
     line = Text.assemble(
         ("* " if is_fresh else "  ", "bold green"),
         name,

@@ -57,6 +57,16 @@ def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]
     return [cut(line, width) for line in lines]
 
 
+def folded(step: str, width: int) -> list[str]:
+    """A command in lines of at most `width` where possible, which a shell reads as one."""
+    lines: list[str] = []
+    line = step
+    while len(line) > width and (end := line.rfind(" ", 5, width - 1)) > 0:
+        lines.append(f"{line[:end]} \\")
+        line = f"    {line[end + 1 :]}"
+    return [*lines, line]
+
+
 def between(left: Text, right: Text, width: int) -> Text:
     """One line with `right` at its end. If both do not fit, `left` has at least half of it."""
     left = cut(left, max(width - right.cell_len - 1, width // 2))
