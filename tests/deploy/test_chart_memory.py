@@ -53,6 +53,7 @@ def test_the_request_is_no_waste() -> None:
         ({"TRANSACTION_BYTES": "65MiB"}, 3),
         ({"BATCH_BYTES": "17408KiB"}, 4),
         ({"EMBEDDER": "onnx"}, 250),
+        ({"EMBEDDER": "onnx", "EMBEDDER_PRECISION": "bf16", "EMBEDDER_THREADS": "3"}, 550),
     ],
 )
 def test_the_request_is_that_of_the_page(settings: dict[str, Any], more: int) -> None:

@@ -9,7 +9,9 @@ Memory in MiB, by the settings; docs/reference/chart.md has the formula in words
 {{- $model := ternary 0 250 (eq (include "coversumm.setting" (list "EMBEDDER" .)) "none") -}}
 {{- $kept := div (mul 5 (add $mib.CACHE_BYTES $mib.ROCKSDB_BYTES)) 4 -}}
 {{- $messages := add (mul 3 $mib.TRANSACTION_BYTES) (mul 4 $mib.BATCH_BYTES) -}}
-{{- add 300 $model $kept $messages -}}
+{{- $threads := include "coversumm.processors" . | int64 -}}
+{{- $bf16 := ternary 0 (mul 100 $threads) (eq (include "coversumm.setting" (list "EMBEDDER_PRECISION" .)) "fp32") -}}
+{{- add 300 $model $bf16 $kept $messages -}}
 {{- end -}}
 
 {{- /* Besides, for a moment: the vectors of the largest entity, two bytes a number, when all of it has to be searched. */ -}}
