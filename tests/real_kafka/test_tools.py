@@ -121,8 +121,8 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     assert [row["sent"] for row in printed(tool(site, "dlq", "list"))].count(True) == 1
     rest = tool(site, "dlq", "send", "--yes", "--reason", "text_too_long")
     assert (
-        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to "
-        f"{site.input_topic}" in rest.stderr
+        f"to be sent to {site.input_topic} again, each once: "
+        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long)" in rest.stderr
     )
     closing = printed(rest)[0]
     assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (
