@@ -71,6 +71,11 @@ class Feed:
             self.sent.append(one)
         self._client.flush(60)
 
+    def send_unknown(self) -> None:
+        """Send a record that no rule of the mapping takes."""
+        self._client.produce(self._source, b'{"op": "unknown"}', b'{"id": 1}')
+        self._client.flush(60)
+
 
 def wait_bridged(site: Pipeline, source: str) -> None:
     """Wait until the bridges have committed the complete source."""
@@ -84,7 +89,7 @@ def wait_bridged(site: Pipeline, source: str) -> None:
     eventually(is_bridged, site.logs, every_s=0.3)
 
 
-def check(site: Pipeline, source: str, history: list[Step]) -> None:
+def check(site: Pipeline, source: str, history: list[Step], letters: int = 0) -> None:
     """Each event once, in the partition of its entity, those of a source partition in order; and
     the summaries that the events have.
     """
@@ -109,7 +114,7 @@ def check(site: Pipeline, source: str, history: list[Step]) -> None:
         partition, offset = places[event["review_version"]]
         assert offset > last.get((partition, message.partition), -1)
         last[partition, message.partition] = offset
-    assert read_topic(servers, f"{source}.dlq") == []
+    assert len(read_topic(servers, f"{source}.dlq")) == letters
     published = bodies(one.value for one in read_topic(servers, site.output_topic))
     assert last_sets(published) == last_sets(expected(history))
 
@@ -121,13 +126,15 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         (bridge,) = prepared(site, source, 1)
         site.start()
         feed(600)
+        feed.send_unknown()
         wait_bridged(site, source)
         metrics = bridge.metrics()
         assert metrics["coversumm_partitions"] == SOURCE_PARTITIONS
         assert metrics["coversumm_ready"] == 1
         site.wait_caught_up()
         site.stop()  # with exit code 0
-        check(site, source, feed.sent)
+        check(site, source, feed.sent, letters=1)
+        assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
 
 
 def strike(site: Pipeline, victim: WorkerProcess, feed: Feed, order: Order) -> None:

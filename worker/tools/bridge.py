@@ -40,6 +40,8 @@ from worker.mapping.contract import ContractWriter
 from worker.metrics import Metrics
 from worker.processing.stats import Stats
 from worker.settings import Settings
+from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
+from worker.stream.surroundings import Threads
 from worker.tools.bridge_setup import prepare_bridge, source_mapping
 from worker.tools.bridge_topics import BridgedTopics
 
@@ -110,6 +112,8 @@ class Bridge:
         self._heard_at = self._moved_at = time.monotonic()
         self._lags: dict[int, int | None] = {}
         self._measured_at = 0.0
+        self._letters = DeadLetterLog(Threads(), settings.dlq_topic)
+        self._told_at = time.monotonic()
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
         """Bridge until told to stop. Raises Crash and Fenced."""
@@ -125,9 +129,11 @@ class Bridge:
                     self._commit(records)
                 self._keep_contact()
                 self._measure_lag()
+                self._tell_letters()
         except KafkaException as cause:
             raise Crash(f"the bridge of {self._source} failed: {cause.args[0].str()}") from cause
         finally:
+            self._letters.log_counts()
             self._consumer.close()  # leaves the group: others take over at once
 
     # -- the group
@@ -231,6 +237,7 @@ class Bridge:
             return
         self._cursors |= ends
         stats = Stats(outcomes=outcomes, process_seconds=processed - started)
+        self._letters.count(stats)
         self._metrics.observe_batch(stats)
         self._metrics.observe_commit(time.monotonic() - processed)
 
@@ -264,6 +271,11 @@ class Bridge:
             high = self._consumer.get_watermark_offsets(place, cached=True)[1]
             lags[partition] = max(0, high - cursor) if high >= 0 else None
         self._lags = lags
+
+    def _tell_letters(self) -> None:
+        if time.monotonic() - self._told_at >= INTERVAL_SECONDS:
+            self._told_at = time.monotonic()
+            self._letters.log_counts()
 
     def _keep_contact(self) -> None:
         """Ask the broker for the topic if it has been silent for a while."""
