@@ -142,6 +142,7 @@ def _values_of_each() -> dict[str, Any]:
         "EMIT": "coalesced",
         "INDEX": "sgtree",
         "EMBEDDER": "none",
+        "EMBEDDER_PRECISION": "bf16",
         "DIMENSION": 12,
         "FACETS_TOPIC": "facets",
         "DATA_DIR": "/data/other",
