@@ -90,7 +90,7 @@ class StaysSite(Site):
         self.history.read = self.read  # type: ignore[method-assign]
 
     async def entities(self, *_: object) -> Page:
-        return Page([ListedEntity(one, 3, 2, None, 0) for one in ("x", "y")], None, 2)
+        return Page([ListedEntity("x", 3, 2, 1000, 0), ListedEntity("y", 3, 2, None, 0)], None, 2)
 
     async def facets(self, _entity_id: str) -> FacetsView:
         parking = FacetSummary("parking", 3, 109, 104, Ratings(95, 4.2), [said("r1#0", EASY)])
@@ -168,6 +168,20 @@ def test_what_changed_before_is_shown_beside_the_first_entity(
     tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
     announce(site, "a", "b", "c")
     tab.wait("document.querySelectorAll('.changes a').length === 3")  # none of them twice
+    tab.close()
+
+
+def test_a_change_from_before_the_list_does_not_change_its_counts(
+    site: StaysSite, browser: Browser
+) -> None:
+    announce(site, "x", "y")
+    tab = browser.open(site.url)
+    live(tab)
+    tab.wait("document.querySelectorAll('#found a').length === 2")
+    announce(site, "x", "y")
+    counts = "[...document.querySelectorAll('#found small')].map((one) => one.innerText)"
+    tab.wait(f"{counts}[1] === '{BODY.sentence_count:,}'")
+    assert tab.evaluate(f"{counts}[0]") == "3"
     tab.close()
 
 

@@ -28,13 +28,17 @@ export async function search(contains) {
   await go(contains);
 }
 
-/** Update the numbers of an entity that changed; add a new one if all entities are shown. */
+/** Update the numbers of an entity that changed; add a new one if all entities are shown. A change from before the list
+ * was read has older numbers than the list. */
 export function changed(change) {
   if (change.deleted) return;
-  const now = line({ entity_id: change.entity_id, sentences: change.sentence_count, reviews: change.review_count });
-  const shown = [...found.children].find((one) => one.firstChild.dataset.id === change.entity_id);
-  if (shown) shown.querySelector("small").replaceWith(now.querySelector("small"));
-  else if (isComplete && found.children.length < LIMIT && change.entity_id.includes(wanted)) {
+  const { entity_id, sequence, sentence_count: sentences, review_count: reviews } = change;
+  const now = line({ entity_id, sequence, sentences, reviews });
+  const shown = [...found.children].find((one) => one.firstChild.dataset.id === entity_id)?.firstChild;
+  if (shown && sequence > Number(shown.dataset.sequence)) {
+    shown.dataset.sequence = sequence;
+    shown.querySelector("small").replaceWith(now.querySelector("small"));
+  } else if (!shown && isComplete && found.children.length < LIMIT && entity_id.includes(wanted)) {
     found.append(now);
     say("");
   }
@@ -112,5 +116,6 @@ function line(entity) {
   const link = el("a", { href: `#/entity/${encodeURIComponent(entity.entity_id)}` }, foreign(entity.entity_id),
     el("small", { textContent: number(entity.sentences), title: `${many(entity.sentences, "sentence")} of ${many(entity.reviews, "review")}` }));
   link.dataset.id = entity.entity_id;
+  link.dataset.sequence = entity.sequence ?? -1;
   return el("li", {}, link);
 }
