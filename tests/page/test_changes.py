@@ -176,7 +176,7 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
     )
     tab.wait(f"{ids} === 'new,newer'")
     assert tab.text("#told") == ""
-    more = structs.replace(BODY, sentence_count=4321)
+    more = structs.replace(BODY, sequence=BODY.sequence + 1, sentence_count=4321)
     site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
     tab.wait(
         "document.querySelector('#found li:last-child small').textContent === "
