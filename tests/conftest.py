@@ -196,8 +196,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item], why: str) -> None:
-    """Deselect, not skip: no package index that everybody reaches has these tools, nor processors,
-    so their absence is told and is no failure.
+    """Deselect, not skip: a package index cannot supply these programs and processors. The last
+    lines of the run say what was left out, and the run does not fail.
     """
     concerned = [item for item in items if item.get_closest_marker(marker)]
     if concerned:

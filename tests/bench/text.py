@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,12 @@ def stored(file: Path, store: Path) -> dict[str, float]:
     return seconds
 
 
-def summarized(file: Path, out: Path) -> float:
+def summarized(file: Path, out: Path, precision: str = "fp32") -> float:
     """Seconds that `summarize` takes for a file of events."""
     started_s = time.monotonic()
     command = [sys.executable, "-m", "worker", "summarize", str(file), "--output", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
+    environment = {**os.environ, "COVERSUMM_EMBEDDER_PRECISION": precision}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
     return time.monotonic() - started_s
 
 
@@ -105,24 +106,28 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
     }
 
 
-def main() -> int:
-    """Measure, print, write."""
+def recorded(
+    program: str,
+    about: str | None,
+    results: Path,
+    measure: Callable[[Sequence[Review], int, Path], dict[str, Any]],
+) -> None:
+    """Run the command line of a measurement of reviews in rounds: measure, print, write."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--reviews", type=int, default=2000)
     parser.add_argument("--data", type=Path, default=SAMPLE, help="reviews, as JSON lines")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=results)
     given = parser.parse_args()
-    report = began("tests.bench.text")
+    report = began(program)
     with tempfile.TemporaryDirectory() as scratch:
         reviews = read_reviews(given.data, limit=given.reviews)
-        report |= measured(reviews, given.rounds, Path(scratch))
+        report |= measure(reviews, given.rounds, Path(scratch))
     write(given.out, report)
     print(f"all figures: {given.out}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    recorded("tests.bench.text", __doc__, RESULTS, measured)

@@ -10,25 +10,19 @@ cores, and one thread splits the texts and tokenizes.
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, write
-from tests.bench.text import event
+from tests.bench.text import event, recorded, summarized
 from tests.bench.worker.contenders import OURS, Contender
 from tests.bench.worker.measure import settings
 from tests.bench.worker.throughput import turn
 from tests.bench.worker.workloads import Workload
 from tests.harness.broker import KafkaBroker
-from tests.harness.load import SAMPLE, Review, read_reviews, send
+from tests.harness.load import Review, send
 from tests.harness.workers import pipeline
 from worker.text.embedders import available_cores
 from worker.text.minilm import load_minilm
@@ -43,15 +37,6 @@ def workload(precision: str) -> Workload:
     """Reviews as text, embedded in this precision."""
     own = {"embedder": "onnx", "embedder_precision": precision}
     return Workload(f"text-{precision}", "reviews as text", lambda *_: iter(()), own)
-
-
-def summarized(file: Path, out: Path, precision: str) -> float:
-    """Seconds that `summarize` takes for a file of events."""
-    started_s = time.monotonic()
-    command = [sys.executable, "-m", "worker", "summarize", str(file), "--output", str(out)]
-    environment = {**os.environ, "COVERSUMM_EMBEDDER_PRECISION": precision}
-    subprocess.run(command, check=True, capture_output=True, env=environment)
-    return time.monotonic() - started_s
 
 
 def alone(reviews: Sequence[Review], precision: str) -> dict[str, float]:
@@ -75,15 +60,14 @@ def alone(reviews: Sequence[Review], precision: str) -> dict[str, float]:
     }
 
 
-def measured(
-    reviews: Sequence[Review], precisions: Sequence[str], rounds: int, folder: Path
-) -> dict[str, Any]:
+def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, Any]:
     """By precision the medians of all, the worker's and `summarize`'s shares of the engine's rate,
     and each turn.
     """
     sent = [event(review) for review in reviews]
     file = folder / "events.jsonl"
     file.write_bytes(b"\n".join(one.value or b"" for one in sent))
+    precisions = ["fp32", "bf16"] if bf16_problem() is None else ["fp32"]
     turns: dict[str, list[dict[str, Any]]] = {precision: [] for precision in precisions}
     split_sentences("Loads its model at first.", 2000)
     with (
@@ -121,25 +105,5 @@ def measured(
     }
 
 
-def main() -> int:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reviews", type=int, default=2000)
-    parser.add_argument("--data", type=Path, default=SAMPLE, help="reviews, as JSON lines")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    report = began("tests.bench.text_precision")
-    with tempfile.TemporaryDirectory() as scratch:
-        reviews = read_reviews(given.data, limit=given.reviews)
-        precisions = ["fp32", "bf16"] if bf16_problem() is None else ["fp32"]
-        report |= measured(reviews, precisions, given.rounds, Path(scratch))
-    write(given.out, report)
-    print(f"all figures: {given.out}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    recorded("tests.bench.text_precision", __doc__, RESULTS, measured)

@@ -306,7 +306,7 @@ class History:
         """With another k, while events come; then a worker goes on, killed in the hand-over."""
         site = self._site
         with self._proof(
-            f"into epoch 2 with k={OTHER_K}, gone on with", "messages, byte by byte"
+            f"into epoch 2 with k={OTHER_K}, continued by a worker", "messages, byte by byte"
         ) as compared:
             writing = SteadyLoad(site.broker.bootstrap_servers, site.input_topic, load, LOAD_PER_S)
             epoch = {"epoch": "2", "k": OTHER_K}

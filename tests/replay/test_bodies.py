@@ -68,7 +68,7 @@ def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
 
 
 def test_the_facets_of_an_event_follow_its_summary() -> None:
-    """Whatever the time of their messages; an event may change only one of the two."""
+    """Also if the facets were written later than other summaries, or the event changed only one."""
     summaries = Reader("out", [[(1, 0), (2, 1), (9, 5)], [(4, 7)]])
     facets = Reader("facets", [[(3, 1), (3, 4)], [(4, 7)]])
     found = [

@@ -23,7 +23,7 @@ from worker.text.minilm import BF16_MODEL, MODEL
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """What stands for /proc/cpuinfo; OpenVINO is there whatever is installed."""
+    """The file that is read in place of /proc/cpuinfo. OpenVINO counts as installed."""
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(identity, "_CPUINFO", path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
@@ -80,7 +80,7 @@ def test_other_embedders_have_no_bf16(other: str, tmp_path: Path) -> None:
 
 
 def test_a_command_that_cannot_compute_in_bf16_ends_with_one_line(tmp_path: Path) -> None:
-    """Whatever this processor is: its file of flags is another."""
+    """On every processor: the command reads its instruction sets from a file of the test."""
     program = (
         "import sys; from pathlib import Path; from worker.text import identity; "
         "identity._CPUINFO = Path(sys.argv.pop(1)); from worker.cli import main; main()"

@@ -19,6 +19,10 @@ from tests.bench.streams import BUNDLED, embedded
 from worker.text.splitting import split_sentences
 
 Embed = Callable[[list[str]], NDArray[np.int16]]
+References = dict[str, dict[str, list[str]]]
+"""Human summaries by aspect and hotel."""
+Published = dict[str, dict[str, dict[str, str]]]
+"""Texts of published systems by aspect, system and hotel."""
 MAX_CHARS = 2000  # of a sentence, the worker's default
 GENERAL = "general"
 
@@ -203,9 +207,9 @@ def _embedded(id_: str, reviews: list[Review], embed: Embed) -> Entity:
 # ---- what hotels are held against
 
 
-def references(folder: Path, split: str = "test") -> dict[str, dict[str, list[str]]]:
-    """The human summaries: by aspect and hotel."""
-    found: dict[str, dict[str, list[str]]] = {}
+def references(folder: Path, split: str = "test") -> References:
+    """The human summaries."""
+    found: References = {}
     for one in lines(folder / REFERENCES.name, Reference):
         if one.split == split:
             found.setdefault(one.aspect, {}).setdefault(one.entity_id, []).append(one.text)
@@ -223,9 +227,9 @@ def check_references(
             )
 
 
-def published(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
-    """What published systems wrote: by aspect, system and hotel."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+def published(folder: Path) -> Published:
+    """What published systems wrote."""
+    found: Published = {}
     for one in lines(folder / PUBLISHED.name, Output):
         found.setdefault(one.aspect, {}).setdefault(one.system, {})[one.entity_id] = one.text
     return found

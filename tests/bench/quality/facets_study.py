@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.bench import machine, streams
+from tests.bench import streams
 from tests.bench.paper import record
 from tests.bench.paper.plan import K
 from tests.bench.quality import aspects, data, facets, facets_shown
 from tests.bench.quality.entity import Entity
 from tests.bench.quality.hotels import Hotel
 from tests.bench.quality.rouge import Rouge, scored
-from tests.bench.quality.study import NAME, PROGRAM, Row, Study
+from tests.bench.quality.study import NAME, Row, Study
 from worker.facets.membership import FacetSet
 
 RIVAL = "hercules_ext"  # whose distance to the overview of facets is measured
@@ -36,12 +36,7 @@ class FacetStudy(Study):
 
     def run(self) -> Row:
         """Everything with facets; the record, which is written too."""
-        data.check(self.folder)
-        found: Row = machine.began(PROGRAM) | {
-            "command": f"python -m {PROGRAM} --facets --data FOLDER"
-        }
-        references, published = data.references(self.folder), data.published(self.folder)
-        self._calibrated(published[data.GENERAL], references[data.GENERAL])
+        found, references, published = self._begun("--facets ")
         judged = self._timed("vectors", lambda: self._hotels(references))
         found |= self._overviews(judged, references, published)
         found |= self._presets([hotel.entity for hotel in judged])
@@ -54,8 +49,8 @@ class FacetStudy(Study):
     def _overviews(
         self,
         judged: Sequence[Hotel],
-        references: dict[str, dict[str, list[str]]],
-        published: dict[str, dict[str, dict[str, str]]],
+        references: data.References,
+        published: data.Published,
     ) -> Row:
         words = aspects.budgets(data.references(self.folder, "dev"))
         sets = {

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from tests.bench import machine
 from tests.bench.paper import record
 from tests.bench.paper.plan import K
 from tests.bench.quality import aspects, data, facets
@@ -17,7 +16,7 @@ from tests.bench.quality.entity import Entity
 from tests.bench.quality.facets_study import _facets
 from tests.bench.quality.hotels import Hotel, interval
 from tests.bench.quality.rouge import NAMES, average, rounded
-from tests.bench.quality.study import NAME, PRODUCT_REVIEWS, PROGRAM, Row, Study, _size
+from tests.bench.quality.study import NAME, PRODUCT_REVIEWS, Row, Study, _size
 from tests.bench.streams import embedded
 
 PRECISIONS: Final = ("fp32", "bf16")
@@ -29,12 +28,7 @@ class PrecisionStudy(Study):
 
     def run(self) -> Row:
         """The record, which is written too."""
-        data.check(self.folder)
-        found: Row = machine.began(PROGRAM) | {
-            "command": f"python -m {PROGRAM} --precision --data FOLDER"
-        }
-        references, published = data.references(self.folder), data.published(self.folder)
-        self._calibrated(published[data.GENERAL], references[data.GENERAL])
+        found, references, _ = self._begun("--precision ")
         scores: dict[str, Sequence[facets.Seen]] = {}
         entities: dict[str, dict[str, list[Entity]]] = {name: {} for name in ENTITIES}
         for precision in PRECISIONS:
@@ -52,7 +46,7 @@ class PrecisionStudy(Study):
     def _seen(
         self,
         judged: Sequence[Hotel],
-        references: dict[str, dict[str, list[str]]],
+        references: data.References,
         embed: data.Embed,
     ) -> list[facets.Seen]:
         words = aspects.budgets(data.references(self.folder, "dev"))

@@ -64,11 +64,7 @@ class Study:
 
     def run(self) -> Row:
         """All parts; the record, which is written too."""
-        data.check(self.folder)
-        # any folder
-        found: Row = machine.began(PROGRAM) | {"command": f"python -m {PROGRAM} --data FOLDER"}
-        references, published = data.references(self.folder), data.published(self.folder)
-        found |= self._calibrated(published[data.GENERAL], references[data.GENERAL])
+        found, references, published = self._begun()
         self.setting, found["parameters"] = self._timed("parameters", tuned)
         judged, products, stays = self._timed("vectors", lambda: self._read(references))
         entities = [hotel.entity for hotel in judged]
@@ -89,6 +85,19 @@ class Study:
         return found
 
     # ---- parts
+
+    def _begun(self, option: str = "") -> tuple[Row, data.References, data.Published]:
+        """The beginning of a record, by the published texts' scores; and the data. `option`: of the
+        command.
+        """
+        data.check(self.folder)
+        # any folder
+        found: Row = machine.began(PROGRAM) | {
+            "command": f"python -m {PROGRAM} {option}--data FOLDER"
+        }
+        references, published = data.references(self.folder), data.published(self.folder)
+        found |= self._calibrated(published[data.GENERAL], references[data.GENERAL])
+        return found, references, published
 
     def _calibrated(
         self, published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]
@@ -126,15 +135,13 @@ class Study:
             f"SumBasic, LexRank, TextRank and sumy's LSA: as sumy {version('sumy')} ranks"
         )
 
-    def _read(
-        self, references: dict[str, dict[str, list[str]]]
-    ) -> tuple[list[Hotel], list[Entity], list[Entity]]:
+    def _read(self, references: data.References) -> tuple[list[Hotel], list[Entity], list[Entity]]:
         judged = self._hotels(references)
         return judged, data.products(self.folder, PRODUCT_REVIEWS), data.stays()
 
     def _hotels(
         self,
-        references: dict[str, dict[str, list[str]]],
+        references: data.References,
         entities: list[Entity] | None = None,
     ) -> list[Hotel]:
         entities = data.hotels(self.folder) if entities is None else entities
@@ -148,8 +155,8 @@ class Study:
     def _aspects(
         self,
         judged: Sequence[Hotel],
-        references: dict[str, dict[str, list[str]]],
-        published: dict[str, dict[str, dict[str, str]]],
+        references: data.References,
+        published: data.Published,
     ) -> tuple[list[Row], dict[str, int]]:
         seeds = data.seeds(self.folder)
         words = aspects.budgets(data.references(self.folder, "dev"))
