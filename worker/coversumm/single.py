@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate, kernel
 from worker.coversumm.certificate import Gap
-from worker.coversumm.fixed_point import EXACT
+from worker.coversumm.fixed_point import max_exact_squared_norm
 from worker.coversumm.kernel import Joined
 from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.points import Points, Step, check
@@ -61,7 +61,7 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
 def _joined(state: EntityState, added: Points) -> Joined | None:
     """Take in one sentence where nothing else has to be asked; None if that has to be done."""
     n, reservoir = state.n + 1, state.reservoir
-    most = (EXACT - 1) // (3 * n)  # of |x|^2: see `fixed_point.exact`
+    most = max_exact_squared_norm(n)
     if state.max_squared_norm > most:
         return None
     room, squared_norms = reservoir.room_for_one()
