@@ -137,6 +137,21 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
 
 
+def test_the_log_says_when_no_broker_answers_and_when_one_does_again(tmp_path: Path) -> None:
+    with (
+        KafkaBroker(tmp_path / "broker") as broker,
+        pipeline(broker, "silent", tmp_path, settings=SETTINGS) as site,
+    ):
+        (bridge,) = prepared(site, "silent.shop", 1)
+        bridge.wait_ready()
+        broker.pause()
+        eventually(lambda: ": not ready until one answers, " in bridge.log_text(), site.logs)
+        assert bridge.metrics()["coversumm_ready"] == 0
+        broker.resume()
+        eventually(lambda: "a broker answers again, after " in bridge.log_text(), site.logs)
+        bridge.wait_ready()
+
+
 def strike(site: Pipeline, victim: WorkerProcess, feed: Feed, order: Order) -> None:
     """Let this happen to a bridge while records arrive, and wait until it is over."""
     victim.arm(order)

@@ -32,6 +32,7 @@ from confluent_kafka import (
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
+from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
 from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
@@ -109,7 +110,10 @@ class Bridge:
         self._tenure = 0  # counts assignments and revocations
         self._membership: Any = None
         self._is_assigned = False
-        self._heard_at = self._moved_at = time.monotonic()
+        self._moved_at = time.monotonic()
+        self._contact = Contact(settings.broker_timeout_ms / 1000)
+        self._contact.heard(CONSUMER)
+        self._announcer = Announcer(self._contact)
         self._lags: dict[int, int | None] = {}
         self._measured_at = 0.0
         self._letters = DeadLetterLog(Threads(), settings.dlq_topic)
@@ -182,7 +186,8 @@ class Bridge:
             if message.offset() >= ends.get(message.partition(), message.offset() + 1):
                 records.append(self._record(message))
                 ends[message.partition()] = message.offset() + 1
-        self._heard_at = time.monotonic() if records else self._heard_at
+        if records:
+            self._contact.heard(CONSUMER)
         return records
 
     def _outside(self, partition: int) -> str:
@@ -279,15 +284,20 @@ class Bridge:
 
     def _keep_contact(self) -> None:
         """Ask the broker for the topic if it has been silent for a while."""
-        if time.monotonic() - self._heard_at < CONTACT_SECONDS:
+        if line := self._announcer.back():
+            log.info("%s", line)
+        if self._contact.silence(CONTACT_SECONDS) is None:
             return
         try:
             self._consumer.list_topics(self._source, timeout=CONTACT_SECONDS)
         except KafkaException as cause:
             if not is_retriable(cause):
                 raise
+            self._contact.failed(CONSUMER, cause.args[0].str())
+            if line := self._announcer.lost():
+                log.warning("%s", line)
         else:
-            self._heard_at = time.monotonic()
+            self._contact.heard(CONSUMER)
 
     # -- state, for probes and metrics
 
@@ -298,7 +308,7 @@ class Bridge:
 
     def ready(self) -> tuple[bool, str]:
         """See `GaugeSource`."""
-        if time.monotonic() - self._heard_at > self._settings.broker_timeout_ms / 1000:
+        if self._contact.silence() is not None:
             return False, "no broker answers"
         if not self._is_assigned:
             return False, "waiting for the group"
@@ -320,7 +330,7 @@ class Bridge:
 
     def broker_silent_seconds(self) -> dict[str, float]:
         """See `GaugeSource`."""
-        return {"consumer": time.monotonic() - self._heard_at}
+        return self._contact.silent_seconds()
 
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""
