@@ -161,9 +161,10 @@ class EmbedRun:
             texts = {name: one for name, one in reviews.left_out.items() if name == "text"}
             warn_left_out(texts, reviews.where)
         if findings.total:
+            are = "is" if findings.total == 1 else "are"
             output.note(
-                f"warning: {findings.total:,} lines could not be used and are left out: "
-                f"{counted(findings.reasons)}"
+                f"warning: {output.many(findings.total, 'lines')} could not be used and {are} left "
+                f"out: {counted(findings.reasons)}"
             )
 
     def _embed(self, listed: "Listed | None") -> None:
