@@ -147,6 +147,12 @@ def facts(tab: Tab) -> dict[str, dict[str, str]]:
     return found
 
 
+def opened(tab: Tab, entity_id: str) -> None:
+    """Its own view: the first page shows an entity as well, below a smaller heading."""
+    tab.wait(f"document.querySelector('h1')?.textContent === {json.dumps(entity_id)}")
+    live(tab)
+
+
 def live(tab: Tab) -> None:
     tab.wait("document.querySelector('.state')?.textContent === 'live'")
 
@@ -228,7 +234,7 @@ def test_searched_watched_and_handed_over(
         # another worker's
         entity = max(there, key=lambda one: sum(review.entity_id == one for review in load))
         tab.click(f"a[data-id={json.dumps(entity)}]")
-        live(tab)
+        opened(tab, entity)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
         told = summary(asked, entity)
         assert shown(tab) == [one["text"] for one in told["sentences"]]
@@ -245,8 +251,7 @@ def test_searched_watched_and_handed_over(
         assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1
         for one in (STAY, entity):
             tab.evaluate(f"location.hash = '#/entity/{quote(one)}'")
-            tab.wait(f"document.querySelector('h1').textContent === {json.dumps(one)}")
-            live(tab)
+            opened(tab, one)
             tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
             if one == STAY:
                 tab.click(".views button:nth-child(3)")
