@@ -58,6 +58,12 @@ def test_a_review_is_read_as_written(count, text):
     assert all(len(value) < 2 * CHUNK_BYTES for value in changes.values())
     ids = [block.id(i) for block in entity(rows).blocks() for i in range(len(block))]
     assert sorted(ids) == sorted(s.id for s in written.sentences)
+    for sentence in written.sentences:
+        text, details = entity(rows).text_and_details(sentence.id)
+        assert (text, details.rating) == (sentence.text, 4.5)
+    for ordinal in (1, 2 * count):  # between two and after the last
+        with pytest.raises(CorruptRow, match=f"no sentence {ordinal}"):
+            entity(rows).text_and_details(sentence_id(b"r", ordinal))
 
 
 def test_one_sentence_is_two_rows():

@@ -84,7 +84,11 @@ def test_review(review):
 
 @given(texts)
 def test_texts(chunk):
-    assert rows.decode_text_chunk(KEY, rows.encode_text_chunk(KEY, chunk)) == chunk
+    value = rows.encode_text_chunk(KEY, chunk)
+    assert rows.decode_text_chunk(KEY, value) == chunk
+    for ordinal in {0, *(one for one, _ in chunk)}:
+        first = next(((one, text) for one, text in chunk if one == ordinal), None)
+        assert rows.decode_text_chunk(KEY, value, ordinal) == (() if first is None else (first,))
 
 
 @given(

@@ -152,12 +152,18 @@ class EntityRows:
         parsed = parse_sentence_id(identifier)
         assert parsed is not None
         review_id, ordinal = parsed
-        review = self.review(review_id)
-        for sentence in () if review is None else review.sentences:
-            if sentence.ordinal == ordinal:
-                assert review is not None
-                return sentence.text, review.details
-        raise CorruptRow(describe(self.keys.review(review_id)), f"no sentence {ordinal}")
+        key = self.keys.review(review_id)
+        value = self.rows.get(key)
+        if value is not None:
+            row = formats.decode_review(key, value, ordinal)
+            texts, chunk = row.texts, 1
+            while not texts and chunk < row.text_chunks:
+                chunk_key = self.keys.text_chunk(review_id, chunk)
+                texts = formats.decode_text_chunk(chunk_key, self._required(chunk_key), ordinal)
+                chunk += 1
+            if texts:
+                return texts[0][1], ReviewDetails(row.rating, row.occurred_at, row.language)
+        raise CorruptRow(describe(key), f"no sentence {ordinal}")
 
     def load_vectors(self, review_id: bytes, review: Review) -> None:
         """Fill in the vectors of a stored review."""

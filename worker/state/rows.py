@@ -304,21 +304,25 @@ def encode_texts(texts: Texts) -> bytes:
     return struct.pack(f"<{len(numbers) + 1}I", len(parts), *numbers) + b"".join(parts)
 
 
-def _decode_texts(payload: bytes, start: int) -> Texts:
-    """The texts section from `start` to the end. Raises struct.error, UnicodeDecodeError,
-    ValueError.
+def _decode_texts(payload: bytes, start: int, only: int | None = None) -> Texts:
+    """The texts section from `start` to the end, or `only` the text of this ordinal, if it is
+    there. Raises struct.error, UnicodeDecodeError, ValueError.
     """
     (count,) = _U32.unpack_from(payload, start)
     if count > len(payload):
         raise ValueError("impossible count")
     numbers = struct.unpack_from(f"<{2 * count}I", payload, start + 4)
+    ordinals, lengths, at = numbers[::2], numbers[1::2], start + 4 + 8 * count
+    if at + sum(lengths) != len(payload):
+        raise ValueError("wrong length")
+    if only is not None:  # a long review has hundreds
+        place = ordinals.index(only) if only in ordinals else count
+        at += sum(lengths[:place])
+        ordinals, lengths = ordinals[place : place + 1], lengths[place : place + 1]
     texts = []
-    at = start + 4 + 8 * count
-    for ordinal, length in zip(numbers[::2], numbers[1::2], strict=True):
+    for ordinal, length in zip(ordinals, lengths, strict=True):
         texts.append((ordinal, payload[at : at + length].decode()))
         at += length
-    if at != len(payload):
-        raise ValueError("wrong length")
     return tuple(texts)
 
 
@@ -327,11 +331,11 @@ def encode_text_chunk(key: bytes, texts: Texts) -> bytes:
     return seal(key, encode_texts(texts))
 
 
-def decode_text_chunk(key: bytes, value: bytes) -> Texts:
-    """Inverse of `encode_text_chunk`."""
+def decode_text_chunk(key: bytes, value: bytes, only: int | None = None) -> Texts:
+    """Inverse of `encode_text_chunk`; or `only` the text of this ordinal, if it is there."""
     payload = unseal(key, value)
     try:
-        return _decode_texts(payload, 0)
+        return _decode_texts(payload, 0, only)
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
 
@@ -356,8 +360,8 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     return seal(key, fixed + facts + labels + encode_texts(row.texts), REVIEW_FORMAT)
 
 
-def decode_review(key: bytes, value: bytes) -> ReviewRow:
-    """Inverse of `encode_review`."""
+def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRow:
+    """Inverse of `encode_review`; or with `only` the text of this ordinal, if it is there."""
     payload = unseal(key, value, REVIEW_FORMAT)
     try:
         version, flags, rating, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
@@ -367,7 +371,7 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
         labels: Mapping[int, int] = {}
         if value[0] > 1:
             at, occurred_at, language, labels = _decode_facts(payload, at)
-        texts = _decode_texts(payload, at)
+        texts = _decode_texts(payload, at, only)
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     return ReviewRow(
