@@ -351,10 +351,10 @@ def test_only_settings_reads_the_environment() -> None:
     }
     # text/onnx.py only sets a variable for a library that is about to be imported;
     # cli/completion.py answers a shell, whose question is a variable and no setting;
-    # demo/closing.py asks where the user's shell is.
+    # demo/display.py asks where the user's shell is.
     assert readers == {
         "cli/completion.py",
-        "demo/closing.py",
+        "demo/display.py",
         "settings/__init__.py",
         "settings/environment.py",
         "text/onnx.py",
