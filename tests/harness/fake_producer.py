@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from worker.kafka.transaction import Hung
+from worker.kafka.transactions import Hung
 
 T = TypeVar("T")
 
 
 class Bounded:
-    """Runs what may hang (`worker.kafka.transaction.Within`) at once; what is to hang is kept, for
+    """Runs what may hang (`worker.kafka.transactions.Within`) at once; what is to hang is kept, for
     a test to run late.
     """
 

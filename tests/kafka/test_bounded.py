@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.kafka.transaction import Hung, within
+from worker.kafka.transactions import Hung, within
 
 
 def test_what_returns_in_time_is_the_result() -> None:

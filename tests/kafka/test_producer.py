@@ -24,8 +24,7 @@ from worker.kafka.producer import (
     Patience,
     TransactionalProducer,
 )
-from worker.kafka.transaction import GRACE_SECONDS
-from worker.kafka.transactions import RENEWAL_SECONDS
+from worker.kafka.transactions import GRACE_SECONDS, RENEWAL_SECONDS
 from worker.settings import Settings
 
 MEMBER = Membership(7, "member-é")

@@ -18,8 +18,15 @@ from tests.harness.fake_producer import Bounded, FakeProducer, Producers
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SetupError
 from worker.kafka.errors import FENCED
-from worker.kafka.transaction import GRACE_SECONDS, Hung, TransactionError, UnwrittenError
-from worker.kafka.transactions import ABORT_SECONDS, RENEWAL_SECONDS, Transactions
+from worker.kafka.transactions import (
+    ABORT_SECONDS,
+    GRACE_SECONDS,
+    RENEWAL_SECONDS,
+    Hung,
+    TransactionError,
+    Transactions,
+    UnwrittenError,
+)
 
 RECORDS = [("in", 0, b"k", b"a", ()), ("in", 1, None, None, [("h", b"1")])]
 METADATA = object()  # of a consumer: handed on as it is

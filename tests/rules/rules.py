@@ -161,7 +161,7 @@ RULES = (
     ),
     Rule(
         "flush before the offsets",
-        "worker/kafka/transaction.py",
+        "worker/kafka/transactions.py",
         "if self._producer.flush(self._write_seconds):",
         "if False:",
         (
@@ -171,7 +171,7 @@ RULES = (
     ),
     Rule(
         "a record that was not written aborts the commit",
-        "worker/kafka/transaction.py",
+        "worker/kafka/transactions.py",
         "        if self._refused is not None:\n",
         "        if False:\n",
         (
@@ -181,7 +181,7 @@ RULES = (
     ),
     Rule(
         "topics are checked between flush and offsets",
-        "worker/kafka/transaction.py",
+        "worker/kafka/transactions.py",
         "        check()\n",
         "        pass\n",
         (
@@ -353,7 +353,7 @@ RULES = (
     ),
     Rule(
         "a call that hangs is left",
-        "worker/kafka/transaction.py",
+        "worker/kafka/transactions.py",
         "            self._bounded(self._answer_seconds + GRACE_SECONDS, call)\n",
         "            call()\n",
         ("tests/kafka/test_transaction.py", "tests/kafka/test_producer.py"),
@@ -388,7 +388,7 @@ RULES = (
     ),
     Rule(
         "a step in doubt is never sent again",
-        "worker/kafka/transaction.py",
+        "worker/kafka/transactions.py",
         "            self._bounded(self._answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
         "            try:\n                self._bounded(self._answer_seconds + GRACE_SECONDS, call)\n            except KafkaException:\n                self._bounded(self._answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
         ("tests/kafka/test_transaction.py", "tests/kafka/test_producer.py"),

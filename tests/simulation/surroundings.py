@@ -16,7 +16,7 @@ from tests.simulation import clients
 from tests.simulation.broker import Clock
 from tests.simulation.fibers import Fiber, Killed, drive
 from worker.kafka.topics import DELETE_RETENTION_MS
-from worker.kafka.transaction import Hung
+from worker.kafka.transactions import Hung
 from worker.stream.surroundings import Surroundings
 
 T = TypeVar("T")

@@ -18,8 +18,15 @@ from worker.events import Message
 from worker.kafka.clients import Clients
 from worker.kafka.errors import OVERTAKEN, REFUSED, unanswered
 from worker.kafka.group import Membership, group_metadata
-from worker.kafka.transaction import Hung, TransactionError, UnwrittenError, Within, within
-from worker.kafka.transactions import SOCKET_TIMEOUT_MS, Transactions
+from worker.kafka.transactions import (
+    SOCKET_TIMEOUT_MS,
+    Hung,
+    TransactionError,
+    Transactions,
+    UnwrittenError,
+    Within,
+    within,
+)
 from worker.settings import Settings
 
 START_SECONDS = 20.0

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from worker.clock import Clock
 from worker.errors import CoversummError, Crash, SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.transaction import within
+from worker.kafka.transactions import within
 from worker.limits import Limit
 from worker.processing.embed import VectorStore
 from worker.processing.processor import Processor
@@ -99,7 +99,7 @@ class Threads:
         return OneThread(name)
 
     def within(self, seconds: float, work: Callable[[], T], /) -> T:
-        """See `worker.kafka.transaction.Within`."""
+        """See `worker.kafka.transactions.Within`."""
         return within(seconds, work)
 
     async def beside(self, work: Callable[[], T]) -> T:

@@ -35,8 +35,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
-from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
-from worker.kafka.transactions import Transactions
+from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.mapping.contract import ContractWriter
 from worker.metrics import Metrics
 from worker.processing.stats import Stats

@@ -23,8 +23,7 @@ from worker.kafka.errors import broker_errors
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import reached
-from worker.kafka.transaction import Hung, TransactionError, UnwrittenError
-from worker.kafka.transactions import Transactions
+from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
 from worker.tools.dlq import DeadLetter, Impossible, LetterSelection, original
 

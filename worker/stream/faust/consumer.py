@@ -11,7 +11,7 @@ which goes to the agent as one message. One cursor per partition decides what ma
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
 The reader chooses the partitions to fetch next: `LiveReader`, or `BoundedReader` for a run with an
-end. The transaction commits the offsets, not Faust (`worker.kafka.transaction`). A takeover reads
+end. The transaction commits the offsets, not Faust (`worker.kafka.transactions`). A takeover reads
 the changelogs (`worker.stream.takeover`).
 """
 
