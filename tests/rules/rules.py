@@ -885,14 +885,14 @@ RULES = (
     ),
     Rule(
         "end: believed when a second fetch from the cursor shows it again",
-        "worker/stream/tail.py",
+        "worker/stream/bounded_reader.py",
         "            or (self._shown == cursor and self._leaves_nothing(position))\n",
         "            or self._leaves_nothing(position)\n",
         ("tests/stream/test_tail.py",),
     ),
     Rule(
         "end: a hole is believed at the cursor alone",
-        "worker/stream/tail.py",
+        "worker/stream/bounded_reader.py",
         "            or cursor == self._hole\n",
         "            or position == self._hole\n",
         ("tests/stream/test_tail.py",),

@@ -28,11 +28,10 @@ from tests.harness.stream import INPUT, make_app
 from tests.stream.faust.rig import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.offsets import CUT_SHORT_SECONDS
-from worker.stream.bounded_reader import CHECK_SECONDS
+from worker.stream.bounded_reader import CHECK_SECONDS, Tail
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer_thread import is_empty
 from worker.stream.run_bounds import Ledger, RunBounds
-from worker.stream.tail import Tail
 
 A, B = TP(INPUT, 0), TP(INPUT, 1)
 
