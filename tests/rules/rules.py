@@ -623,21 +623,21 @@ RULES = (
     ),
     Rule(
         "an input topic created again is refused",
-        "worker/stream/state_checks.py",
+        "worker/stream/takeover.py",
         "if stored and topic_id and stored != topic_id:",
         "if False:",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "state behind the offsets is refused",
-        "worker/stream/state_checks.py",
+        "worker/stream/takeover.py",
         "if applied is None or applied < start.offset:",
         "if False:",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "state beyond the topic's end is refused",
-        "worker/stream/state_checks.py",
+        "worker/stream/takeover.py",
         "if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):",
         "if False:",
         ("tests/stream/test_takeover.py",),
@@ -1117,7 +1117,7 @@ RULES = (
     ),
     Rule(
         "an output topic created again is refused",
-        "worker/stream/state_checks.py",
+        "worker/stream/takeover.py",
         "elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:",
         "elif False:",
         ("tests/stream/test_takeover.py",),
@@ -1131,7 +1131,7 @@ RULES = (
     ),
     Rule(
         "a facets topic created again is refused",
-        "worker/stream/state_checks.py",
+        "worker/stream/takeover.py",
         "    if logs.facets is not None:\n",
         "    if False:\n",
         ("tests/stream/test_takeover.py",),

@@ -9,7 +9,7 @@
 - `reader`: reads a topic to its end.
 - `changelog`: restores and follows the changelog.
 - `group`: the members of a consumer group, and the membership that a commit carries.
-- `transaction`, `transactions`: one Kafka transaction, and those of one transactional id.
+- `transactions`: Kafka transactions, one after the other under one transactional id.
 - `producer`: the transactions of a worker.
 - `agreement`: a record that many processes agree on.
 """
