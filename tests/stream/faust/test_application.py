@@ -27,7 +27,6 @@ from worker.stream.faust.application import (
     faust_app,
     fetch_bytes,
 )
-from worker.stream.faust.bare_consumer import BareConsumer
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.faust_names import check_faust
 from worker.stream.faust.table import CommittedTable
@@ -91,7 +90,7 @@ def test_a_faust_without_an_overridden_name_is_refused(
 def test_every_method_that_the_guarded_consumer_overrides_is_checked_for() -> None:
     from faust.transport.drivers import aiokafka as driver
 
-    named = vars(BareConsumer) | vars(GuardedConsumer)
+    named = vars(GuardedConsumer)
     own = {name for name, value in named.items() if isfunction(value)}
     overridden = own & set(dir(driver.Consumer)) - {"on_init"}
     assert overridden <= set(module.FAUST_NAMES["faust.transport.drivers.aiokafka:Consumer"])

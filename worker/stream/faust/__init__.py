@@ -7,9 +7,9 @@ replace those parts.
 adapter           replaces or wraps              because
 application       App, PartitionAssignor         publishes without Faust's producer; a static
                                                  member may change its web address
-bare_consumer     Consumer                       Faust recovers, believes gaps and commits offsets
 consumer          Consumer, Transport            Faust's fetches lose runs of events at a
-                                                 rebalance
+                                                 rebalance; it recovers, believes gaps and
+                                                 commits offsets
 consumer_thread   AIOKafkaConsumerThread         a coordination error must end the process
 group_client      AIOKafkaClient                 a silent broker must not cost the membership
 table             Table, Store                   Faust would restore uncommitted rows and write

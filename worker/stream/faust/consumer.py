@@ -33,7 +33,6 @@ from worker.stream.assignment import Tenure
 from worker.stream.bounded_reader import BoundedReader
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
-from worker.stream.faust.bare_consumer import BareConsumer
 from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
 from worker.stream.live_reader import Fetched, LiveReader
 from worker.stream.worker import StreamWorker
@@ -41,7 +40,7 @@ from worker.stream.worker import StreamWorker
 log = logging.getLogger(__name__)
 
 
-class GuardedConsumer(BareConsumer):
+class GuardedConsumer(driver.Consumer):
     """The driver's consumer under the rules of this module.
 
     Attributes:
@@ -293,6 +292,34 @@ class GuardedConsumer(BareConsumer):
         subscription = self._thread._ensure_consumer()._subscription.subscription
         assignment = subscription.assignment if subscription else None
         return assignment.state_value(self._input(partition)) if assignment else None
+
+    # -- what Faust would do: recovery, gaps and commits
+
+    async def highwaters(self, *tps: TP) -> Mapping[TP, int]:
+        """0 for each: Faust recovers nothing."""
+        return dict.fromkeys(tps, 0)
+
+    async def earliest_offsets(self, *tps: TP) -> Mapping[TP, int]:
+        """0 for each: Faust recovers nothing."""
+        return dict.fromkeys(tps, 0)
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Nothing to seek: changelogs are not read through this consumer."""
+
+    def on_buffer_full(self, tp: TP) -> None:
+        """Nothing: a full queue already holds back the next micro-batch."""
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Nothing: `guard` proves gaps; Faust acknowledges none."""
+
+    def _new_offset(self, tp: TP) -> int | None:
+        """None: the transaction commits offsets, Faust commits none."""
+        self._acked[tp].clear()
+        self._acked_index[tp].clear()
+        return None
+
+    async def verify_all_partitions_active(self) -> None:
+        """Nothing: Faust would judge by its own commits, which do not exist. See the watchdog."""
 
 
 class GuardedTransport(driver.Transport):
