@@ -27,8 +27,8 @@ from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.stream.faust.application import CommittedTable
 from worker.stream.faust.consumer import GuardedConsumer
-from worker.stream.faust.table import CommittedTable
 from worker.stream.run_bounds import ENDLESS, Ending, RunBounds
 
 BUFFERED = 1

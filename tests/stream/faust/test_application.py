@@ -22,6 +22,7 @@ from worker.stream.faust.application import (
     MAX_FETCH_BYTES,
     MAX_FETCHED_BYTES,
     MIN_FETCH_BYTES,
+    CommittedTable,
     CoverSummApp,
     StaticAssignor,
     faust_app,
@@ -29,7 +30,6 @@ from worker.stream.faust.application import (
 )
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.faust_names import check_faust
-from worker.stream.faust.table import CommittedTable
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.worker import StreamWorker

@@ -17,7 +17,7 @@ from tests.harness.stream import CHANGELOG, End, Parts, make_app
 from worker.errors import Crash
 from worker.state import TABLE_NAME, DamagedDatabase
 from worker.storage.databases import Databases, database_path
-from worker.stream.faust.table import CommittedTable
+from worker.stream.faust.application import CommittedTable
 from worker.stream.gate import OFFSET_KEY
 
 

@@ -7,18 +7,18 @@ replace those parts.
 adapter           replaces or wraps              because
 application       App, PartitionAssignor         publishes without Faust's producer; a static
                                                  member may change its web address
+                  Table, Store                   Faust would restore uncommitted rows and write
+                                                 offsets apart from rows
 consumer          Consumer, Transport            Faust's fetches lose runs of events at a
                                                  rebalance; it recovers, believes gaps and
                                                  commits offsets
 consumer_thread   AIOKafkaConsumerThread         a coordination error must end the process
 group_client      AIOKafkaClient                 a silent broker must not cost the membership
-table             Table, Store                   Faust would restore uncommitted rows and write
-                                                 offsets apart from rows
 process           Worker                         a deadline for the shutdown, exit code 130 for
                                                  Ctrl-C, settings of the interpreter
 client_log        logging of aiokafka and Faust  an outage would log several lines a second
 
-`faust_names` checks at the start that every overridden name exists.
+`check_faust` checks at the start that every overridden name exists.
 """
 
 import logging
