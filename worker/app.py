@@ -44,8 +44,7 @@ from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.application import CoverSummApp, faust_app
 from worker.stream.faust.client_log import route_errors
-from worker.stream.faust.faust_names import check_faust
-from worker.stream.faust.process import run, use_event_loop
+from worker.stream.faust.process import check_faust, run, use_event_loop
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint

@@ -325,7 +325,7 @@ RULES = (
     ),
     Rule(
         "Faust acknowledges no gap and commits no offset",
-        "worker/stream/faust/bare_consumer.py",
+        "worker/stream/faust/consumer.py",
         "        self._acked[tp].clear()\n        self._acked_index[tp].clear()\n        return None",
         "        return super()._new_offset(tp)",
         ("tests/stream/faust/test_consumer.py",),
@@ -878,7 +878,7 @@ RULES = (
     ),
     Rule(
         "Faust has nothing to recover",
-        "worker/stream/faust/bare_consumer.py",
+        "worker/stream/faust/consumer.py",
         "        return dict.fromkeys(tps, 0)\n\n    async def earliest",
         "        return dict.fromkeys(tps, 9)\n\n    async def earliest",
         ("tests/stream/faust/test_consumer.py",),

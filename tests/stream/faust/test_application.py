@@ -17,7 +17,6 @@ from worker.metrics import Metrics
 from worker.processing.config import Emit
 from worker.settings import Settings
 from worker.storage.databases import Databases
-from worker.stream.faust import faust_names as module
 from worker.stream.faust.application import (
     MAX_FETCH_BYTES,
     MAX_FETCHED_BYTES,
@@ -29,7 +28,7 @@ from worker.stream.faust.application import (
     fetch_bytes,
 )
 from worker.stream.faust.consumer import GuardedConsumer
-from worker.stream.faust.faust_names import check_faust
+from worker.stream.faust.process import FAUST_NAMES, check_faust
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.worker import StreamWorker
@@ -78,11 +77,11 @@ def test_everything_that_is_overridden_exists_in_the_installed_faust() -> None:
     check_faust()
 
 
-@pytest.mark.parametrize("place", list(module.FAUST_NAMES))
+@pytest.mark.parametrize("place", list(FAUST_NAMES))
 def test_a_faust_without_an_overridden_name_is_refused(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(module.FAUST_NAMES, place, ("_a_name_of_another_version",))
+    monkeypatch.setitem(FAUST_NAMES, place, ("_a_name_of_another_version",))
     with pytest.raises(SetupError, match="_a_name_of_another_version: install the version"):
         check_faust()
 
@@ -93,7 +92,7 @@ def test_every_method_that_the_guarded_consumer_overrides_is_checked_for() -> No
     named = vars(GuardedConsumer)
     own = {name for name, value in named.items() if isfunction(value)}
     overridden = own & set(dir(driver.Consumer)) - {"on_init"}
-    assert overridden <= set(module.FAUST_NAMES["faust.transport.drivers.aiokafka:Consumer"])
+    assert overridden <= set(FAUST_NAMES["faust.transport.drivers.aiokafka:Consumer"])
 
 
 def test_faust_is_set_up_so_that_nothing_is_lost(app: Any) -> None:
