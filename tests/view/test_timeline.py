@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.browser import Browser
-from tests.view.timeline.steps import steps_of
-from worker.view.timeline import page
-from worker.view.timeline.markup import VOID, data, element, text
+from tests.view.steps import steps_of
+from worker.view.timeline import VOID, data, element, page, text
 
 HOSTILE = (
     "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"' "
