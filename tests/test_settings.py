@@ -350,10 +350,10 @@ def test_only_settings_reads_the_environment() -> None:
         )
     }
     # text/onnx.py only sets a variable for a library that is about to be imported;
-    # cli/completion.py answers a shell, whose question is a variable and no setting;
+    # cli/group.py answers a shell, whose question is a variable and no setting;
     # demo/display.py asks where the user's shell is.
     assert readers == {
-        "cli/completion.py",
+        "cli/group.py",
         "demo/display.py",
         "settings/__init__.py",
         "settings/environment.py",

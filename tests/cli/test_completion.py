@@ -11,8 +11,7 @@ import pytest
 
 from tests.harness.terminal import Terminal
 from tests.harness.workers import ROOT, clean_environment
-from worker.cli.completion import SHELLS, VARIABLE
-from worker.cli.group import cli
+from worker.cli.group import COMPLETE, SHELLS, cli
 
 HERE = [shell for shell in SHELLS if shutil.which(shell)]
 """One that is not here cannot be asked; its script and its form of the answers are
@@ -35,7 +34,7 @@ def ask(run, monkeypatch):
     """What is offered for the last word of a command line that is being typed."""
 
     def ask(*words, shell="bash"):
-        monkeypatch.setenv(VARIABLE, f"{shell}_complete")
+        monkeypatch.setenv(COMPLETE, f"{shell}_complete")
         monkeypatch.setenv("COMP_WORDS", " ".join(["coversumm-worker", *words]))
         monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words)))
         ended = run()
@@ -79,7 +78,7 @@ def test_the_others_have_the_help_beside_it(ask, shell):
     "asked", ["bash_complete", "bash_what", "tcsh_complete", "", "bash_source "]
 )
 def test_a_question_that_makes_no_sense_disturbs_nothing(run, monkeypatch, asked):
-    monkeypatch.setenv(VARIABLE, asked)
+    monkeypatch.setenv(COMPLETE, asked)
     monkeypatch.setenv("COMP_WORDS", "'")
     monkeypatch.delenv("COMP_CWORD", raising=False)
     assert run() == (1, "", "")
@@ -89,8 +88,8 @@ def test_a_question_that_makes_no_sense_disturbs_nothing(run, monkeypatch, asked
 def test_the_script_is_written_by_the_command_and_for_the_variable(run, monkeypatch, shell):
     written = run("completion", shell)
     assert written.code == 0
-    assert f"{VARIABLE}={shell}_complete" in written.out
-    monkeypatch.setenv(VARIABLE, f"{shell}_source")
+    assert f"{COMPLETE}={shell}_complete" in written.out
+    monkeypatch.setenv(COMPLETE, f"{shell}_source")
     assert run().out == written.out
 
 
@@ -139,7 +138,7 @@ def test_an_answer_needs_nothing_heavy(path):
         "'aiohttp'} & set(sys.modules)))"
     )
     environment = {
-        VARIABLE: "bash_complete",
+        COMPLETE: "bash_complete",
         "COMP_WORDS": "coversumm-worker summarize --emit c",
         "COMP_CWORD": "3",
     }

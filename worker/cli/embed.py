@@ -19,7 +19,7 @@ from worker.cli.options import (
     found_files,
     warn_left_out,
 )
-from worker.cli.progress import ProgressLines
+from worker.cli.output import ProgressLines
 from worker.cli.writing import is_same_file
 from worker.errors import SetupError
 from worker.settings import Settings

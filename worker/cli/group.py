@@ -10,24 +10,24 @@
 | 130 | interrupted |
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
 from worker import __version__
 from worker.cli import (
     INTERRUPTED,
     bridge,
     compare,
-    completion,
     config,
     demo,
     dlq,
     embed,
     entities,
-    help,
     history,
     inspect,
     mapping,
@@ -45,7 +45,7 @@ from worker.cli import (
     verify,
     watch,
 )
-from worker.cli.command import CommandGroup
+from worker.cli.command import Command, CommandGroup
 from worker.errors import CoversummError, Crash, FileErrors, SetupError
 from worker.settings import environment_file, unknown_settings
 
@@ -55,9 +55,13 @@ SECTIONS = {
     "To rebuild": (replay, compare, promote, embed, vectors),
     "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
-    "Around it": (help, completion),
 }
-"""The commands in the order of use."""
+"""The commands in the order of use. Those about the command line itself follow."""
+COMPLETE = "_COVERSUMM_WORKER_COMPLETE"
+"""Set by a shell: `bash_complete` for completions, `bash_source` for the script."""
+SHELLS = ("bash", "zsh", "fish")
+BASH_FILE = "~/.local/share/bash-completion/completions/coversumm-worker"
+FISH_FILE = "~/.config/fish/completions/coversumm-worker.fish"
 
 
 @click.group(
@@ -89,17 +93,68 @@ def cli(context: click.Context, env_file: str | None) -> None:
         output.note(f"warning: {unknown}")  # `run` logs it
 
 
+@click.command(
+    "help",
+    cls=Command,
+    short_help="Show the help of a command.",
+    examples=[
+        ("coversumm-worker help", "all commands"),
+        ("coversumm-worker help dlq send", "the options and examples of one"),
+    ],
+)
+@click.argument("names", metavar="[COMMAND]...", nargs=-1)
+@click.pass_context
+def help_(context: click.Context, names: tuple[str, ...]) -> None:
+    """Show what `--help` shows: of COMMAND, or the list of all commands."""
+    shown = context.find_root()
+    for at, name in enumerate(names):
+        group = shown.command
+        if not isinstance(group, click.Group):
+            raise click.UsageError(f"{' '.join(names[:at])!r} has no commands.")
+        _, found, _ = group.resolve_command(shown, [name])
+        assert found is not None  # `resolve_command` raises UsageError for an unknown name
+        shown = click.Context(found, info_name=name, parent=shown)
+    click.echo(shown.get_help())
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    short_help="Complete commands and options in your shell.",
+    examples=[
+        ('eval "$(coversumm-worker completion bash)"', "in this bash; in ~/.bashrc for every bash"),
+        ('eval "$(coversumm-worker completion zsh)"', "in ~/.zshrc, after compinit"),
+        (f"coversumm-worker completion bash > {BASH_FILE}", "in every new bash, loaded on demand"),
+        (f"coversumm-worker completion fish > {FISH_FILE}", "in every new fish"),
+    ],
+)
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print the script that makes SHELL (bash 4.4 or newer, zsh or fish) complete commands,
+    options, choices and file names.
+
+    The first `coversumm-worker` on the PATH answers.
+    """
+    # The script runs the program at each Tab, so that it completes what the installed version has.
+    return shell_complete(
+        context.find_root().command, {}, output.PROGRAM, COMPLETE, f"{shell}_source"
+    )
+
+
 for section, modules in SECTIONS.items():
     for module in modules:
         cli.add_command(module.command, section=section)
+for command in (help_, completion):
+    cli.add_command(command, section="Around it")
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run a command (by default `sys.argv`); return its exit code. Codes 2 to 4 write an error
     line.
     """
-    if completion.is_requested():
-        return completion.answer(cli)
+    if COMPLETE in os.environ:
+        return _complete()
     try:
         result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         output.flush()
@@ -127,6 +182,14 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return _fail(f"{type(error).__name__}: {error}", Crash.exit_code)
     return result if isinstance(result, int) else 0
+
+
+def _complete() -> int:
+    """Answer the shell, and return the exit code. Errors are silent: the user is typing."""
+    try:
+        return shell_complete(cli, {}, output.PROGRAM, COMPLETE, os.environ[COMPLETE])
+    except Exception:
+        return 1
 
 
 def _invoke(arguments: list[str]) -> object:

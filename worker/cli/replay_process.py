@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from worker.cli import INTERRUPTED, output
-from worker.cli.progress import ProgressLines
+from worker.cli.output import ProgressLines
 from worker.cli.tables import show_facts
 from worker.errors import Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
