@@ -49,8 +49,7 @@ def command(file: Path | None, source: str) -> int:
     from worker.kafka.clients import WORKER_LOG, KafkaClients
     from worker.metrics import Metrics
     from worker.tools.bridge import Bridge
-    from worker.tools.bridge_setup import bridge_settings
-    from worker.tools.bridge_web import serve
+    from worker.tools.bridge_setup import bridge_settings, serve
 
     own = bridge_settings(settings, source, settings.mapping)
     metrics = Metrics("bridge")
