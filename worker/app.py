@@ -30,8 +30,7 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
-from worker.registry.as_json import AsJson
-from worker.registry.lookup import SchemaLookup
+from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts

@@ -18,7 +18,7 @@ from worker.events.json_codec import encode
 from worker.kafka.clients import KafkaClients
 from worker.page import history as module
 from worker.page.history import NoHistory, RecentHistory
-from worker.registry.as_json import AsJson
+from worker.registry.lookup import AsJson
 from worker.settings import Settings
 from worker.stream.surroundings import Threads
 

@@ -46,10 +46,10 @@ from tests.real_kafka.test_bridge import wait_bridged
 from tests.registry.released import incompatible, released
 from worker.events import EVENT_TYPES, Record
 from worker.kafka.topics import partition_of
-from worker.registry.as_json import AsJson
 from worker.registry.client import RegistryRefused, SchemaRegistry
 from worker.registry.contract import INPUTS, TYPES, record_name, schema_text
 from worker.registry.framed import change_in_json
+from worker.registry.lookup import AsJson
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

@@ -17,8 +17,8 @@ from worker.events import FacetsChanged, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_codec import encode
 from worker.registry import outage
-from worker.registry.as_json import AsJson
 from worker.registry.contract import avro_schema, schema_text
+from worker.registry.lookup import AsJson
 from worker.registry.outage import ATTEMPTS
 from worker.registry.output import AvroOutput, avro_output, register_schemas
 from worker.settings import Settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from worker.events import Record
 from worker.kafka.reader import Stored
-from worker.registry.as_json import AsJson
+from worker.registry.lookup import AsJson
 from worker.replay import run
 from worker.settings import Settings
 

@@ -292,7 +292,7 @@ def _write_file(replay: "Replay") -> None:
         return
     from worker.cli.writing import sink
     from worker.kafka.clients import KafkaClients
-    from worker.registry.as_json import AsJson
+    from worker.registry.lookup import AsJson
     from worker.replay.run import in_order_of_commits, in_order_of_entities
 
     in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits

@@ -14,7 +14,7 @@ from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import reached
 from worker.published.publication import FAULTS, Publication, decoded, publications
-from worker.registry.as_json import AsJson
+from worker.registry.lookup import AsJson
 from worker.settings import Settings
 from worker.sources import Faulty, ReviewFile
 

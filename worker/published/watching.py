@@ -14,7 +14,7 @@ from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import broker_errors
 from worker.kafka.topics import Topics
 from worker.published.published import Progress, PublishedTopic
-from worker.registry.as_json import AsJson
+from worker.registry.lookup import AsJson
 from worker.settings import Settings
 
 WAIT_SECONDS: Final = 0.1

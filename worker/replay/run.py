@@ -30,8 +30,7 @@ from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
-from worker.registry.as_json import AsJson
-from worker.registry.lookup import SchemaLookup
+from worker.registry.lookup import AsJson, SchemaLookup
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled_archive import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total

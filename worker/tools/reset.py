@@ -30,7 +30,7 @@ from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.kafka.topics import changelog_topic, reached
 from worker.published.publication import publications
-from worker.registry.as_json import AsJson
+from worker.registry.lookup import AsJson
 from worker.settings import Settings
 from worker.storage.lock import held, refuse_running
 from worker.storage.snapshot import databases
