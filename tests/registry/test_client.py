@@ -11,13 +11,13 @@ import pytest
 from tests.harness.node import free_port
 from tests.registry.served import Answers, served
 from worker.errors import SetupError
-from worker.registry import client, outage
+from worker.registry import client
 from worker.registry.client import (
     RegistryRefused,
     RegistryUnreachable,
     SchemaRegistry,
+    patiently,
 )
-from worker.registry.outage import patiently
 from worker.settings import Settings
 
 
@@ -139,7 +139,7 @@ def test_an_answer_without_end_is_refused(
 
 
 def test_a_command_asks_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(client, "PAUSE_SECONDS", 0)
     registry = SchemaRegistry([f"http://127.0.0.1:{free_port()}"], {})
     asked = []
 
@@ -149,4 +149,4 @@ def test_a_command_asks_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(SetupError, match=r"Connection refused.*COVERSUMM_SCHEMA_REGISTRY_URL"):
         patiently(ask)
-    assert len(asked) == outage.ATTEMPTS
+    assert len(asked) == client.ATTEMPTS

@@ -16,10 +16,10 @@ from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_codec import encode
-from worker.registry import outage
+from worker.registry import client
+from worker.registry.client import ATTEMPTS
 from worker.registry.contract import avro_schema, schema_text
 from worker.registry.lookup import AsJson
-from worker.registry.outage import ATTEMPTS
 from worker.registry.output import AvroOutput, avro_output, register_schemas
 from worker.settings import Settings
 
@@ -93,7 +93,7 @@ def test_a_start_waits_for_a_registry_that_is_away(
             if len(pauses) == 2 * ATTEMPTS:
                 registry.given[path] = (200, {"id": 258})
 
-        monkeypatch.setattr(outage.time, "sleep", pause)
+        monkeypatch.setattr(client.time, "sleep", pause)
         registry.given[path] = (503, b"")
         assert avro_output(settings) is not None
         assert len(pauses) == 2 * ATTEMPTS
@@ -115,7 +115,7 @@ def test_a_start_waits_for_a_registry_that_is_away(
 def test_a_start_does_not_wait_for_what_waiting_does_not_change(
     monkeypatch: pytest.MonkeyPatch, status: int, body: Any, words: str
 ) -> None:
-    monkeypatch.setattr(outage, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(client, "PAUSE_SECONDS", 0)
     with served() as registry:
         registry.given["POST /subjects/out-value"] = (status, body)
         settings = Settings(

@@ -20,13 +20,14 @@ from worker.events.inputs import Record
 from worker.events.reasons import BadEvent
 from worker.registry.avro import AvroSchema, BadSchema, check_fastavro
 from worker.registry.client import (
+    Outage,
     RegistryRefused,
     RegistryUnreachable,
     SchemaRegistry,
     SchemaTexts,
+    patiently,
 )
 from worker.registry.framed import FramedCodec, JsonSchema, KnownSchema, UnusableSchema
-from worker.registry.outage import Outage, patiently
 from worker.settings import Settings
 
 GRACE_SECONDS: Final = 10.0

@@ -27,10 +27,9 @@ from worker.events.summary import (
     summary_sentence,
 )
 from worker.registry.avro import AvroSchema, check_fastavro
-from worker.registry.client import SchemaRegistry
+from worker.registry.client import Outage, SchemaRegistry, patiently
 from worker.registry.contract import avro_schema, record_name, schema_text
 from worker.registry.framed import change_in_json
-from worker.registry.outage import Outage, patiently
 from worker.settings import Settings
 
 REGISTERED: Final = "registered"

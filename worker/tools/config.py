@@ -22,8 +22,7 @@ from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
 from worker.processing.config import configured_engine, processor_config
-from worker.registry.client import SchemaRegistry
-from worker.registry.outage import patiently
+from worker.registry.client import SchemaRegistry, patiently
 from worker.settings import Settings
 from worker.state import Fingerprint
 from worker.state.errors import StateError
