@@ -13,7 +13,7 @@ FLOORS = (
     ("worker.published",),
     ("worker.web",),
     ("worker.server",),
-    ("worker.metrics", "worker.peers", "worker.tracing"),
+    ("worker.metrics", "worker.peers"),
     ("worker.spans",),
     ("worker.stream",),
     ("worker.summarizer",),

@@ -16,11 +16,11 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.workers import ROOT, clean_environment
+from worker.app import open_tracing
 from worker.errors import SetupError
 from worker.extras import install_command
 from worker.settings import Settings
 from worker.stream.tracing import NO_TRACING
-from worker.tracing import open_tracing
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 URL = "http://127.0.0.1:1"

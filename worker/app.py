@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from worker.errors import SetupError
 from worker.events import RecordMapping
 from worker.events.codec import DEFAULT
+from worker.extras import install_command
 from worker.facets.definitions import read_definitions
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
@@ -34,7 +36,7 @@ from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts
-from worker.settings import Settings, unknown_settings
+from worker.settings import Settings, traces_endpoint, traces_protocol, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store
@@ -59,12 +61,14 @@ from worker.stream.surroundings import (
     die,
 )
 from worker.stream.takeover import Takeover
+from worker.stream.tracing import NO_TRACING, Tracing
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
-from worker.tracing import open_tracing
 from worker.web import check_port, install_web
 
 log = logging.getLogger(__name__)
+
+TRACES_PROTOCOL = "http/protobuf"
 
 
 @dataclass(frozen=True)
@@ -299,6 +303,26 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         )
         install_page(app.web.web_app, app.status, pages, worker.feed, history)
     return app
+
+
+def open_tracing(settings: Settings) -> Tracing:
+    """Tracing as the environment sets it, with OpenTelemetry only if a standard variable names a
+    collector. Raises SetupError if that is impossible.
+    """
+    endpoint = traces_endpoint()
+    if endpoint is None:
+        return NO_TRACING
+    variable, protocol = traces_protocol()
+    if protocol not in ("", TRACES_PROTOCOL):
+        raise SetupError(f"{variable}={protocol}: traces are sent as {TRACES_PROTOCOL} alone")
+    try:
+        from worker.spans import exported
+    except ImportError as cause:
+        raise SetupError(
+            f"{endpoint} is set, and opentelemetry is not installed ({cause}): unset it, or "
+            f"{install_command('otel')}"
+        ) from cause
+    return exported(settings)
 
 
 def __getattr__(name: str) -> Any:
