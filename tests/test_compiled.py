@@ -47,7 +47,7 @@ def test_none_holds_a_struct(name: str) -> None:
 
 
 def test_a_struct_is_seen() -> None:
-    assert "LastChange" in structs((ROOT / "worker/events/summary.py").read_text())
+    assert "LastChange" in structs((ROOT / "worker/events/outputs.py").read_text())
     assert structs("import msgspec\nclass A(msgspec.Struct): ...\nclass B(NamedTuple): ...") == [
         "A"
     ]

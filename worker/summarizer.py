@@ -13,7 +13,7 @@ import numpy as np
 
 from worker.events import FacetsChanged, Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import read_json
-from worker.events.facets import decode_facets
+from worker.events.outputs import decode_facets
 from worker.processing.config import processor_config
 from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal

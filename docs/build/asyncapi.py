@@ -25,10 +25,9 @@ from worker.events import (
     summary_message,
     tombstone_message,
 )
-from worker.events.facets import FACETS_CHANGED
 from worker.events.fields import Timestamp
 from worker.events.messages import CE_SOURCE
-from worker.events.summary import SUMMARY_CHANGED, decode_summary
+from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED, decode_summary
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 

@@ -8,7 +8,7 @@ from typing import Any
 from docs.build.quality import OURS, score
 from docs.build.tables import markdown
 from tests.bench.tables import machine_of, read_record
-from worker.events.facets import FACETS_CHANGED
+from worker.events.outputs import FACETS_CHANGED
 
 NAMES = {OURS: "the summary of everything", "facets": "**facets, read in turn**"}
 

@@ -14,10 +14,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
-from worker.events.facets import FacetsChanged
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
+from worker.events.outputs import ALGORITHM, FacetsChanged, SummaryChanged
 from worker.events.reasons import Reason
-from worker.events.summary import ALGORITHM, SummaryChanged
 from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.short_view import ShortView
 

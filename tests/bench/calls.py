@@ -14,8 +14,7 @@ from tests.bench.machine import began, write
 from tests.bench.quality.data import TextReview, lines, of_texts
 from tests.bench.quality.facets_shown import preset_of, published
 from tests.bench.streams import BUNDLED, embedded
-from worker.events.facets import FACETS_CHANGED
-from worker.events.summary import SUMMARY_CHANGED
+from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED
 
 RECORD = Path(__file__).parent / "results" / "calls.json"
 LEAST = (1, 2, 4)

@@ -18,8 +18,8 @@ from tests.harness.browser import Browser, Tab
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import FacetSummary, Message, Ratings, SummarySentence
-from worker.events.facets import FacetsChanged
 from worker.events.json_codec import encode
+from worker.events.outputs import FacetsChanged
 from worker.page.history import ChangeHistory
 from worker.processing.facet_view import FacetsView
 from worker.published.history import PublishedChange

@@ -15,7 +15,7 @@ from tests.harness.model import ratings
 from tests.processing.facet_runs import FACETS, runs, with_facets
 from tests.processing.operations import ENTITIES
 from worker.coversumm.short_view import kept
-from worker.events.facets import decode_facets
+from worker.events.outputs import decode_facets
 from worker.processing import facet_view
 from worker.processing.facet_view import NoFacets, read_facets_view, read_overview
 from worker.processing.short_view import Extent, fitting

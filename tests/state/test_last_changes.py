@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.events.outputs import LastChange
 from worker.events.ratings import RatingCounts, Ratings
-from worker.events.summary import LastChange
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
 from worker.state.partition import last_changes, put_last_change

@@ -6,7 +6,6 @@ summary -> codec -> message                  `messages`
 
 from worker.events.bare import read_line
 from worker.events.decode import RecordMapping, decode
-from worker.events.facets import FacetsChanged, FacetSummary, LastFacets
 from worker.events.fields import MAX_DETAILS_CHARS, MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
     EVENT_TYPES,
@@ -30,17 +29,20 @@ from worker.events.messages import (
     summary_messages,
     tombstone_message,
 )
-from worker.events.ratings import RatingCounts, Ratings
-from worker.events.reasons import Ignored, Reason, Rejected
-from worker.events.rules import Limits
-from worker.events.summary import (
+from worker.events.outputs import (
     ALGORITHM,
     Cause,
+    FacetsChanged,
+    FacetSummary,
+    LastFacets,
     RankedChange,
     SummaryChanged,
     SummarySentence,
     summary_sentence,
 )
+from worker.events.ratings import RatingCounts, Ratings
+from worker.events.reasons import Ignored, Reason, Rejected
+from worker.events.rules import Limits
 
 __all__ = [
     "ALGORITHM",

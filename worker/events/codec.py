@@ -13,9 +13,9 @@ from msgspec import ValidationError
 from msgspec.json import Decoder
 
 from worker.events import json_codec, json_row
-from worker.events.facets import FacetsChanged, FacetSummary
 from worker.events.inputs import Body, ReviewDetails
-from worker.events.summary import RankedChange, SummaryChanged
+from worker.events.outputs import FacetsChanged, FacetSummary, RankedChange, SummaryChanged
+from worker.events.reasons import BadEvent, Reason, shown
 
 
 class InputCodec(Protocol):
@@ -78,3 +78,24 @@ def decode_change(value: bytes) -> SummaryChanged | FacetsChanged:
         return _decode(value)
     except ValidationError:
         return _decode(json_row.to_json(value))
+
+
+# -- values that a schema registry describes: a zero byte and a schema id, then the payload
+
+FRAME_BYTES: Final = 5
+
+
+def is_framed(raw: bytes) -> bool:
+    """Whether it begins like a frame: no JSON does."""
+    return raw[:1] == b"\0"
+
+
+def check_frame(raw: bytes) -> None:
+    """Raise BadEvent unless it begins with a complete frame."""
+    if raw[:1] != b"\0" or len(raw) < FRAME_BYTES:
+        raise BadEvent(Reason.BAD_WIRE_FORMAT, f"{shown(raw[:8])} is no zero byte and schema id")
+
+
+def schema_id(raw: bytes) -> int:
+    """The id in a complete frame."""
+    return int.from_bytes(raw[1:FRAME_BYTES], "big")

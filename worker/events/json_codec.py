@@ -13,14 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from worker.events.facets import FacetsChanged, FacetSummary
 from worker.events.inputs import EVENT_TYPES, Body, Head, ReviewDetails, UpsertBody
-from worker.events.reasons import BadEvent, Reason, shown
-from worker.events.summary import (
+from worker.events.outputs import (
+    FacetsChanged,
+    FacetSummary,
     RankedChange,
     SummaryChanged,
     summary_sentence,
 )
+from worker.events.reasons import BadEvent, Reason, shown
 
 _FAULT: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field (\w+)")

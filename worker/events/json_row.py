@@ -6,9 +6,8 @@ from typing import Final
 import msgspec
 
 from worker.events import json_codec
-from worker.events.facets import FacetsChanged
 from worker.events.json_codec import CONTENT_TYPE, encode_facet, quote
-from worker.events.summary import RankedChange, SummaryChanged
+from worker.events.outputs import FacetsChanged, RankedChange, SummaryChanged
 
 __all__ = [
     "CONTENT_TYPE",

@@ -13,10 +13,15 @@ from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL
 
 from worker.events.codec import DEFAULT, OutputCodec
-from worker.events.facets import FACETS_CHANGED, FacetsChanged
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
+from worker.events.outputs import (
+    FACETS_CHANGED,
+    SUMMARY_CHANGED,
+    FacetsChanged,
+    RankedChange,
+    SummaryChanged,
+)
 from worker.events.reasons import Rejected
-from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10  # length of a key or value truncated for the dead-letter topic

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from worker.events.frame import FRAME_BYTES, check_frame
+from worker.events.codec import FRAME_BYTES, check_frame
 from worker.events.inputs import (
     Body,
     EntityDeleted,

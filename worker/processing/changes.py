@@ -12,9 +12,8 @@ from worker.events import (
     Rejected,
     ReviewDeleted,
 )
-from worker.events.facets import LastFacets
+from worker.events.outputs import LastChange, LastFacets
 from worker.events.ratings import NO_RATINGS
-from worker.events.summary import LastChange
 from worker.facets.newest import NewestReviews
 from worker.processing.entity_cache import CachedEntity, EntityKey
 from worker.processing.facets import ReviewMove, newest_bits

@@ -24,7 +24,7 @@ from worker.events import (
     facets_value,
     summary_messages,
 )
-from worker.events.summary import LastChange
+from worker.events.outputs import LastChange
 from worker.processing.changes import EntityChanges, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
-from worker.events.summary import LastChange
+from worker.events.outputs import LastChange
 from worker.limits import Limit
 from worker.processing.changes import Outcome
 from worker.processing.config import ProcessorConfig

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from worker.errors import SetupError
-from worker.events.frame import FRAME_BYTES
+from worker.events.codec import FRAME_BYTES
 from worker.events.reasons import BadEvent, Reason
 from worker.extras import install_command
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from msgspec import NODEFAULT, Struct, inspect
 
-from worker.events.facets import FACETS_CHANGED, FacetsChanged
 from worker.events.inputs import (
     EVENT_TYPES,
     EntityDeleted,
@@ -22,7 +21,7 @@ from worker.events.inputs import (
     SentencesDeleted,
     UpsertBody,
 )
-from worker.events.summary import SUMMARY_CHANGED, SummaryChanged
+from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED, FacetsChanged, SummaryChanged
 
 NAMESPACE: Final = "coversumm"
 INPUTS: Final[dict[type[Event], type[Struct]]] = {

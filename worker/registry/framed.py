@@ -11,8 +11,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, inspect
 
 from worker.events import json_codec
-from worker.events.facets import FacetsChanged
-from worker.events.frame import FRAME_BYTES, check_frame, is_framed, schema_id
+from worker.events.codec import FRAME_BYTES, check_frame, is_framed, schema_id
 from worker.events.inputs import (
     Body,
     EntityDeleted,
@@ -20,8 +19,8 @@ from worker.events.inputs import (
     SentencesDeleted,
     UpsertBody,
 )
+from worker.events.outputs import FacetsChanged, SummaryChanged
 from worker.events.reasons import BadEvent, Reason, shown
-from worker.events.summary import SummaryChanged
 from worker.registry.avro import AvroSchema
 
 RECORDS: Final[dict[str, type[Body]]] = {

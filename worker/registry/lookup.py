@@ -15,7 +15,7 @@ from typing import Final
 
 from worker.clock import Clock
 from worker.errors import SetupError
-from worker.events.frame import FRAME_BYTES, is_framed, schema_id
+from worker.events.codec import FRAME_BYTES, is_framed, schema_id
 from worker.events.inputs import Record
 from worker.events.reasons import BadEvent
 from worker.registry.avro import AvroSchema, BadSchema, check_fastavro

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Struct
 
 from worker.errors import SetupError
-from worker.events.facets import FacetsChanged, FacetSummary
-from worker.events.frame import FRAME_BYTES
+from worker.events.codec import FRAME_BYTES
 from worker.events.inputs import ReviewDetails
-from worker.events.summary import (
+from worker.events.outputs import (
+    FacetsChanged,
+    FacetSummary,
     RankedChange,
     SummaryChanged,
     SummarySentence,

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.events import ALGORITHM
-from worker.events.facets import LastFacets
-from worker.events.summary import LastChange
+from worker.events.outputs import LastChange, LastFacets
 from worker.facets.membership import FacetSet
 from worker.state import rows as formats
 from worker.state.errors import FingerprintMismatch, IncompleteState

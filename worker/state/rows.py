@@ -40,9 +40,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.events.facets import LastFacets
+from worker.events.outputs import LastChange, LastFacets
 from worker.events.ratings import HALVES, RatingCounts
-from worker.events.summary import LastChange
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetSet
 from worker.state.errors import CorruptRow, UnknownFormat

@@ -9,7 +9,7 @@ import msgspec
 
 from worker.errors import SetupError
 from worker.events import Ignored, Limits, Record, Rejected, decode
-from worker.events.frame import FRAME_BYTES, is_framed
+from worker.events.codec import FRAME_BYTES, is_framed
 from worker.kafka.reader import TopicReader
 from worker.mapping import TopicMapping
 from worker.mapping.rules import Rule

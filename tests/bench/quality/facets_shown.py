@@ -17,7 +17,7 @@ from tests.bench.quality.entity import Entity
 from tests.bench.quality.facets import central, groups_of
 from tests.bench.quality.hotels import repeats
 from worker.events import Record
-from worker.events.facets import FACETS_CHANGED, decode_facets
+from worker.events.outputs import FACETS_CHANGED, decode_facets
 from worker.facets.definitions import PRESET, read_definitions
 from worker.facets.membership import FacetSet
 from worker.processing.config import ProcessorConfig, processor_config
