@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond, lowest
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
@@ -150,14 +150,38 @@ class FlatIndex:
     ) -> Neighborhood:
         """See `Index`."""
         self._settle()
-        candidates = SearchCandidates(count, ids_kept, self._removed)
         read, self._read = self._read, None
-        for tile in self._tiles() if read is None else read:
+        tiles: Iterable[_Tile] = self._tiles() if read is None else read
+        if n <= TILE and not self._removed:
+            tiles = list(tiles)
+            found = self._nearest_of_few(tiles, n, total, count)
+            if found is not None:
+                return found
+        candidates = SearchCandidates(count, ids_kept, self._removed)
+        for tile in tiles:
             candidates.offer(keys_of(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
         if self._ids:
             vectors = self._vectors.rows
             candidates.offer(keys_of(vectors, n, total), vectors, self._ids_of, stored=False)
         return candidates.neighborhood(self._dimension)
+
+    def _nearest_of_few(
+        self, tiles: Sequence["_Tile"], n: int, total: NDArray[np.float64], count: int
+    ) -> Neighborhood | None:
+        """The nearest, without a look at one sentence at a time; None if some keys are equal:
+        their vectors may be copies.
+        """
+        vectors = np.concatenate([*[tile.vectors for tile in tiles], self._vectors.rows])
+        keys = keys_of(vectors, n, total)
+        if len(np.unique(keys)) < len(keys):
+            return None
+        blocks = [block for tile in tiles for block in tile.blocks]
+        ids = [block.id(row) for block in blocks for row in range(len(block.vectors))] + self._ids
+        radius_key = first_beyond(keys, count)
+        if radius_key is not None:
+            rows = np.flatnonzero(keys < radius_key)
+            vectors, ids = vectors[rows], [ids[row] for row in rows.tolist()]
+        return Neighborhood(vectors, [1] * len(ids), [[id_] for id_ in ids], radius_key)
 
     def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
         return [self._ids[row] for row in rows.tolist()]
