@@ -283,6 +283,10 @@ def test_what_cannot_be_embedded_is_said(run, path, tmp_path, engine, monkeypatc
     ended = run("embed", path, "-o", tmp_path / "file" / "v.parquet")
     assert (ended.code, ended.out) == (2, "")
     assert "v.parquet.parts cannot be written (Not a directory)" in ended.err
+    ended = run("embed", path, "-o", tmp_path / "typo" / "v.parquet")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"--output: the folder {tmp_path / 'typo'} does not exist" in ended.err
+    assert not (tmp_path / "typo").exists()
     (tmp_path / "other.parquet").write_text("PAR1")
     ended = run("embed", path, "-o", tmp_path / "other.parquet")
     assert ended.code == 2

@@ -154,8 +154,10 @@ class SharedEmbedding:
         """Whether this process is the leader until the block ends. Raises SetupError for a folder
         that cannot be written, or belongs to another plan.
         """
+        if not self._output.parent.exists():
+            raise SetupError(f"--output: the folder {self._output.parent} does not exist")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):  # another leader has ended and removes the folder
                 (self.folder / LEADER).touch()
         except OSError as cause:
