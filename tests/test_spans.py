@@ -27,8 +27,13 @@ from worker.stream.assignment import Assignment
 from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.journal import Journal
-from worker.stream.surroundings import ProcessorThread, Surroundings
-from worker.stream.tracing import NO_CONTEXTS, NO_TRACING, Tracing
+from worker.stream.surroundings import (
+    NO_CONTEXTS,
+    NO_TRACING,
+    ProcessorThread,
+    Surroundings,
+    Tracing,
+)
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

@@ -20,7 +20,7 @@ from worker.app import open_tracing
 from worker.errors import SetupError
 from worker.extras import install_command
 from worker.settings import Settings
-from worker.stream.tracing import NO_TRACING
+from worker.stream.surroundings import NO_TRACING
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 URL = "http://127.0.0.1:1"

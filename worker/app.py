@@ -54,14 +54,15 @@ from worker.stream.queries import EntityLister, SummaryReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
 from worker.stream.surroundings import (
+    NO_TRACING,
     LeavingFirst,
     ProcessorThread,
     Surroundings,
+    Tracing,
     WorkerMetrics,
     die,
 )
 from worker.stream.takeover import Takeover
-from worker.stream.tracing import NO_TRACING, Tracing
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
 from worker.web import check_port, install_web

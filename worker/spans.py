@@ -25,7 +25,7 @@ from worker import __version__
 from worker.events import Record
 from worker.processing.processor import ProcessedBatch
 from worker.settings import Settings
-from worker.stream.tracing import Contexts, Span, Tracing
+from worker.stream.surroundings import Contexts, Span, Tracing
 
 TRACEPARENT: Final = "traceparent"
 CLOSE_SECONDS: Final = 2.0

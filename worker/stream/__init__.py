@@ -8,7 +8,7 @@ delivery, commit, settlement          processing and commit of a micro-batch, an
 run_bounds                            a run that ends
 group_fingerprint                     refuses workers with other settings
 queries, feed                         summaries and recent changes for readers beside the stream
-status, watchdog, journal, tracing    reports about the worker
-worker, surroundings                  its parts, and everything outside of it
+status, watchdog, journal             reports about the worker
+worker, surroundings                  its parts, and everything outside of it, also traces
 faust                                 the adapters to Faust and aiokafka
 """

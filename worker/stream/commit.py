@@ -23,8 +23,7 @@ from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog
 from worker.stream.run_bounds import NO_LEDGER, Ledger
 from worker.stream.settlement import Settlement
-from worker.stream.surroundings import Surroundings, WorkerMetrics
-from worker.stream.tracing import Contexts, Tracing
+from worker.stream.surroundings import Contexts, Surroundings, Tracing, WorkerMetrics
 
 Afterwards = Callable[[bool], Awaitable[None]]
 """Called after a commit with whether it happened."""

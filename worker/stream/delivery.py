@@ -40,8 +40,7 @@ from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import CommitQueue, InFlight
-from worker.stream.surroundings import ProcessorThread, Surroundings
-from worker.stream.tracing import NO_CONTEXTS, Contexts
+from worker.stream.surroundings import NO_CONTEXTS, Contexts, ProcessorThread, Surroundings
 
 SCHEMA_PAUSE_SECONDS = 0.5
 """Pause between two requests for a schema that could not be fetched."""

@@ -10,22 +10,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from worker.clock import Clock
 from worker.errors import CoversummError, Crash, SetupError
+from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.transactions import within
 from worker.limits import Limit
 from worker.processing.embed import VectorStore
-from worker.processing.processor import Processor
+from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
 from worker.storage.databases import PartitionDatabases
-from worker.stream.tracing import NO_TRACING, Tracing
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,44 @@ class Threads:
     async def ended(self, task: Any) -> None:
         """Wait for the end of a task, also of a failed one."""
         await asyncio.wait({task})
+
+
+Contexts = Mapping[tuple[int, int], bytes]
+"""By partition and offset: the W3C trace context (`traceparent`) of a record."""
+NO_CONTEXTS: Final[Contexts] = MappingProxyType({})
+
+
+class Span:
+    """The processing and committing of records, from beginning to end."""
+
+    def processed(
+        self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
+    ) -> None:
+        """The first `batch.taken` of these records were processed. May add headers to messages."""
+
+    def in_doubt(self) -> None:
+        """The commit is in doubt."""
+
+    def dropped(self) -> None:
+        """Nothing of it was sent: the assignment ended first."""
+
+
+class Tracing:
+    """Makes spans of micro-batches. These are empty and cost nothing; `worker.spans` exports spans."""
+
+    def contexts(self, fetched: Iterable[Any]) -> Contexts:
+        """The trace contexts of these records of the consumer's client."""
+        return NO_CONTEXTS
+
+    def micro_batch(self) -> AbstractContextManager[Span]:
+        """A span that begins now, and ends with the block."""
+        return nullcontext(Span())
+
+    def close(self) -> None:
+        """Export the remaining spans, within seconds."""
+
+
+NO_TRACING: Final = Tracing()
 
 
 @dataclass(frozen=True)
