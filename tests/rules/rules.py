@@ -1025,7 +1025,7 @@ RULES = (
     Rule(
         "a time is that of a committed record",
         "worker/kafka/offsets.py",
-        "    return first_records(reader, topic, spans, time_ms, clock)\n",
+        "    return first_records(reader, topic, spans, time_ms)\n",
         "    return {partition: span.start for partition, span in spans.items()}\n",
         ("tests/replay/test_ranges.py",),
     ),

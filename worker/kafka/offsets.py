@@ -256,7 +256,6 @@ def first_records_at(
     topic: str,
     bounds: Mapping[int, range],
     time_ms: int,
-    clock: Clock = time,
 ) -> dict[int, int]:
     """By partition the offset of the first committed record at or after a time, else the end.
 
@@ -273,9 +272,9 @@ def first_records_at(
         SetupError: retention removed records before they were read, or none arrive.
         KafkaException: the broker does not answer.
     """
-    lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS, clock)
+    lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS)
     spans = {p: range(min(lower.get(p, one.stop), one.stop), one.stop) for p, one in bounds.items()}
-    return first_records(reader, topic, spans, time_ms, clock)
+    return first_records(reader, topic, spans, time_ms)
 
 
 def first_records(

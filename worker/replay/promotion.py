@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
-from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
@@ -46,13 +45,11 @@ class Promotion:
         next: Settings,
         clients: Clients,
         facets_topic: str | None = None,
-        clock: Clock = time,
     ) -> None:
         self._present = present
         self._facets_topic = facets_topic
         self._next = next
         self._clients = clients
-        self._clock = clock
         self._admin = clients.admin()
 
     def checks(
@@ -125,7 +122,7 @@ class Promotion:
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
         """Whether the new build has read everything that the present one has."""
         wanted = self._committed(self._present)
-        give_up = self._clock.monotonic() + wait_seconds
+        give_up = time.monotonic() + wait_seconds
         while True:
             reached = self._committed(self._next)
             behind = {
@@ -137,7 +134,7 @@ class Promotion:
                 return PromotionCheck(
                     "it has caught up", True, f"with {self._present.app_id}, in all partitions"
                 )
-            if self._clock.monotonic() > give_up:
+            if time.monotonic() > give_up:
                 counts = ", ".join(
                     f"partition {partition} by {count:,}" for partition, count in behind.items()
                 )
@@ -146,7 +143,7 @@ class Promotion:
                     False,
                     f"it is behind {self._present.app_id}: {counts} records",
                 )
-            self._clock.sleep(PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
     def _committed(self, settings: Settings) -> dict[int, int]:
         partitions = Topics(settings, self._clients).input_partitions

@@ -140,7 +140,7 @@ class Span:
 
 
 class Tracing:
-    """Makes spans of micro-batches. These are empty and cost nothing; `worker.spans` exports spans."""
+    """Makes spans, which are empty here and cost nothing; `worker.spans` exports spans."""
 
     def contexts(self, fetched: Iterable[Any]) -> Contexts:
         """The trace contexts of these records of the consumer's client."""
