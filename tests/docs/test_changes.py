@@ -5,7 +5,6 @@ topics of a real Kafka.
 import gzip
 import json
 import re
-import subprocess
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from docs.build.render import ROOT
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import producer
-from tests.harness.workers import COMMAND, clean_environment
+from tests.harness.workers import run_command
 from tests.real_kafka.conftest import kafka
 from tests.view.changes import body, facets_body
 from worker.cli.output import PROGRAM
@@ -37,15 +36,7 @@ def run(line: str, directory: Path, **settings: str) -> str:
     """What a line for a shell prints."""
     program, *arguments = line.split()
     assert program == PROGRAM
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=directory,
-        env=clean_environment({"PYTHONPATH": str(ROOT), **settings}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    done = run_command(*arguments, environment={"PYTHONPATH": str(ROOT), **settings}, cwd=directory)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
     return done.stdout
 

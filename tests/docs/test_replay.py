@@ -14,9 +14,9 @@ import pytest
 from docs.build.render import ROOT
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import SAMPLE
-from tests.harness.node import die_with_parent, free_port
-from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.workers import COMMAND, WorkerProcess, clean_environment
+from tests.harness.node import free_port
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.workers import WorkerProcess, run_command
 from worker.cli.output import PROGRAM
 
 PAGE = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
@@ -91,15 +91,6 @@ def commands(
 
 def run(arguments: list[str], directory: Path, settings: dict[str, str]) -> str:
     """What a command prints."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=directory,
-        env=clean_environment(settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        preexec_fn=die_with_parent,
-    )
+    done = run_command(*arguments, environment=settings, cwd=directory)
     assert done.returncode == 0, f"{arguments}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout

@@ -19,13 +19,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import Message, end_offsets, producer, read_topic
-from tests.harness.workers import (
-    COMMAND,
-    ROOT,
-    Pipeline,
-    WorkerProcess,
-    clean_environment,
-)
+from tests.harness.workers import ROOT, Pipeline, WorkerProcess, run_command
 from worker.state.keys import describe
 
 FAUST = b"__faust"
@@ -97,15 +91,7 @@ def reset(worker: WorkerProcess, *options: str) -> None:
 
     def done() -> bool:
         nonlocal said
-        run = subprocess.run(
-            [*COMMAND, "reset", "--yes", *options],
-            cwd=ROOT,
-            env=clean_environment(worker.environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
+        run = run_command("reset", "--yes", *options, environment=worker.environment)
         said = run.stdout + run.stderr
         return run.returncode == 0
 

@@ -21,7 +21,14 @@ from tests.harness.load import IN_ORDER, Sent
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerError, clean_environment
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerError,
+    clean_environment,
+    run_command,
+)
 
 BEGINNING_MS = 1_672_531_200_000
 """Of every history: the year 2023."""
@@ -192,14 +199,7 @@ def done_by(site: Pipeline, name: str, topic: str | None = None) -> int:
 def promote(site: Pipeline, *arguments: str, **settings: str) -> list[dict[str, Any]]:
     """What `promote` says, the verdict last."""
     own = {f"COVERSUMM_{name.upper()}": value for name, value in settings.items()}
-    ended = subprocess.run(
-        [*COMMAND, "promote", *arguments],
-        cwd=ROOT,
-        env=clean_environment({**site.environment, **own}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    ended = run_command("promote", *arguments, environment={**site.environment, **own})
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert lines, ended.stderr
     assert ended.returncode == (0 if lines[-1]["ok"] else 1), (ended.stdout, ended.stderr)

@@ -33,6 +33,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
+VERIFIER = [sys.executable, "-m", "tests.harness.verifier"]
 ARMED_COMMAND = [sys.executable, "-m", armed_launcher.__name__]
 ROOT = Path(__file__).parents[2]
 RESTARTED = {3, -signal.SIGKILL}
@@ -421,13 +422,8 @@ class Pipeline:
         changelog has no history to compare.
         """
         command = [
-            sys.executable,
-            "-m",
-            "tests.harness.verifier",
             "--bootstrap",
             self.broker.bootstrap_servers,
-        ]
-        command += [
             "--input",
             self.input_topic,
             "--output",
@@ -442,7 +438,9 @@ class Pipeline:
                 *(str(worker.data_dir) for worker in self.workers if worker.data_dir.exists()),
             ]
         command += ["--compacted"] if compacted else []
-        done = self._run(command, timeout_s)
+        done = run_command(
+            *command, environment=self.environment, program=VERIFIER, timeout_s=timeout_s
+        )
         if done.returncode not in (0, 1) or not done.stdout:
             raise WorkerError(f"the verifier ended with {done.returncode}\n{done.stderr}")
         report: dict[str, Any] = json.loads(done.stdout)
@@ -456,7 +454,9 @@ class Pipeline:
         partial: set[int] = set()
         verified: set[int] = set()
         for worker in self.workers:
-            done = self._run([*COMMAND, "verify", "--json"], timeout_s, worker.environment)
+            done = run_command(
+                "verify", "--json", environment=worker.environment, timeout_s=timeout_s
+            )
             if done.returncode:
                 raise WorkerError(
                     f"verify ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -465,19 +465,6 @@ class Pipeline:
             verified |= {json.loads(line)["partition"] for line in done.stdout.splitlines()}
         if unseen := partial - verified:
             raise WorkerError(f"every copy of the partitions {sorted(unseen)} is partial")
-
-    def _run(
-        self, command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=ROOT,
-            env=clean_environment(environment if environment is not None else self.environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
 
 
 @contextlib.contextmanager
@@ -488,6 +475,26 @@ def pipeline(broker: Kafka, name: str, directory: Path, **options: Any) -> Itera
         yield site
     finally:
         site.discard()
+
+
+def run_command(
+    *arguments: str,
+    environment: Mapping[str, str],
+    cwd: Path = ROOT,
+    program: Sequence[str] = COMMAND,
+    timeout_s: float = PATIENCE_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with these settings alone and no input."""
+    return subprocess.run(
+        [*program, *arguments],
+        cwd=cwd,
+        env=clean_environment(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        preexec_fn=die_with_parent,
+    )
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:

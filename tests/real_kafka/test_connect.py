@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import subprocess
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
@@ -21,10 +20,10 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import WITH_VECTORS, bodies, expected, steps, written
 from tests.harness.eventually import eventually
 from tests.harness.node import free_port
-from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, Pipeline, WorkerProcess, clean_environment, pipeline
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.kafka.topics import partition_of
 from worker.mapping import load_mapping
 
@@ -82,13 +81,7 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
         "COVERSUMM_DATA_DIR": str(target.parent / "replayed"),
         "COVERSUMM_WEB_PORT": str(free_port()),
     }
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env=clean_environment(environment),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    done = run_command(*arguments, environment=environment)
     assert done.returncode == 0, done.stderr
     return bodies(target.read_bytes().splitlines())
 
@@ -212,13 +205,6 @@ class Commands:
         return self._site.environment | self._exported
 
     def _output(self, words: list[str]) -> str:
-        done = subprocess.run(
-            [*COMMAND, *words],
-            env=clean_environment(self._environment),
-            cwd=self._site.directory,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
+        done = run_command(*words, environment=self._environment, cwd=self._site.directory)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

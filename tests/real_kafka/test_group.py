@@ -19,14 +19,7 @@ from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS, events, feed
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import (
-    COMMAND,
-    ROOT,
-    Pipeline,
-    WorkerProcess,
-    clean_environment,
-    pipeline,
-)
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import KafkaClients
 from worker.settings import Settings
@@ -275,14 +268,7 @@ def test_partitions_added_under_a_busy_worker(site: Pipeline) -> None:
 
 def topics(site: Pipeline) -> subprocess.CompletedProcess[str]:
     """`coversumm-worker topics`."""
-    return subprocess.run(
-        [*COMMAND, "topics"],
-        cwd=ROOT,
-        env=clean_environment(site.environment),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    return run_command("topics", environment=site.environment)
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ read than a time asks for.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer
-from tests.harness.workers import COMMAND, ROOT, clean_environment
+from tests.harness.workers import run_command
 from tests.view.changes import body
 from worker.kafka.topics import partition_of
 from worker.published.published import PublishedTopic, TimeSpan
@@ -45,14 +44,8 @@ def publish(kafka: KafkaBroker, topic: str, rounds: Sequence[tuple[Summaries, bo
 
 def command(kafka: KafkaBroker, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
     """What a command prints."""
-    ended = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=clean_environment({"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
+    ended = run_command(
+        *arguments, environment={"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
     )
     assert ended.returncode == code, ended.stderr[-2000:]
     return [json.loads(line) for line in ended.stdout.splitlines()]

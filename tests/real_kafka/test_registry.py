@@ -27,7 +27,7 @@ from docs.build.render import ROOT
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import bodies, expected, steps, written
 from tests.harness.eventually import eventually
-from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.proxy import Proxy
 from tests.harness.registry import Registry
 from tests.harness.replays import (
@@ -41,7 +41,7 @@ from tests.harness.replays import (
 )
 from tests.harness.small_load import DIMENSION, SETTINGS, events
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, Pipeline, WorkerProcess, clean_environment, pipeline
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from tests.real_kafka.test_bridge import wait_bridged
 from tests.registry.released import incompatible, released
 from worker.events import EVENT_TYPES, Record
@@ -237,7 +237,7 @@ def test_a_start_waits_for_the_registry(
 
 def refused(site: Pipeline, *arguments: str) -> str:
     """The one line of a command that must end with 2."""
-    done = run_command(site, *arguments)
+    done = ended(site, *arguments)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     return line
@@ -245,22 +245,14 @@ def refused(site: Pipeline, *arguments: str) -> str:
 
 def command(site: Pipeline, *arguments: str, **settings: str) -> str:
     """What a command writes; it must succeed."""
-    done = run_command(site, *arguments, **settings)
+    done = ended(site, *arguments, **settings)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def run_command(
-    site: Pipeline, *arguments: str, **settings: str
-) -> subprocess.CompletedProcess[str]:
+def ended(site: Pipeline, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command with the pipeline's settings, and these."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=clean_environment({**site.environment, **settings}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    return run_command(*arguments, environment={**site.environment, **settings})
 
 
 def reason(worker: WorkerProcess) -> str:

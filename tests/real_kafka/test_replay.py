@@ -37,7 +37,7 @@ from tests.harness.replays import (
 )
 from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, good_review
 from tests.harness.topics import committed_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, run_command
 from worker.kafka.topic_ids import RecreatedTopic
 
 HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
@@ -322,13 +322,8 @@ def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_aga
         environment = {f"COVERSUMM_{name.upper()}": value for name, value in own.items()}
         for what in ("--offsets", "--all"):
             options = ["--offsets"] if what == "--offsets" else []
-            ended = subprocess.run(
-                [*COMMAND, "reset", "--yes", *options],
-                cwd=ROOT,
-                env=clean_environment({**site.environment, **environment}),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS,
+            ended = run_command(
+                "reset", "--yes", *options, environment={**site.environment, **environment}
             )
             assert ended.returncode == 0, ended.stderr
             worker = site.worker(f"refused{what}", **own).start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.refusals import refused
 from tests.harness.topics import read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment
+from tests.harness.workers import Pipeline, run_command
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -138,15 +137,7 @@ def site(secured: Secured, tmp_path: Path, request: pytest.FixtureRequest) -> It
 
 def command(site: Pipeline, settings: Mapping[str, str], *arguments: str, code: int = 0) -> str:
     """What a command wrote, on both of its outputs; no secret among it."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=clean_environment({**site.environment, **settings}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    done = run_command(*arguments, environment={**site.environment, **settings})
     written = done.stdout + done.stderr
     assert done.returncode == code, written
     assert "MARKER" not in written

@@ -15,16 +15,9 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
-from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed
-from tests.harness.workers import (
-    COMMAND,
-    ROOT,
-    Pipeline,
-    WorkerProcess,
-    clean_environment,
-    pipeline,
-)
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.state.listing import order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -46,15 +39,7 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
 def tool(site: Pipeline, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command beside the workers, without a data directory of theirs."""
     own = {"COVERSUMM_DATA_DIR": str(site.directory / "none"), **settings}
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=clean_environment({**site.environment, **own}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    return run_command(*arguments, environment={**site.environment, **own})
 
 
 def status(site: Pipeline, code: int = 0) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
+    run_command,
 )
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key
@@ -74,15 +75,7 @@ def tool(
     site: Pipeline, *arguments: str, worker: WorkerProcess | None = None
 ) -> subprocess.CompletedProcess[str]:
     """A command, ended."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=environment(site, worker),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    return run_command(*arguments, environment=environment(site, worker))
 
 
 def printed(ended: subprocess.CompletedProcess[str], code: int = 0) -> list[dict[str, Any]]:
