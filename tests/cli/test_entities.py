@@ -3,15 +3,14 @@ the list.
 """
 
 import json
-import threading
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.cli.events import sample
 from tests.cli.stored import rows_after, store_rows
+from tests.harness.http_server import Handler, HttpServer
 from worker.cli import entities as command
 from worker.state import MemoryRows
 from worker.state.listing import EntitySearch, order, read_page
@@ -40,7 +39,7 @@ def data_dir(tmp_path, partitions):
 def served(mine, others):
     """A worker's `/entities` over these rows; `others` is what it tells of them."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Entities(Handler):
         def do_GET(self):
             asked = parse_qs(urlsplit(self.path).query)
             given = {
@@ -51,21 +50,11 @@ def served(mine, others):
                 {name: getattr(one, name) for name in one.__slots__} for one in page.entities
             ]
             body = {"entities": entities, "after": page.after, "searched": page.searched}
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(
-                json.dumps({**body, "partitions": list(mine), "others": others}).encode()
-            )
+            body |= {"partitions": list(mine), "others": others}
+            self.reply(200, json.dumps(body).encode())
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with HttpServer(Entities) as server:
+        yield server.url
 
 
 @pytest.fixture

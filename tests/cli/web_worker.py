@@ -1,10 +1,10 @@
 """A worker's web pages for commands that ask one."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+
+from tests.harness.http_server import Handler, HttpServer
 
 VIEW = {
     "entity_id": "a/b é",
@@ -56,26 +56,15 @@ ANSWERS = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
+class WebWorker(Handler):
     def do_GET(self):
         code, body, headers = ANSWERS.get(
             self.path, (404, {"error": "there is no such entity"}, {})
         )
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_):
-        pass
+        self.reply(code, json.dumps(body).encode(), headers)
 
 
 @pytest.fixture
 def port(monkeypatch):
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+    with HttpServer(WebWorker) as server:
+        yield server.port

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from tests.harness.http_server import Handler, HttpServer
 
 
 class Call(NamedTuple):
@@ -28,7 +28,7 @@ def good(call: Call) -> str:
     return content(some[:1], some[-2:], some)
 
 
-class LanguageModel:
+class LanguageModel(HttpServer):
     """Listens while it is entered. `answer` gives the message of a call by its number, from 0;
     None: 503. `after` runs when the reply was sent.
     """
@@ -39,7 +39,7 @@ class LanguageModel:
         self.after: Callable[[int], None] = lambda _: None
         model = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Completions(Handler):
             def do_POST(self) -> None:
                 assert self.path == "/v1/chat/completions"
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -49,27 +49,13 @@ class LanguageModel:
                 told = model.answer(number, call)
                 message = {"role": "assistant", "content": told}
                 reply = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-                self.send_response(503 if told is None else 200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(reply)))
-                self.end_headers()
-                self.wfile.write(reply)
+                status = 503 if told is None else 200
+                self.reply(status, reply, {"content-type": "application/json"})
                 model.after(number)
 
-            def log_message(self, format: str, *arguments: Any) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        super().__init__(Completions)
 
     @property
     def url(self) -> str:
         """The base URL."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return f"{super().url}/v1"

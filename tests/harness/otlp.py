@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from tests.harness.http_server import Handler, HttpServer
 
 
 class Received(NamedTuple):
@@ -25,7 +26,7 @@ class Received(NamedTuple):
     """Trace and span ids."""
 
 
-class OtlpReceiver:
+class OtlpReceiver(HttpServer):
     """Listens while it is entered. `raw` is all that came, decompressed."""
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class OtlpReceiver:
         self._lock = threading.Lock()
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Traces(Handler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
@@ -46,29 +47,10 @@ class OtlpReceiver:
                 if is_known:
                     receiver._take(body)
                 answer = ExportTraceServiceResponse().SerializeToString()
-                self.send_response(200 if is_known else 404)
-                self.send_header("content-type", "application/x-protobuf")
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                status = 200 if is_known else 404
+                self.reply(status, answer, {"content-type": "application/x-protobuf"})
 
-            def log_message(self, format: str, *arguments: Any) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        """For OTEL_EXPORTER_OTLP_ENDPOINT."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(Traces)
 
     def spans(self) -> list[Received]:
         """Those that came so far."""

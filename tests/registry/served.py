@@ -5,11 +5,11 @@ seldom.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.harness.http_server import Handler, HttpServer
 
 
 class Answers:
@@ -31,7 +31,7 @@ def served() -> Iterator[Answers]:
     """A server on this machine until the end of the block."""
     answers = Answers()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Registry(Handler):
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
@@ -40,25 +40,10 @@ def served() -> Iterator[Answers]:
             missing = (404, {"error_code": 40403, "message": "Schema not found"})
             status, content = answers.given.get(what, missing)
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(status)
-            if status == 302:
-                self.send_header("Location", raw.decode())
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
+            self.reply(status, raw, {"Location": raw.decode()} if status == 302 else None)
 
         do_GET = do_POST = _answer
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    answers.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with HttpServer(Registry) as server:
+        answers.url = server.url
         yield answers
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

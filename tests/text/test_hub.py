@@ -9,14 +9,13 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.harness.http_server import Handler, HttpServer
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED
 from worker.text.embedders import load_engine
@@ -46,39 +45,21 @@ def hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
     base = f"/{HUB}/resolve/{HUB_REVISION}/"
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.answer()
-
+    class Hub(Handler):
         def do_GET(self) -> None:
-            self.answer()
-
-        def answer(self) -> None:
             asked.append(f"{self.command} {self.path}")
             path = folder / self.path.removeprefix(base)
             if not self.path.startswith(base) or not path.is_file():
                 self.send_error(404)
                 return
             body = path.read_bytes()
-            self.send_response(200)
-            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
-            self.send_header("X-Repo-Commit", HUB_REVISION)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
+            digest = f'"{hashlib.sha256(body).hexdigest()}"'
+            self.reply(200, body, {"ETag": digest, "X-Repo-Commit": HUB_REVISION})
 
-        def log_message(self, *_: object) -> None:
-            pass
+        do_HEAD = do_GET
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        finally:
-            server.shutdown()
-            serving.join()
+    with HttpServer(Hub) as server:
+        yield server.url, asked
 
 
 def python(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
