@@ -4,13 +4,12 @@
 events go through the worker's own processor, one review each, by date.
 """
 
-import argparse
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.quality.data import TextReview, lines, of_texts
 from tests.bench.quality.facets_shown import preset_of, published
 from tests.bench.streams import BUNDLED, embedded
@@ -59,11 +58,8 @@ def measured(path: Path, preset: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and write the record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RECORD)
     parser.add_argument("--data", nargs="*", default=[], help="FILE:PRESET, JSON lines in gzip")
-    parser.add_argument("--out", type=Path, default=RECORD)
     given = parser.parse_args()
     record = began("tests.bench.calls") | {"k": K, "rows": []}
     for place in (f"{BUNDLED}:stays", *given.data):

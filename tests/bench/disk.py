@@ -10,7 +10,6 @@ The volume is looked at every half second, so that what compactions take for a w
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.worker.events import DIMENSION, reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
@@ -99,11 +98,8 @@ def measured(broker: KafkaBroker, folder: Path, count: int) -> list[dict[str, An
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--reviews", type=int, default=20_000)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record = began("tests.bench.disk")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:

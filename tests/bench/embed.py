@@ -32,7 +32,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.machine import began, tell, write
+from tests.bench.machine import began, command_line, tell, write
 from tests.harness.load import SAMPLE, read_reviews
 from worker.text.engine import EmbeddingEngine
 from worker.text.minilm import load_minilm
@@ -262,12 +262,9 @@ def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=SAMPLE)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one is not None:

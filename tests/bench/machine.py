@@ -4,6 +4,7 @@ command; and how it ends.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -59,3 +60,13 @@ def machine() -> dict[str, Any]:
         "numpy": np.__version__,
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def command_line(about: str | None, out: Path | None = None) -> argparse.ArgumentParser:
+    """The arguments of a program with this description; `out`: where it writes its record."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if out is not None:
+        parser.add_argument("--out", type=Path, default=out)
+    return parser

@@ -13,7 +13,6 @@ holds its formula against these figures. Measured is the highest resident size t
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -25,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.worker.events import DIMENSION, even, review, reviews
 from tests.bench.worker.measure import Progress
 from tests.harness.broker import KafkaBroker
@@ -173,15 +172,12 @@ def renewed(path: Path, record: dict[str, Any], rows: list[dict[str, Any]]) -> d
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--share", type=float, default=1.0, help="of the events, to try it")
     parser.add_argument("--only", default="", help="cases with this in their names")
     parser.add_argument(
         "--many", action="store_true", help="the largest state alone, whose row is renewed"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     rows = []
     record = began("tests.bench.memory")

@@ -47,7 +47,7 @@ import aiohttp
 import numpy as np
 from scipy.stats import t as student
 
-from tests.bench.machine import began, tell, write
+from tests.bench.machine import began, command_line, tell, write
 from tests.bench.worker.events import DIMENSION, review
 from tests.bench.worker.measure import Progress, commits_of, settings
 from tests.harness.broker import KafkaBroker
@@ -354,14 +354,11 @@ def under_pages(
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--pages", type=int, default=100)
     parser.add_argument("--page-rounds", type=int, default=12, help="at least 2")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     report = began("tests.bench.queries") | {
         "targets": TARGETS,

@@ -17,7 +17,6 @@ base64), 1,000 entities, one sentence an event, k = 20:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -31,7 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.machine import began, tell, write
+from tests.bench.machine import began, command_line, tell, write
 from tests.bench.worker.events import ENTITIES, reviews
 from tests.bench.worker.latency import percentiles, until_committed
 from tests.bench.worker.measure import commits_of, settings
@@ -298,15 +297,12 @@ def engine_alone(history: Sequence[Sent]) -> int:
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--events", type=int, default=80_000)
     parser.add_argument("--seconds", type=float, default=15.0, help="of steady load, each time")
     parser.add_argument("--reviews", type=int, default=12_000, help="of text alone")
     parser.add_argument("--only", choices=["rate", "latency", "text"], action="append")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     wanted = given.only or ["rate", "latency", "text"]
     report = began("tests.bench.replay") | {

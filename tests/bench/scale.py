@@ -13,7 +13,6 @@ entities of the whole state, each of them out of memory.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import resource
@@ -27,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from confluent_kafka import Producer
 
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.memory import peak_mib
 from tests.bench.worker.events import DIMENSION, review
 from tests.bench.worker.measure import Progress, settings
@@ -213,12 +212,9 @@ def partitions_allowed() -> int:
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--share", type=float, default=1.0, help="of the entities, to try it")
     parser.add_argument("--only", default="", help="cases with this in their names")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record, rows = began("tests.bench.scale"), []
     for number, case in enumerate(CASES):

@@ -11,7 +11,6 @@ That of `summarize` includes its start, those of `embed` and `vectors import` do
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -23,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.worker.contenders import OURS, Contender
 from tests.bench.worker.measure import settings
 from tests.bench.worker.throughput import turn
@@ -113,13 +112,10 @@ def recorded(
     measure: Callable[[Sequence[Review], int, Path], dict[str, Any]],
 ) -> None:
     """Run the command line of a measurement of reviews in rounds: measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(about, results)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--reviews", type=int, default=2000)
     parser.add_argument("--data", type=Path, default=SAMPLE, help="reviews, as JSON lines")
-    parser.add_argument("--out", type=Path, default=results)
     given = parser.parse_args()
     report = began(program)
     with tempfile.TemporaryDirectory() as scratch:

@@ -11,7 +11,6 @@ it.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import statistics
 import sys
@@ -20,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, tell, write
+from tests.bench.machine import began, command_line, tell, write
 from tests.bench.worker.events import ENTITIES, reviews
 from tests.bench.worker.measure import Progress, cpu_seconds, settings
 from tests.harness.broker import KafkaBroker
@@ -111,12 +110,9 @@ def _ratio(medians: dict[str, dict[str, float]], figure: str) -> float:
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     report = began("tests.bench.traces") | {
         "targets": TARGETS,

@@ -16,7 +16,6 @@ or a probe failed that may not.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -27,7 +26,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.deploy.chart import Object, environment, facts_of, only, render, worker
 from tests.deploy.kubelet import Kubelet, Replaced
 from tests.harness import dynamic
@@ -176,13 +175,10 @@ def summarized(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=40.0, help="events a second")
     parser.add_argument("--away", type=float, nargs="+", default=[0.0, 3.0], help="seconds")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record, runs, row = began("tests.deploy.rollout"), [], Row("rollout")
     cases = [Case(*case) for case in product(MEMBERS, (0, 1), given.away)]

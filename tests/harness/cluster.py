@@ -12,7 +12,6 @@ GROUP_OR_TRANSACTIONAL_ID`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
@@ -28,6 +27,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 
+from tests.bench.machine import command_line
 from tests.harness.broker import SETTINGS, Kafka
 from tests.harness.node import BrokerError, KafkaNode, free_port, new_cluster_id
 from tests.harness.patience import PATIENCE_SECONDS
@@ -308,9 +308,7 @@ def main() -> None:
     """Run a cluster in a temporary directory until it is interrupted; without a standard input it
     just runs.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--session-ms", type=int, default=6000)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -11,7 +11,6 @@ platform does. At the end every change must have been published once. The result
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import re
 import sys
@@ -26,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
@@ -274,15 +273,12 @@ def faults_of(found: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--seconds", type=float, default=180.0, help="the broker is stopped")
     parser.add_argument(
         "--frozen-seconds", type=float, default=120.0, help="then frozen; 0 leaves it out"
     )
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record = began("tests.harness.outage")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:

@@ -11,7 +11,6 @@ exit code is 1 when a line was loud or an invariant does not hold.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Mix, Sent, read_reviews, rounds, send
 from tests.harness.log_lines import by_level, loud, parse
@@ -130,12 +129,9 @@ def faults_of(found: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record = began("tests.harness.quiet_soak")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:

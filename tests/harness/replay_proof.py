@@ -16,7 +16,6 @@ worse than `ESTIMATE_OFF` and `LEFT_OFF` allow.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -29,7 +28,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import (
@@ -460,9 +459,7 @@ def named(path: Path) -> str:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument(
         "--data", type=Path, action="append", help="a file of reviews; the bundled ones"
     )
@@ -474,7 +471,6 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     files: list[Path] = given.data or [SAMPLE]
     record, findings = began("tests.harness.replay_proof"), Findings()

@@ -13,7 +13,6 @@ the partitions of the workers that were not ended. The result goes to
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -24,7 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness import dynamic
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
@@ -168,12 +167,9 @@ def medians(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=60.0, help="events a second")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     record, runs, row = began("tests.harness.restarts"), [], Row("restarts")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:

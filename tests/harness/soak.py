@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.machine import command_line
 from tests.harness.broker import KafkaBroker
 from tests.harness.chaos import random_faults
 from tests.harness.load import CODECS, SAMPLE, read_reviews, rounds
@@ -52,9 +53,7 @@ def soak(broker: KafkaBroker, folder: Path, recorder: Recorder, given: argparse.
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--events", type=int, default=60_000)
     parser.add_argument("--faults", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
@@ -64,7 +63,6 @@ def main() -> int:
         "--reviews", type=int, default=None, help="use so many of the file's reviews"
     )
     parser.add_argument("--vectors", choices=("hashed", "engine", "text"), default="hashed")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     recorder = Recorder()
     fault = None

@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness import clock, stepped
 from tests.harness.cluster import KafkaCluster
 from tests.harness.damage import may_mount
@@ -217,9 +217,7 @@ def missing() -> list[str]:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=300)
     parser.add_argument(

@@ -31,6 +31,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.bench.machine import command_line
 from tests.harness.compare import Difference, compare_changes, compare_dead_letters
 from tests.harness.history import history
 from tests.harness.recovered import (
@@ -110,9 +111,7 @@ def _uncommitted(bootstrap_servers: str, records: list[Message], group: str) -> 
 
 def main() -> int:
     """The command; its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     for name in ("bootstrap", "input", "output", "dlq"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--group", help="consumer group that must have committed everything")

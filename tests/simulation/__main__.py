@@ -10,7 +10,6 @@ Ends with 1 when a seed fails; it is shrunk then, and its smallest history print
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import signal
@@ -24,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tests.bench.machine import machine
+from tests.bench.machine import command_line, machine
 from tests.simulation.plan import POINTS
 from tests.simulation.run import report, run_seed, smallest
 from tests.simulation.seeds import WORST, run_seeds
@@ -79,9 +78,7 @@ def look_at(seed: int, shrink_seconds: float, console: Console, *, replay: bool 
 
 def main() -> int:
     """The command; its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many (1000)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--seed", type=int, help="this one alone")

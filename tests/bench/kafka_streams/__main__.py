@@ -23,7 +23,6 @@ with them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ from tests.bench.kafka_streams.comparison import FAULTS, RUNNING, faults_of, row
 from tests.bench.kafka_streams.contenders import CONTENDERS, PARTITIONS
 from tests.bench.kafka_streams.faults import BALANCED
 from tests.bench.kafka_streams.table import RESULTS, streams_table
-from tests.bench.machine import began
+from tests.bench.machine import began, command_line
 from tests.harness.cluster import KafkaCluster
 from tests.harness.record import finish
 
@@ -71,9 +70,7 @@ def scratch_folder(keep: Path | None) -> Iterator[Path]:
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
@@ -85,7 +82,6 @@ def main() -> int:
     parser.add_argument(
         "--keep", type=Path, help="a folder for all data and logs; else they are removed"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     contenders = [CONTENDERS[name] for name in given.contenders]
     if missing := missing_tools():

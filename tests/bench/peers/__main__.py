@@ -22,13 +22,12 @@ from the first commit of the load to its last.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.bench.kafka_streams.application import INSTALL, missing_tools
-from tests.bench.machine import began, write
+from tests.bench.machine import began, command_line, write
 from tests.bench.peers.comparison import SIZES, rows, take
 from tests.bench.peers.contenders import BRUTE, CONTENDERS, PARTITIONS, THREADS, TRIVIAL, classes
 from tests.bench.peers.table import RESULTS, peers_table
@@ -41,9 +40,7 @@ TARGETS = {f"over_{BRUTE.name}": 1.0, f"over_{TRIVIAL.name}": 0.5}
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument(
@@ -52,7 +49,6 @@ def main() -> int:
     parser.add_argument(
         "--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES), metavar="N"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if missing := missing_tools():
         print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)

@@ -35,7 +35,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, tell, write
+from tests.bench.machine import began, command_line, tell, write
 from tests.bench.worker import facets
 from tests.bench.worker.budget import budget
 from tests.bench.worker.contenders import COMPILED, contenders
@@ -138,9 +138,7 @@ def against_targets(report: dict[str, Any], base: str) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, RESULTS)
     parser.add_argument("--against", default=BASE, help="a commit of this repository, or none")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, default=60_000)
@@ -157,7 +155,6 @@ def main() -> int:
     parser.add_argument(
         "--compiled", type=Path, help="backlogs also by ours from this folder (make wheel)"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if "half" in given.only and "synthetic" not in given.only and given.half is None:
         parser.error(
