@@ -86,7 +86,7 @@ def _patiently(ask: Callable[[], T]) -> T:
             time.sleep(0.2)
 
 
-def _bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
+def bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """The first offset and the last stable one."""
     return _patiently(lambda: reader.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS))
 
@@ -96,7 +96,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
     reader = consumer(bootstrap_servers)
     try:
         starts = {
-            partition: _bounds(reader, TopicPartition(topic, partition))[0]
+            partition: bounds(reader, TopicPartition(topic, partition))[0]
             for partition in partitions_of(reader, topic)
         }
         reader.assign(
@@ -131,7 +131,7 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
     reader = consumer(bootstrap_servers)
     try:
         return {
-            partition: _bounds(reader, TopicPartition(topic, partition))[1]
+            partition: bounds(reader, TopicPartition(topic, partition))[1]
             for partition in partitions_of(reader, topic)
         }
     finally:
