@@ -156,8 +156,17 @@ bench-scale: setup-dev ## Measure (3 min): 1,000 partitions and 2,000,000 entiti
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
-bench-peers: setup-dev ## Measure (minutes): Events/s next to Kafka Streams and Faust; ROUNDS=3; needs a JDK
-	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),3)
+bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors; ROUNDS=3, WHEEL=1 adds compiled modules; needs a JDK
+	@for peer in $(PEERS); do $(MAKE) --no-print-directory .cache/peers/$$peer/.ready || echo "going on without $$peer, which cannot be installed here" >&2; done
+	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),3) $(if $(WHEEL),--compiled $(COMPILED))
+
+# Each peer has a Python environment of its own: what they need contradicts each other and the worker.
+PEERS := quix bytewax pathway
+.cache/peers/%/.ready: tests/bench/peers/%.txt
+	@echo "installing $* into $(@D) ..."
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
 
 bench-embed: setup-dev ## Measure (minutes): Sentences/s of the default engine, as a share of the processors; ROUNDS=3
 	@$(BIN)/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))

@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.bench.peers import launch
 from tests.deploy import tools
 from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
@@ -171,6 +172,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "The tests of bf16 were left out: this processor has neither avx512_bf16 nor amx_bf16."
         )
         _leave_out("bf16", config, items, why)
+    if lacking_peers := [name for name in launch.IN_PYTHON if not launch.is_installed(name)]:
+        why = (
+            "The tests of peers in Python were left out for want of environments for "
+            f"{', '.join(lacking_peers)}: make bench-peers makes them."
+        )
+        _leave_out("peers", config, items, why)
     if programs.missing():
         why = "Tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)

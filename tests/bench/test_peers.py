@@ -12,18 +12,44 @@ import pytest
 
 from tests.bench.kafka_streams.application import INSTALL, missing_tools
 from tests.bench.machine import machine
-from tests.bench.peers.comparison import SIZES, entities_of, history, load, rate_between, rows
-from tests.bench.peers.contenders import BRUTE, CONTENDERS, FAUST, TRIVIAL, classes
+from tests.bench.peers.comparison import (
+    DONE,
+    READY,
+    SIZES,
+    Output,
+    differences,
+    entities_of,
+    history,
+    load,
+    marks,
+    rows,
+    stream,
+)
+from tests.bench.peers.contenders import (
+    BRUTE,
+    BYTEWAX,
+    BYTEWAX_BRUTE,
+    CONTENDERS,
+    FAUST,
+    PATHWAY,
+    QUIX,
+    QUIX_BRUTE,
+    TITLES,
+    TRIVIAL,
+    Contender,
+    classes,
+)
+from tests.bench.peers.ranking import Entity, K
 from tests.bench.peers.table import peers_table
 from tests.bench.worker.events import reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
-from tests.harness.topics import read_topic
+from tests.harness.topics import Message, read_topic
 
 pytestmark = pytest.mark.long
 
 MISSING = missing_tools()
-K = 20
+HEAD = {"machine": machine(), "date": "2026-11-22T00:00:00+00:00", "command": "python -m x"}
 
 
 def test_every_entity_has_so_many_sentences_before_the_load() -> None:
@@ -36,35 +62,73 @@ def test_every_entity_has_so_many_sentences_before_the_load() -> None:
         assert {event.key for event in load(size, 50)} <= counts.keys()
 
 
-def test_a_rate_is_from_the_first_commit_of_the_load_to_its_last() -> None:
-    commits = [
-        (0, 0, 10),
-        (500, 1, 10),
-        (1000, 0, 40),
-        (2000, 1, 60),
-        (3000, 0, 100),
-        (9000, 0, 100),
-    ]
-    assert rate_between(commits, 20, 160) == 55.0
-    with pytest.raises(SystemExit, match="more events"):
-        rate_between([*commits[:2], (1000, 0, 150)], 20, 160)
+def test_every_contender_publishes_a_mark() -> None:
+    sent, entities = stream(10, 3000), entities_of(10)
+    assert [len(sent.before), len(sent.measured)] == [2 * entities, 3000]
+    for part, name in ((sent.before, READY), (sent.measured, DONE)):
+        marked = part[-entities:]
+        assert len({event.key for event in marked}) == entities
+        assert {json.loads(event.value or b"")["review_id"] for event in marked} == {f"mark-{name}"}
+    ranked: dict[bytes | None, Entity] = {}
+    for event in [*sent.before, *sent.measured]:
+        body = json.loads(event.value or b"")
+        entity = ranked.setdefault(event.key, Entity())
+        entity.add(body)
+        change = entity.change()
+        if body["review_id"].startswith("mark-"):
+            assert change is not None
+            nearest_two = [one["sentence_id"] for one in change["sentences"][:2]]
+            assert f"{body['review_id']}#0" in nearest_two  # the other may be the mark before
+
+
+def test_differences_are_by_review() -> None:
+    sent = stream(10_000, 30)
+
+    def published(events: list[Sent]) -> list[Message]:
+        return [Message("out", 0, 0, 0, event.key, event.value, ()) for event in events]
+
+    everything = published([*sent.before, *sent.measured])
+    assert differences(sent, everything) == (0, 0)
+    assert differences(sent, [*everything[3:], *everything[10:15]]) == (3, 5)
 
 
 def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
     done = [
-        {"sentences": 10, "contender": name, "events_per_s": rate, "events_per_cpu_s": 100.0}
-        for name, rate in (("worker", 50.0), ("worker", 70.0), ("worker", 60.0), ("brute", 30.0))
+        {
+            "sentences": 10,
+            "contender": name,
+            "events_per_s": rate,
+            "events_per_cpu_s": 100.0,
+            "peak_mib": 1300,
+        }
+        for name, rate in (
+            ("worker", 50.0),
+            ("worker", 70.0),
+            ("worker", 60.0),
+            ("brute", 30.0),
+            ("quix", 90.0),
+        )
     ]
     found = rows(done)
     assert found[0]["worker"]["events_per_s"] == 60.0
-    assert found[0]["over_brute"] == 2.0
-    assert "over_trivial" not in found[0]
+    assert found[0]["worker_over_brute"] == {"events_per_s": 2.0, "events_per_cpu_s": 1.0}
+    assert "worker_over_trivial" not in found[0]
     record = tmp_path / "record.json"
     assert "make bench-peers" in peers_table(record)
-    head = {"machine": machine(), "date": "2026-11-22T00:00:00+00:00", "command": "python -m x"}
-    record.write_text(json.dumps(head | {"rows": found}))
-    assert peers_table(record).splitlines()[2] == "| 10 | 60 (100) | 30 (100) |"
-    assert set(CONTENDERS) == {"worker", "trivial", "brute", "faust"}
+    kills = {"quix": {"events": 5000, "lost": 1, "repeated": 2000, "resumed_s": 50.4}}
+    record.write_text(json.dumps(HEAD | {"rounds": 3, "rows": found, "kills": kills}))
+    lines = peers_table(record).splitlines()
+    assert lines[:3] == [
+        "| sentences an entity | 10 |",
+        "|---|---|",
+        "| the worker | 60 (100) |",
+    ]
+    assert (
+        "| Quix Streams, reviews kept | exactly once | 1 s | 1 lost, 2,000 repeated of 5,000; "
+        "resumed after 50 s | 1,300 |"
+    ) in lines
+    assert "medians of 3 rounds" in lines[-1]
+    assert set(TITLES) - set(CONTENDERS) == {"compiled"}
 
 
 def nearest(events: list[Sent]) -> dict[bytes | None, set[str]]:
@@ -85,6 +149,27 @@ def nearest(events: list[Sent]) -> dict[bytes | None, set[str]]:
     return found
 
 
+def published_of(messages: list[Message]) -> dict[bytes | None, set[str]]:
+    """By entity the ids of the sentences in its last message."""
+    return {
+        message.key: {one["sentence_id"] for one in json.loads(message.value or b"")["sentences"]}
+        for message in messages
+    }
+
+
+def test_ranking_finds_the_nearest_whenever_it_publishes() -> None:
+    events, entity = list(reviews(60, 1, 2)), Entity()
+    for number, event in enumerate(events):
+        entity.add(json.loads(event.value or b""))
+        change = entity.change()
+        (wanted,) = nearest(events[: number + 1]).values()
+        if change is not None:
+            last = [one["sentence_id"] for one in change["sentences"]]
+            distances = [one["distance"] for one in change["sentences"]]
+            assert distances == sorted(distances)
+        assert set(last) == wanted
+
+
 @pytest.mark.kafka
 @pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}: {INSTALL}")
 def test_peers_keep_every_review_and_brute_force_finds_the_nearest(tmp_path: Path) -> None:
@@ -97,19 +182,37 @@ def test_peers_keep_every_review_and_brute_force_finds_the_nearest(tmp_path: Pat
                 worker = site.worker().start()
                 site.wait_caught_up()
                 worker.discard()
-                found = read_topic(kafka.bootstrap_servers, site.output_topic)
-            if one is BRUTE:
-                last = {
-                    message.key: {
-                        sentence["sentence_id"]
-                        for sentence in json.loads(message.value or b"")["sentences"]
-                    }
-                    for message in found
-                }
-                assert last == nearest(events)
-                assert 30 < len(found) < len(events)
-            else:
-                ids = Counter(json.loads(message.value or b"")["review_id"] for message in found)
-                assert ids == Counter(
-                    json.loads(event.value or b"")["review_id"] for event in events
-                )
+                check(one, events, read_topic(kafka.bootstrap_servers, site.output_topic))
+
+
+@pytest.mark.kafka
+@pytest.mark.peers
+def test_peers_in_python_do_so_too_also_after_a_restart(tmp_path: Path) -> None:
+    events = list(reviews(120, 3, 2))
+    first, second = [*events[:60], *marks(events[:60], READY)], events[60:]
+    second += marks([*first, *second], DONE)
+    with KafkaBroker(tmp_path / "broker") as kafka:
+        for one in (QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, PATHWAY):
+            with one.open(kafka, one.name, tmp_path / one.name, "") as site:
+                worker = site.worker()
+                for part, mark in ((first, READY), (second, DONE)):
+                    send(kafka.bootstrap_servers, site.input_topic, part)
+                    worker.start()
+                    output = Output(site, worker, 3)
+                    output.wait_for(mark)
+                    worker.interrupt()
+                    worker.wait()
+                    found = output.messages()
+                    output.close()
+                check(one, [*first, *second], found)
+
+
+def check(one: Contender, events: list[Sent], found: list[Message]) -> None:
+    """What a contender has published of these events."""
+    if one.keeps:
+        ids = {(message.key, json.loads(message.value or b"")["review_id"]) for message in found}
+        assert ids == {(event.key, json.loads(event.value or b"")["review_id"]) for event in events}
+        assert len(found) == len(ids)
+    else:
+        assert published_of(found) == nearest(events)
+        assert 30 < len(found) < len(events)

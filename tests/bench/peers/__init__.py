@@ -1,3 +1,3 @@
-"""Events a second beside peers: Kafka Streams doing the least and brute force, and Faust as its
-documentation has it.
+"""Events a second beside peers, each used as its documentation shows: Kafka Streams, Quix Streams,
+Bytewax, Pathway and Faust.
 """

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.bench.kafka_streams.application import compiled
 from tests.bench.peers import faust_app, launch
+from tests.bench.worker import launch as checkout_launch
 from tests.bench.worker.measure import settings
 from tests.harness.broker import Kafka
 from tests.harness.workers import Pipeline, pipeline
@@ -16,28 +17,49 @@ from tests.harness.workers import Pipeline, pipeline
 SOURCE = Path(__file__).with_name("EntityReviews.java")
 PARTITIONS = 4
 THREADS = 2
-"""Of Kafka Streams: one for each core. The worker and Faust are one process each."""
+"""Of Kafka Streams: one for each core. All others are one process each, with the threads that come
+with it.
+"""
 
 
 class Contender(NamedTuple):
-    """`launcher` as of `Pipeline`. `environment` takes the classpath. `events` at most by
-    sentences, where it is slow.
+    """One that is compared.
+
+    Attributes:
+        name: in the record.
+        title: in the table.
+        guarantee: what its documentation promises, as the application is set up.
+        interval: between its commits or snapshots.
+        launcher: as of `Pipeline`.
+        environment: variables of its processes, by the classpath.
+        events: at most, by sentences, where it is slow.
+        python: its environment where it has one of its own (`launch.ENVIRONMENTS`).
+        keeps: whether it publishes an event for each review that it keeps, and nothing else.
     """
 
     name: str
     title: str
+    guarantee: str
+    interval: str
     launcher: str | None
     environment: Callable[[str], Mapping[str, str]]
     events: Mapping[int, int] = {}
+    python: str | None = None
+    keeps: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether its environment was not installed."""
+        return self.python is not None and not launch.is_installed(self.python)
 
     @contextmanager
     def open(self, kafka: Kafka, name: str, folder: Path, classpath: str) -> Iterator[Pipeline]:
-        """Its pipeline, with topics and nothing started."""
+        """Its pipeline, with topics and nothing started; the broker stamps what is published."""
         given = {**settings(), **self.environment(classpath)}
         options = {"partitions": PARTITIONS, "settings": given, "launcher": self.launcher}
         with pipeline(kafka, name, folder, **options) as site:
-            if self.launcher is not None:
-                kafka.create_topic(site.output_topic, PARTITIONS)
+            stamped = {"message.timestamp.type": "LogAppendTime"}
+            kafka.create_topic(site.output_topic, PARTITIONS, stamped)
             yield site
 
 
@@ -49,23 +71,128 @@ def _streams(mode: str) -> Callable[[str], Mapping[str, str]]:
     }
 
 
-OURS = Contender("worker", "the worker", None, lambda _: {})
-TRIVIAL = Contender("trivial", "Kafka Streams, reviews kept", launch.__name__, _streams("trivial"))
+def _python(name: str, mode: str, seconds: int = 1) -> Callable[[str], Mapping[str, str]]:
+    return lambda _: {
+        "PEER_SECONDS": str(seconds),
+        launch.PYTHON: str(launch.interpreter(name)),
+        launch.APP: f"{__package__}.{name}_app",
+        "PEER_MODE": mode,
+    }
+
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
+OURS = Contender(
+    "worker", "the worker", EXACTLY_ONCE, "each micro-batch, from 50 ms", None, lambda _: {}
+)
+TRIVIAL = Contender(
+    "trivial",
+    "Kafka Streams, reviews kept",
+    EXACTLY_ONCE,
+    "100 ms",
+    launch.__name__,
+    _streams("trivial"),
+    keeps=True,
+)
 BRUTE = Contender(
     "brute",
     "Kafka Streams, brute force",
+    EXACTLY_ONCE,
+    "100 ms",
     launch.__name__,
     _streams("brute"),
-    {10: 20_000, 100: 10_000, 1000: 2000, 10_000: 200},
+    {10: 10_000, 100: 5000, 1000: 1000, 10_000: 100},
 )
 FAUST = Contender(
     "faust",
-    "Faust, reviews kept, loses events",
+    "Faust, reviews kept",
+    "none: loses or repeats",
+    "2.8 s",
     faust_app.__name__,
     lambda _: {"PEER_PARTITIONS": str(PARTITIONS)},
     dict.fromkeys((10, 100, 1000, 10_000), 10_000),
+    keeps=True,
 )
-CONTENDERS = {one.name: one for one in (OURS, TRIVIAL, BRUTE, FAUST)}
+QUIX = Contender(
+    "quix",
+    "Quix Streams, reviews kept",
+    EXACTLY_ONCE,
+    "1 s",
+    launch.__name__,
+    _python("quix", "keep"),
+    python="quix",
+    keeps=True,
+)
+QUIX_BRUTE = Contender(
+    "quix_brute",
+    "Quix Streams, brute force",
+    EXACTLY_ONCE,
+    "1 s",
+    launch.__name__,
+    _python("quix", "brute"),
+    {10_000: 2000},
+    "quix",
+)
+BYTEWAX = Contender(
+    "bytewax",
+    "Bytewax, reviews kept",
+    AT_LEAST_ONCE,
+    "1 s",
+    launch.__name__,
+    _python("bytewax", "keep"),
+    python="bytewax",
+    keeps=True,
+)
+BYTEWAX_BRUTE = Contender(
+    "bytewax_brute",
+    "Bytewax, brute force",
+    AT_LEAST_ONCE,
+    "1 s",
+    launch.__name__,
+    _python("bytewax", "brute"),
+    {10_000: 2000},
+    "bytewax",
+)
+BYTEWAX_DEFAULTS = Contender(
+    "bytewax_defaults",
+    "Bytewax, brute force, its defaults",
+    AT_LEAST_ONCE,
+    "10 s",
+    launch.__name__,
+    _python("bytewax", "brute", 10),
+    {10_000: 2000},
+    "bytewax",
+)
+PATHWAY = Contender(
+    "pathway",
+    "Pathway, reviews kept",
+    f"{AT_LEAST_ONCE} (free version)",
+    "1 s",
+    launch.__name__,
+    _python("pathway", "keep"),
+    python="pathway",
+    keeps=True,
+)
+COMPILED = "compiled"
+PEERS = (TRIVIAL, BRUTE, FAUST, QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, BYTEWAX_DEFAULTS, PATHWAY)
+CONTENDERS = {one.name: one for one in (OURS, *PEERS)}
+TITLES = {OURS.name: OURS.title, COMPILED: "the worker, compiled modules"} | {
+    one.name: one.title for one in PEERS
+}
+
+
+def ours_compiled(folder: Path) -> Contender:
+    """The worker with the compiled modules of a wheel that is installed in `folder`.
+
+    Raises SystemExit where none is.
+    """
+    if not any((folder / "worker" / "processing").glob("processor.*.so")):
+        raise SystemExit(f"--compiled: no worker of compiled modules is installed in {folder}")
+    return OURS._replace(
+        name=COMPILED,
+        title=TITLES[COMPILED],
+        launcher=checkout_launch.__name__,
+        environment=lambda _: {checkout_launch.CHECKOUT: str(folder.resolve())},
+    )
 
 
 def classes(folder: Path) -> str:

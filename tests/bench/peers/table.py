@@ -1,22 +1,55 @@
-"""The comparison as a table of the reference."""
+"""The comparison as tables of the reference."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tests.bench.peers.contenders import CONTENDERS
-from tests.bench.tables import Measured, contenders_table
+from tests.bench.peers.contenders import COMPILED, CONTENDERS, OURS, TITLES
+from tests.bench.tables import machine_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
-ABOUT = {"sentences an entity": lambda row: f"{row['sentences']:,}"}
 
 
 def peers_table(path: Path = RESULTS) -> str:
-    """Events a second, and of a second of processor time; says so when there is no record."""
-    titles = {name: one.title for name, one in CONTENDERS.items()}
-    return contenders_table(path, "bench-peers", ABOUT, titles, _cell)
+    """A line for each contender: its speed by the entities' size, then its guarantee, what one
+    `kill -9` showed, and its memory; says so when there is no record.
+    """
+    if not path.exists():
+        return "Not recorded yet: `make bench-peers` does it."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    rows = {row["sentences"]: row for row in record["rows"]}
+    who = [name for name in TITLES if any(name in row for row in rows.values())]
+    speed = ["| sentences an entity | " + " | ".join(f"{size:,}" for size in rows) + " |"]
+    speed.append("|---" * (1 + len(rows)) + "|")
+    facts = ["| | guarantee | commits every | one `kill -9` | peak memory, MiB |", "|---" * 5 + "|"]
+    for name in who:
+        cells = (_cell(row.get(name)) for row in rows.values())
+        speed.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
+        one = CONTENDERS[OURS.name if name == COMPILED else name]
+        memory = " / ".join(f"{row[name]['peak_mib']:,.0f}" for row in rows.values() if name in row)
+        killed = _killed(record["kills"].get(name))
+        facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
+    rounds = "one round" if record["rounds"] == 1 else f"medians of {record['rounds']} rounds"
+    measured = f"Measured on {machine_of(record)}, {rounds}, by `{record['command']}`."
+    return "\n\n".join(["\n".join(speed), "\n".join(facts), measured])
 
 
-def _cell(measured: Measured) -> str:
+def _cell(measured: Mapping[str, Any] | None) -> str:
     """By the clock, and by processor time."""
+    if measured is None:
+        return "-"
     return f"{measured['events_per_s']:,.0f} ({measured['events_per_cpu_s']:,.0f})"
+
+
+def _killed(measured: Mapping[str, Any] | None) -> str:
+    """What was lost and repeated, and how long nothing was published."""
+    if measured is None:
+        return "-"
+    resumed = measured["resumed_s"]
+    return (
+        f"{measured['lost']:,} lost, {measured['repeated']:,} repeated of {measured['events']:,}; "
+        + ("never resumed" if resumed is None else f"resumed after {resumed:.0f} s")
+    )
