@@ -12,8 +12,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 MODULES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"][
     "modules"
@@ -38,12 +36,12 @@ def test_each_is_there_once() -> None:
     assert [name for name in MODULES if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_none_holds_a_struct(name: str) -> None:
+def test_none_holds_a_struct() -> None:
     """mypyc compiles a struct without a word, and then it is another: a mapping instead of an
     array, fields of any type.
     """
-    assert structs((ROOT / name).read_text()) == []
+    found = {name: structs((ROOT / name).read_text()) for name in MODULES}
+    assert {name: names for name, names in found.items() if names} == {}
 
 
 def test_a_struct_is_seen() -> None:

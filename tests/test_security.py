@@ -83,23 +83,23 @@ def keyword(call: ast.Call, name: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("source", TREES)
-def test_nothing_that_is_read_is_run(source: str) -> None:
-    tree = TREES[source]
-    assert not imported(tree) & FORBIDDEN_MODULES
-    for name, call in calls(tree):
-        by_name = isinstance(call.func, ast.Name)
-        assert not (by_name and name in FORBIDDEN_CALLS), f"{source}:{call.lineno} {name}"
-        assert by_name or name not in FORBIDDEN_ATTRIBUTES, f"{source}:{call.lineno} {name}"
-        assert keyword(call, "allow_pickle") is None, f"{source}:{call.lineno}"
-        assert keyword(call, "shell") is not True, f"{source}:{call.lineno}"
-        # rocksdict pickles what is no bytes, and unpickles what it reads, unless it is told that
-        # all is bytes.
-        if name in ("WriteBatch", "Options") and "rocksdict" in imported(tree):
-            assert keyword(call, "raw_mode") is True, f"{source}:{call.lineno} {name}"
-        if name == "Rdict":
-            given = len(call.args) > 1 or any(one.arg == "options" for one in call.keywords)
-            assert given, f"{source}:{call.lineno}: rocksdict's own options are not raw"
+def test_nothing_that_is_read_is_run() -> None:
+    for source, tree in TREES.items():
+        assert not imported(tree) & FORBIDDEN_MODULES, source
+        for name, call in calls(tree):
+            place = f"{source}:{call.lineno} {name}"
+            by_name = isinstance(call.func, ast.Name)
+            assert not (by_name and name in FORBIDDEN_CALLS), place
+            assert by_name or name not in FORBIDDEN_ATTRIBUTES, place
+            assert keyword(call, "allow_pickle") is None, place
+            assert keyword(call, "shell") is not True, place
+            # rocksdict pickles what is no bytes, and unpickles what it reads, unless it is told
+            # that all is bytes.
+            if name in ("WriteBatch", "Options") and "rocksdict" in imported(tree):
+                assert keyword(call, "raw_mode") is True, place
+            if name == "Rdict":
+                given = len(call.args) > 1 or any(one.arg == "options" for one in call.keywords)
+                assert given, f"{place}: rocksdict's own options are not raw"
 
 
 def test_the_check_knows_what_it_looks_for() -> None:

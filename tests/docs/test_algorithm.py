@@ -43,9 +43,10 @@ def anchor(title: str) -> str:
     return "#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize(("name", "path"), sorted(set(LINKS)))
-def test_what_it_names_exists(name: str, path: str) -> None:
-    assert name in names_in(ast.parse((ROOT / path).read_text()))
+def test_what_it_names_exists() -> None:
+    assert LINKS
+    for name, path in LINKS:
+        assert name in names_in(ast.parse((ROOT / path).read_text())), (name, path)
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.rules.rules import ROOT, RULES
 
 PAGE = (ROOT / "docs" / "delivery.md").read_text(encoding="utf-8")
@@ -21,8 +19,8 @@ def test_every_rule_is_named_and_nothing_else_is() -> None:
     assert bold - RULE_NAMES == {"The guarantee."}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.rule)
-def test_a_rule_is_named_in_the_section_of_its_file(rule) -> None:
+def test_a_rule_is_named_in_one_section_which_names_its_file() -> None:
     sections = [" ".join(section.split()) for section in re.split(r"^## ", PAGE, flags=re.M)]
-    (section,) = [section for section in sections if f"**{rule.rule}**" in section]
-    assert f"`{rule.file}`" in section
+    for rule in RULES:
+        named = [f"`{rule.file}`" in one for one in sections if f"**{rule.rule}**" in one]
+        assert named == [True], rule.rule

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.layers import FLOOR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,13 +16,13 @@ ROOMS = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_path_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = {ROOT / path for path in PATHS.findall(text)} | {
-        ROOT / "worker" / p for p in ROOMS.findall(text)
-    }
-    assert [path for path in named if not path.exists()] == []
+def test_every_path_exists() -> None:
+    named = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        named |= {(page, ROOT / path) for path in PATHS.findall(text)}
+        named |= {(page, ROOT / "worker" / path) for path in ROOMS.findall(text)}
+    assert [one for one in sorted(named) if not one[1].exists()] == []
 
 
 def test_every_folder_and_module_is_in_the_lists() -> None:

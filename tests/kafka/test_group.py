@@ -21,10 +21,10 @@ def test_the_address_a_worker_tells():
     assert subscribed_url(subscription(topics=())) == "http://worker-0.example:8080"
 
 
-@pytest.mark.parametrize("cut", range(60))
-def test_what_is_cut_or_of_others_is_nothing(cut):
-    assert subscribed_url(subscription()[:cut]) is None
-    assert subscribed_url(b"\0\0" + b"\xff" * cut) is None
+def test_what_is_cut_or_of_others_is_nothing():
+    for cut in range(60):
+        assert subscribed_url(subscription()[:cut]) is None, cut
+        assert subscribed_url(b"\0\0" + b"\xff" * cut) is None, cut
 
 
 def test_a_member_that_is_no_worker():
