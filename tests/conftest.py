@@ -23,6 +23,7 @@ from tests.bench.peers import launch
 from tests.deploy import tools
 from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
+from tests.harness.fake_clients import FakeClock
 from tests.harness.node import INSTALL, missing_tools
 from worker.text import openvino
 from worker.text.identity import machine_type
@@ -62,6 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"as many Hypothesis examples as each test names, not {FEW_EXAMPLES} at most",
     )
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that a test moves."""
+    return FakeClock()
 
 
 _opened_sockets = 0

@@ -9,11 +9,6 @@ from worker.kafka.contact import REPEAT_SECONDS, STREAK_SECONDS, Announcer, Cont
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def contact(clock: FakeClock) -> Contact:
     made = Contact(10.0, clock)
     for client in ("consumer", "producer"):

@@ -39,11 +39,6 @@ SETTINGS = Settings(
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def producers() -> Producers:
     return Producers()
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.cluster import KafkaCluster
 from tests.harness.cluster_record import CLUSTER_ENOUGH, CLUSTER_RESULTS, ClusterRow
 from tests.harness.record import RESULTS, Recorder, Row
 from tests.harness.registry import Registry
+from tests.harness.ride import CLIENTS
 
 CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"
 
@@ -27,6 +29,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One for all tests of a module: each leaves it whole."""
+    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=CLIENTS) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

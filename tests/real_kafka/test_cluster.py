@@ -7,7 +7,6 @@ How long it pauses is measured by `make cluster-faults`, all faults with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ from tests.harness.topics import committed_offsets, producer
 from tests.harness.workers import pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=CLIENTS) as made:
-        yield made
 
 
 @pytest.mark.long

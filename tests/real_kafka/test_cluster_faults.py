@@ -8,7 +8,7 @@ frozen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -86,13 +86,6 @@ BOTH = [
     ),
     ("at random, brokers and network, 1 to 20 s", random_faults(12, seed=1)),
 ]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """One for all rows: each ends with a cluster that is whole."""
-    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=CLIENTS) as made:
-        yield made
 
 
 ROWS = [(*row, False) for row in NODES_AWAY] + [(*row, True) for row in NETWORK + BOTH]

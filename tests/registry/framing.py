@@ -19,10 +19,15 @@ UNION, JSON, GONE = 1, 2, 3
 ONE = {schema["name"]: number for number, schema in enumerate(CONTRACT, start=10)}
 
 
+def frame(identifier: int) -> bytes:
+    """What comes before a value of this schema."""
+    return b"\0" + identifier.to_bytes(4, "big")
+
+
 def framed(identifier: int, schema: Any, value: Any) -> bytes:
     """A value as a producer writes it."""
     stream = io.BytesIO()
-    stream.write(b"\0" + identifier.to_bytes(4, "big"))
+    stream.write(frame(identifier))
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
     return stream.getvalue()
 

@@ -14,7 +14,7 @@ import pytest
 from docs.build.render import ROOT
 from tests.events.examples import LIMITS, assert_same_event, given, packed, record, upsert, vector
 from tests.harness.debezium import mapping as mapped
-from tests.registry.framing import CONTRACT, GONE, JSON, ONE, UNION, codec, framed
+from tests.registry.framing import CONTRACT, GONE, JSON, ONE, UNION, codec, frame, framed
 from worker.events import Event, Record, Rejected, ReviewUpserted, decode
 from worker.registry.avro import AvroSchema
 from worker.registry.contract import INPUTS, TYPES, avro_schema, record_name
@@ -60,10 +60,6 @@ def test_an_event_in_avro_is_the_event_in_json(event: dict[str, Any], identifier
     for plain in (json.dumps(event).encode(), frame(JSON) + json.dumps(event).encode()):
         one = read(plain)
         assert_same_event(one, other)
-
-
-def frame(identifier: int) -> bytes:
-    return b"\0" + identifier.to_bytes(4, "big")
 
 
 NAN = struct.pack("<2f", 1, float("nan"))

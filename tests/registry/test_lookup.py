@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_clients import FakeClock
-from tests.registry.framing import framed
+from tests.registry.framing import frame, framed
 from worker.events import Record
 from worker.events.reasons import BadEvent
 from worker.registry.client import RegistryRefused, RegistryUnreachable, SchemaTexts
@@ -38,21 +38,12 @@ def registry() -> Any:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def lookup(registry: Any, clock: FakeClock) -> SchemaLookup:
     return SchemaLookup(registry, clock)
 
 
 def record(value: bytes | None, key: bytes | None = None) -> Record:
     return Record("t", 0, 0, 0, key, value)
-
-
-def frame(identifier: int) -> bytes:
-    return b"\0" + identifier.to_bytes(4, "big")
 
 
 def test_an_id_is_asked_for_once(lookup: SchemaLookup, registry: Registry) -> None:

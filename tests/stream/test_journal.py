@@ -36,11 +36,6 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def held(clock: FakeClock) -> Assignment:
     return Assignment(clock, Journal(clock, 6, started=clock.now_s - 3))
 

@@ -184,11 +184,6 @@ def app() -> Any:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def contact(clock: FakeClock) -> Contact:
     made = Contact(10.0, clock)
     made.heard("consumer")

@@ -30,11 +30,6 @@ class Group:
         return dict.fromkeys(groups, answer)
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 def refuse(clock: FakeClock, seconds: float) -> list[str]:
     """With a member for so long; what was told."""
     told: list[str] = []
