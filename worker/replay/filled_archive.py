@@ -74,8 +74,8 @@ def listed(missing: Mapping[str, Missing]) -> str:
     )
 
 
-class FilledArchive:
-    """An archive, with the records that its topic has in the archive's gaps; a `RecordSource`.
+class FilledArchive(RecordSource):
+    """An archive, with the records that its topic has in the archive's gaps.
 
     `filled_from` has by partition the offset from which gaps are read from the topic. It is part of
     the plan, so that a restart reads the same records.
@@ -111,13 +111,6 @@ class FilledArchive:
             yield from self._between(log, following, offsets.stop)
         finally:
             log.close()
-
-    def first_at(self, partition: int, time_ms: int) -> int | None:
-        """See `RecordSource`."""
-        found = (
-            record.offset for record in self.read(partition, 0) if record.timestamp_ms >= time_ms
-        )
-        return next(found, None)
 
     def missing(self, ranges: Mapping[int, Range]) -> dict[str, Missing]:
         """By partition what both lack of the ranges. Reads the archive."""

@@ -18,20 +18,26 @@ ONLY = 0
 
 
 class RecordSource(FileRecords, Protocol):
-    """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows."""
+    """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows.
+
+    Attributes:
+        name: identifies the files in a plan.
+    """
+
+    name: str
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """The offset of the first record whose timestamp is not before a time, if any."""
+        found = (
+            record.offset for record in self.read(partition, 0) if record.timestamp_ms >= time_ms
+        )
+        return next(found, None)
 
     def unreadable(self) -> Iterator[str]:
         """The rows that are no records, one line each. Raises SetupError."""
 
-    @property
-    def name(self) -> str:
-        """Identifies the files in a plan."""
 
-
-class PlainFiles:
+class PlainFiles(RecordSource):
     """Plain files, in their order.
 
     Construction reads them once, to count their lines. Raises SetupError.
@@ -70,7 +76,7 @@ class PlainFiles:
         )
 
 
-class Archived:
+class Archived(RecordSource):
     """An archive of a topic."""
 
     def __init__(self, archive: Archive) -> None:
@@ -96,13 +102,6 @@ class Archived:
         for entry in chain(self._archive.faults(), rows):
             if isinstance(entry, Faulty):
                 yield f"{entry.file}:{entry.line}: {entry.reason}: {entry.detail}"
-
-    def first_at(self, partition: int, time_ms: int) -> int | None:
-        """See `RecordSource`."""
-        found = (
-            record.offset for record in self.read(partition, 0) if record.timestamp_ms >= time_ms
-        )
-        return next(found, None)
 
 
 def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived:
