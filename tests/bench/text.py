@@ -110,11 +110,12 @@ def recorded(
     about: str | None,
     results: Path,
     measure: Callable[[Sequence[Review], int, Path], dict[str, Any]],
+    count: int = 2000,
 ) -> None:
     """Run the command line of a measurement of reviews in rounds: measure, print, write."""
     parser = command_line(about, results)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reviews", type=int, default=2000)
+    parser.add_argument("--reviews", type=int, default=count)
     parser.add_argument("--data", type=Path, default=SAMPLE, help="reviews, as JSON lines")
     given = parser.parse_args()
     report = began(program)

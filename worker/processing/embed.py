@@ -4,8 +4,9 @@ Planning looks up each text in the store. One with a stored vector is not new, a
 when a micro-batch is cut by the expected time of embedding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.pace import Pace
-from worker.processing.plan import BatchPlan
+from worker.processing.plan import BatchPlan, split_text
 from worker.text.engine import EmbeddingEngine
 
 
@@ -46,6 +47,8 @@ class Embedder:
     given: int = 0  # texts passed to the engine
     found: int = 0  # texts found in the store
     seconds: float = 0.0
+    split: Callable[[str], list[str]] = field(default_factory=lambda: cache(split_text))
+    """Splits a text; a micro-batch that is cut, and so planned again, keeps its sentences."""
     _not_stored: set[str] = field(default_factory=set)
 
     def missing(self, texts: Sequence[str]) -> Sequence[str]:

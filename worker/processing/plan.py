@@ -36,6 +36,11 @@ from worker.state.keys import parse_sentence_id, sentence_id
 from worker.text.splitting import cap_sentence, says_something, split_sentences
 
 
+def split_text(text: str) -> list[str]:
+    """The sentences of a text, of any length."""
+    return split_sentences(text, sys.maxsize)
+
+
 class BatchPlan:
     """The plan of one micro-batch; `take` adds its events in order.
 
@@ -53,10 +58,12 @@ class BatchPlan:
         find: Callable[[EntityKey], CachedEntity | None],
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
+        split: Callable[[str], list[str]] = split_text,
     ) -> None:
         """`find` gives an entity with rows, `create` a new one by its source offset.
 
-        `missing` gives the distinct texts among the given ones that still need the engine.
+        `missing` gives the distinct texts among the given ones that still need the engine, `split`
+        what `split_text` does.
         """
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
@@ -67,6 +74,7 @@ class BatchPlan:
         self._find = find
         self._create = create
         self._missing = missing
+        self._split = split
         self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
@@ -216,7 +224,7 @@ class BatchPlan:
     # -- sentences
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
-        split = split_review(review_id, event, self._limits)
+        split = split_review(review_id, event, self._limits, self._split)
         if isinstance(split, Rejected):
             return split
         sentences, cut = split
@@ -251,7 +259,10 @@ def _version(given: int | None, stored: Review | None) -> int:
 
 
 def split_review(
-    review_id: bytes, event: ReviewUpserted, limits: Limits
+    review_id: bytes,
+    event: ReviewUpserted,
+    limits: Limits,
+    split: Callable[[str], list[str]] = split_text,
 ) -> tuple[list[Sentence], int] | Rejected:
     """The event's sentences under their ids, and how many were longer than the cap.
 
@@ -261,9 +272,7 @@ def split_review(
     given = event.sentences
     is_split_here = given is None
     if given is None:
-        given = tuple(
-            GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
-        )
+        given = tuple(GivenSentence(text, None) for text in split(event.text or ""))
     pieces: list[GivenSentence] = []
     cut = 0
     for one in given:

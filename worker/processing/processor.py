@@ -288,7 +288,7 @@ class Processor:
         self._partitions.on_stored(batch.rows)
 
     def _plan(self, records: Sequence[Record], load: Load, embedder: Embedder) -> _Planned:
-        limits, entities = self.config.limits, self._entities
+        limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [UNREADABLE] * len(records)
         new = [i for i, record in enumerate(records) if self._partitions.is_new(record)]
@@ -296,7 +296,7 @@ class Processor:
         for i, event in events.items():
             types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
         while True:
-            plan = BatchPlan(limits, entities.find, entities.create, embedder.missing)
+            plan = BatchPlan(limits, find, create, embedder.missing, embedder.split)
             for i, event in events.items():
                 if isinstance(event, Rejected):
                     outcomes[i] = event

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,6 +66,8 @@ def _share_memory() -> None:
 
 POOL = 1024
 """Sentences tokenized and sorted together; bounds a call's memory and the wait at shutdown."""
+TOKENIZED = 64
+"""Sentences that a thread tokenizes at a time."""
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
 
@@ -115,7 +118,8 @@ class OnnxEngine:
 
     def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
         """Fill `vectors`; each batch writes its own rows."""
-        tokens = [self.tokens(text) for text in texts]
+        parts = (texts[start : start + TOKENIZED] for start in range(0, len(texts), TOKENIZED))
+        tokens = list(chain.from_iterable(self._pool.map(self.tokens, parts)))
 
         def run(batch: Sequence[int]) -> None:
             for i, hidden in zip(batch, self._encoder.run([tokens[i] for i in batch]), strict=True):
@@ -126,13 +130,12 @@ class OnnxEngine:
         ):
             pass  # raises what a batch raised
 
-    def tokens(self, text: str) -> list[int]:
-        """The text's tokens, truncated to the model's length."""
-        text = well_formed(text).strip()
-        ids: list[int] = self._tokenizer.encode(
-            text.lower() if self._layout.lower_case else text
-        ).ids
-        return ids
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Each text's tokens, truncated to the model's length."""
+        stripped = [well_formed(text).strip() for text in texts]
+        if self._layout.lower_case:
+            stripped = [text.lower() for text in stripped]
+        return [one.ids for one in self._tokenizer.encode_batch_fast(stripped)]
 
     def _vector(self, hidden: NDArray[np.float32]) -> NDArray[np.float64]:
         """The sentence's vector from its tokens' hidden states `(tokens, dimension)`."""
@@ -182,6 +185,8 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
 
 
 def _tokenizer(layout: Layout) -> Any:
+    # Batches are tokenized in the engine's threads, not in more of the library's own.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
     try:
