@@ -1,5 +1,5 @@
-"""Pin what the image is made of, by version and hash: renews `requirements.txt` and
-`sbom-requirements.txt` beside this file.
+"""Pin what the image is made of, by version and hash: renews `requirements.txt`,
+`sbom-requirements.txt` and those of the extras beside this file.
 
 For the image's Python, which has to be the one that runs this: 3.11. Nothing is installed.
 """
@@ -15,6 +15,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 WORKER = "coversumm-worker"
+EXTRAS = ("avro", "openvino", "otel", "parquet")
+NOT_NEEDED = "openvino-telemetry"
+"""The worker imports OpenVINO without it."""
 
 
 def pins(*what: str) -> list[str]:
@@ -34,23 +37,31 @@ def pins(*what: str) -> list[str]:
         f"{one['metadata']['name']}=={one['metadata']['version']} "
         f"--hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
         for one in json.loads(done.stdout)["install"]
-        if one["metadata"]["name"] != WORKER
+        if one["metadata"]["name"] not in (WORKER, NOT_NEEDED)
     )
 
 
 def write(name: str, comment: str, lines: list[str]) -> None:
-    """Write one of the two files."""
+    """Write one of the files."""
     (HERE / name).write_text("\n".join([f"# {comment} Written by pin.py.", *lines]) + "\n")
 
 
 if __name__ == "__main__":
     if sys.version_info[:2] != (3, 11):
         raise SystemExit("the image has Python 3.11: run this with it")
+    everywhere = pins("--constraint", "requirements.lock", ".")
     write(
         "requirements.txt",
         "What the image has beside the worker and its model, in the versions of requirements.lock.",
-        pins("--constraint", "requirements.lock", "."),
+        everywhere,
     )
+    for extra in EXTRAS:
+        of_extra = pins("--constraint", "requirements.lock", f".[{extra}]")
+        write(
+            f"extras/{extra}.txt",
+            f"What a variant of the image with the extra {extra} has besides.",
+            [line for line in of_extra if line not in everywhere],
+        )
     write(
         "sbom-requirements.txt",
         "What writes the image's SBOM during its build; none of it is in the image.",

@@ -12,14 +12,20 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.text.minilm import PACKAGE
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCKERFILES = [ROOT / "deploy" / "Dockerfile", ROOT / "deploy" / "image" / "base.Dockerfile"]
-DOCKERFILE = DOCKERFILES[0].read_text()
+DOCKERFILES = [
+    ROOT / "deploy" / "Dockerfile",
+    ROOT / "deploy" / "image" / "base.Dockerfile",
+    ROOT / "deploy" / "image" / "extras.Dockerfile",
+]
+DOCKERFILE, _, VARIANTS = (file.read_text() for file in DOCKERFILES)
+EXTRAS = sorted(file.stem for file in (ROOT / "deploy" / "image" / "extras").iterdir())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: --hash=sha256:([0-9a-f]{64}))?")
 IMAGE_PYTHON = {"python_version": "3.11", "python_full_version": "3.11.2", "extra": ""}
@@ -78,11 +84,35 @@ def test_the_image_holds_all_that_the_worker_needs_and_nothing_else() -> None:
     assert set(_pins("deploy/image/requirements.txt")) == _needed("coversumm-worker", set())
 
 
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_variant_holds_the_locked_versions_of_all_that_its_extra_needs(extra: str) -> None:
+    pinned, locked = _pins(f"deploy/image/extras/{extra}.txt"), _pins("requirements.lock")
+    assert {name: version for name, (version, _) in pinned.items()} == {
+        name: locked[name][0] for name in pinned
+    }
+    assert all(digest for _, digest in pinned.values())
+    needed = {Requirement(one).name for one in PROJECT["optional-dependencies"][extra]}
+    for one in sorted(needed):
+        needed |= _needed(one, set())
+    everywhere = set(_pins("deploy/image/requirements.txt"))
+    assert set(pinned) == set(map(_name, needed)) - everywhere - {"openvino-telemetry"}
+
+
+def test_the_extras_that_the_build_names_have_their_pins() -> None:
+    build = (ROOT / "deploy" / "image" / "build").read_text()
+    assert f"these extras: {', '.join(EXTRAS)};" in build
+    assert set(EXTRAS) == PROJECT["optional-dependencies"].keys() - {
+        "bench",
+        "quality",
+        "sentence-transformers",
+    }
+
+
 def test_the_model_and_the_python_are_those_of_the_project() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert f"MODEL := {PACKAGE}\n" in makefile  # what deploy/image/build takes
     assert PACKAGE.split("==")[0] in DOCKERFILE
-    pythons = set(re.findall(r"python(3\.\d+)", DOCKERFILE))
+    pythons = set(re.findall(r"python(3\.\d+)", DOCKERFILE + VARIANTS))
     assert len(pythons) == 1
     assert f"Programming Language :: Python :: {pythons.pop()}" in PROJECT["classifiers"]
     assert f'image.licenses="{PROJECT["license"]}"' in DOCKERFILE
@@ -98,7 +128,7 @@ def test_it_runs_as_a_number_stops_in_order_and_needs_no_shell() -> None:
 def test_the_build_sees_nothing_but_what_it_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     shown = {line[1:] for line in ignored if line.startswith("!")}
-    taken = set(re.findall(r"source=((?:build|deploy)/[^, ]+)", DOCKERFILE))
+    taken = set(re.findall(r"source=((?:build|deploy)/[^, ]+)", DOCKERFILE + VARIANTS))
     assert ignored[1] == "*"
     assert shown == taken | {"build/image/rootfs"}
     assert all((ROOT / path).exists() for path in shown if path.startswith("deploy/"))

@@ -35,14 +35,24 @@ HARDENED = [
 ]
 
 
+def extras() -> list[str]:
+    """Those of the variant that EXTRAS names; none of the image itself."""
+    return os.environ.get("EXTRAS", "").split()
+
+
+def suffix() -> str:
+    """The end of the variant's name."""
+    return "".join(f"-{extra}" for extra in extras())
+
+
 def image() -> str:
-    """The image that `make image` makes, or the one that IMAGE names."""
+    """The image, or its variant, that `make image` makes, or the one that IMAGE names."""
     version = next(
         line.split('"')[1]
         for line in (ROOT / "pyproject.toml").read_text().splitlines()
         if "version =" in line
     )
-    return os.environ.get("IMAGE", f"localhost/coversumm-worker:{version}")
+    return os.environ.get("IMAGE", f"localhost/coversumm-worker:{version}") + suffix()
 
 
 @cache
@@ -59,7 +69,9 @@ def pinned() -> dict[str, str]:
     """Package -> version of everything that is to be in the image beside the worker and
     its model.
     """
-    lines = (ROOT / "deploy" / "image" / "requirements.txt").read_text().splitlines()
+    folder = ROOT / "deploy" / "image"
+    files = [folder / "requirements.txt", *(folder / "extras" / f"{one}.txt" for one in extras())]
+    lines = [line for file in files for line in file.read_text().splitlines()]
     return dict(line.split()[0].split("==") for line in lines if "==" in line)
 
 

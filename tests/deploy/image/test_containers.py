@@ -14,13 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.image.containers import HARDENED, USER, Container, engine, image, once, writable
+from tests.deploy.image.containers import (
+    HARDENED,
+    USER,
+    Container,
+    engine,
+    extras,
+    image,
+    once,
+    writable,
+)
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 from worker.errors import Crash, SetupError
+from worker.text.openvino import bf16_problem
 
 pytestmark = pytest.mark.image
 READY_SECONDS = 5.0
@@ -94,6 +104,38 @@ def test_summaries_are_the_same_bytes_as_outside(reviews: Path) -> None:
     assert inside.returncode == 0, inside.stderr
     assert inside.stdout.encode() == summarized([*COMMAND, "summarize", str(reviews)], {})
     assert inside.stdout.count("\n") > 20
+
+
+@pytest.mark.skipif(
+    "openvino" not in extras() or bf16_problem() is not None,
+    reason="needs EXTRAS=openvino and a processor with bf16",
+)
+def test_a_variant_with_openvino_embeds_in_bf16(reviews: Path) -> None:
+    precision = {"COVERSUMM_EMBEDDER_PRECISION": "bf16"}
+    inside = once(
+        "summarize",
+        "/reviews.jsonl",
+        options=[
+            "--env=COVERSUMM_EMBEDDER_PRECISION=bf16",
+            f"--volume={reviews}:/reviews.jsonl:ro",
+        ],
+    )
+    assert inside.returncode == 0, inside.stderr
+    assert "all-MiniLM-L6-v2-bf16@" in inside.stdout
+    assert inside.stdout.encode() == summarized([*COMMAND, "summarize", str(reviews)], precision)
+
+
+@pytest.mark.skipif("parquet" not in extras(), reason="needs EXTRAS=parquet")
+def test_a_variant_with_parquet_embeds_for_a_vector_store(reviews: Path, tmp_path: Path) -> None:
+    folder = writable(tmp_path / "volume")
+    mounts = [f"--volume={folder}:/data", f"--volume={reviews}:/reviews.jsonl:ro"]
+    store = "--env=COVERSUMM_VECTOR_STORE_DIR=/data/store"
+    for command in (
+        ["embed", "/reviews.jsonl", "--output", "/data/vectors.parquet"],
+        ["vectors", "import", "/data/vectors.parquet"],
+    ):
+        done = once(*command, options=[*mounts, store])
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_page_says_how_to_run_it(reviews: Path) -> None:
