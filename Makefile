@@ -183,7 +183,7 @@ bench-avro: setup-dev ## Measure (20 s): Processor time of an event in Avro, nex
 bench-text: setup-dev ## Measure (4 min): Reviews/s as text, in a worker on a real Kafka and by summarize
 	@$(BIN)/python -m tests.bench.text --rounds $(or $(ROUNDS),3)
 
-bench-text-precision: setup-dev ## Measure (4 min): The same in fp32 and bf16, beside the engine alone
+bench-text-precision: setup-dev ## Measure (6 min): The same in fp32 and bf16, beside the engine alone
 	@$(BIN)/python -m tests.bench.text_precision --rounds $(or $(ROUNDS),2)
 
 bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces

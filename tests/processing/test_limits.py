@@ -25,10 +25,11 @@ from worker.coversumm import max_sentences
 from worker.errors import SetupError
 from worker.events import Limits, summary_messages
 from worker.limits import Limit
-from worker.processing import outbox
+from worker.processing import outbox, plan
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import BatchPlan
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
+from worker.text.splitting import split_sentences
 
 
 def hits(driver, *records):
@@ -146,8 +147,8 @@ def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
     with pytest.raises(ValueError, match=r"^$"):
         parse(str(MAX_SENTENCES_PER_ENTITY + 1))
     limits = defaults.event_limits(dimension=384, max_sentences_per_entity=10**9)
-    plan = BatchPlan(limits, lambda key: None, lambda key, offset: None)
-    assert plan._max_sentences == max_sentences(384) < 10**9
+    planned = BatchPlan(limits, lambda key: None, lambda key, offset: None)
+    assert planned._max_sentences == max_sentences(384) < 10**9
 
 
 # -- dead letters ----------------------------------------------------------------------------------
@@ -344,6 +345,20 @@ def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
     records = [upsert(offset, f"r{offset}", f"text {offset}") for offset in range(8)]
     Driver(config(batch={"transaction_records": 1}), engine).run(*records)
     assert sorted(engine.asked) == [f"text {offset}" for offset in range(8)]
+
+
+@pytest.mark.interpreted
+def test_texts_are_split_once_however_often_their_micro_batch_is_cut(monkeypatch):
+    split = []
+    monkeypatch.setattr(
+        plan, "split_sentences", lambda text, cap: split.append(text) or split_sentences(text, cap)
+    )
+    records = [
+        record(offset, "e", text(f"text {offset}") | {"review_id": f"r{offset}"})
+        for offset in range(8)
+    ]
+    Driver(config(batch={"transaction_records": 1}), FakeEngine()).run(*records)
+    assert sorted(split) == [f"text {offset}" for offset in range(8)]
 
 
 EVENTS = st.lists(
