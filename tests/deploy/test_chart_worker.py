@@ -27,13 +27,7 @@ from tests.harness.load import Sent, send
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import (
-    COMMAND,
-    ROOT,
-    WorkerProcess,
-    clean_environment,
-    pipeline,
-)
+from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, pipeline
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 

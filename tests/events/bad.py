@@ -5,12 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.events.examples import (
-    given,
-    packed,
-    upsert,
-    vector,
-)
+from tests.events.examples import given, packed, upsert, vector
 from worker.events.fields import MAX_ID_CHARS
 from worker.events.json_codec import MAX_DEPTH
 

@@ -13,22 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.events.examples import LIMITS, decode_one, record, strict_json
-from tests.events.mutations import (
-    JSON,
-    OPTIONAL,
-    OTHERS,
-    UPSERTS,
-    mutated,
-)
+from tests.events.mutations import JSON, OPTIONAL, OTHERS, UPSERTS, mutated
 from worker.coversumm.fixed_point import quantize
-from worker.events import (
-    Reason,
-    Record,
-    Rejected,
-    ReviewUpserted,
-    decode,
-    read_line,
-)
+from worker.events import Reason, Record, Rejected, ReviewUpserted, decode, read_line
 
 
 @given_data(

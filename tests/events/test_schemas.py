@@ -21,14 +21,7 @@ from tests.events.examples import decode_one, packed, strict_json
 from tests.events.mutations import JSON, OTHERS, UPSERTS, mutated
 from tests.harness.bodies import BODY
 from tests.harness.limits import event_limits
-from worker.events import (
-    EVENT_TYPES,
-    Reason,
-    Record,
-    Rejected,
-    dead_letter_message,
-    decode,
-)
+from worker.events import EVENT_TYPES, Reason, Record, Rejected, dead_letter_message, decode
 from worker.events.json_codec import encode
 
 FOLDER = ROOT / "schemas"

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from worker.events import (
-    Cause,
-    RatingCounts,
-    ReviewDetails,
-    SummaryChanged,
-    summary_sentence,
-)
+from worker.events import Cause, RatingCounts, ReviewDetails, SummaryChanged, summary_sentence
 
 BODY = SummaryChanged(
     entity_id='B"é🎉',

@@ -6,13 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.harness.load import (
-    HashedVectors,
-    Sent,
-    Stream,
-    read_reviews,
-    send,
-)
+from tests.harness.load import HashedVectors, Sent, Stream, read_reviews, send
 from tests.harness.poison import ENTITY, KEY, packed
 from tests.harness.workers import Pipeline
 

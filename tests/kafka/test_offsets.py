@@ -17,13 +17,7 @@ from worker.clock import Clock
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.changelog import LogBounds, log_bounds
 from worker.kafka.errors import is_retriable
-from worker.kafka.offsets import (
-    CommittedOffset,
-    InputLog,
-    Start,
-    all_watermarks,
-    committed_offsets,
-)
+from worker.kafka.offsets import CommittedOffset, InputLog, Start, all_watermarks, committed_offsets
 from worker.kafka.topics import DELETE_RETENTION_MS
 
 DAY_MS = 24 * 3600 * 1000

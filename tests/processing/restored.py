@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.harness.drive import (
-    DIMENSION,
-    delete,
-    delete_sentences,
-    record,
-    upsert,
-)
+from tests.harness.drive import DIMENSION, delete, delete_sentences, record, upsert
 from worker.state import read_applied, read_view
 
 ENTITIES = ("a", "b", "c")

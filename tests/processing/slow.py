@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from tests.harness.drive import Driver, FakeEngine, config, upsert
-from worker.processing.pace import (
-    Pace,
-    characters,
-)
+from worker.processing.pace import Pace, characters
 from worker.processing.processor import Processor
 
 

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import (
-    DIMENSION,
-    Driver,
-    FakeEngine,
-    config,
-    delete_entity,
-    sent,
-    upsert,
-)
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete_entity, sent, upsert
 from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange

@@ -9,12 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness.drive import (
-    Driver,
-    config,
-    summary_of,
-    upsert,
-)
+from tests.harness.drive import Driver, config, summary_of, upsert
 from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey

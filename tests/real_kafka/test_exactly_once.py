@@ -15,14 +15,7 @@ from rocksdict import AccessType, Options, Rdict
 from tests.harness.broker import KafkaBroker
 from tests.harness.chaos import Fault
 from tests.harness.eventually import eventually
-from tests.harness.load import (
-    CODECS,
-    NoVectors,
-    Sent,
-    Stream,
-    read_reviews,
-    send_in_transactions,
-)
+from tests.harness.load import CODECS, NoVectors, Sent, Stream, read_reviews, send_in_transactions
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.poison import poisons
 from tests.harness.record import READY_SECONDS, Recorder

@@ -12,12 +12,7 @@ from tests.harness.node import free_port
 from tests.registry.served import Answers, served
 from worker.errors import SetupError
 from worker.registry import client
-from worker.registry.client import (
-    RegistryRefused,
-    RegistryUnreachable,
-    SchemaRegistry,
-    patiently,
-)
+from worker.registry.client import RegistryRefused, RegistryUnreachable, SchemaRegistry, patiently
 from worker.settings import Settings
 
 

@@ -21,13 +21,7 @@ from tests.storage.vector_store import IDENTITY, MIB, opened, vector
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.storage import vectors as stored
-from worker.storage.vectors import (
-    DATABASE,
-    DamagedStore,
-    contents,
-    disk_bytes,
-    open_vector_store,
-)
+from worker.storage.vectors import DATABASE, DamagedStore, contents, disk_bytes, open_vector_store
 
 OTHERS = [
     IDENTITY._replace(model="model@2"),

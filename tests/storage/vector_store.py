@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from worker.storage.vectors import (
-    StoredVectors,
-)
+from worker.storage.vectors import StoredVectors
 from worker.text.identity import EngineIdentity
 
 IDENTITY = EngineIdentity("model@1", 4, "x86_64 avx2", "onnxruntime 1", "probe")

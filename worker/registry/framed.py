@@ -12,13 +12,7 @@ from msgspec import NODEFAULT, Struct, inspect
 
 from worker.events import json_codec
 from worker.events.codec import FRAME_BYTES, check_frame, is_framed, schema_id
-from worker.events.inputs import (
-    Body,
-    EntityDeleted,
-    ReviewDeleted,
-    SentencesDeleted,
-    UpsertBody,
-)
+from worker.events.inputs import Body, EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.outputs import FacetsChanged, SummaryChanged
 from worker.events.reasons import BadEvent, Reason, shown
 from worker.registry.avro import AvroSchema

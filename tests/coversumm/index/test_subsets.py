@@ -7,15 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Review
-from worker.coversumm import (
-    EntityCore,
-    FlatIndex,
-    Points,
-    Step,
-    Subsets,
-    load_all,
-    no_points,
-)
+from worker.coversumm import EntityCore, FlatIndex, Points, Step, Subsets, load_all, no_points
 
 
 @settings(max_examples=100, deadline=None)

@@ -30,11 +30,7 @@ from tests.coversumm.paper.ways import (
     without_removals,
 )
 from tests.coversumm.scripts import Script, adds, scripts
-from worker.coversumm import (
-    Points,
-    Step,
-    no_points,
-)
+from worker.coversumm import Points, Step, no_points
 
 pytestmark = pytest.mark.long
 

@@ -22,11 +22,7 @@ from tests.coversumm.paper.ways import (
     uniform,
 )
 from tests.coversumm.scripts import Script, adds, scripts
-from worker.coversumm import (
-    Points,
-    Step,
-    no_points,
-)
+from worker.coversumm import Points, Step, no_points
 from worker.coversumm.index.sgtree import SGTree
 
 pytestmark = pytest.mark.long
