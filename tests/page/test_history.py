@@ -39,7 +39,6 @@ async def begun(readings: Readings, count: int) -> None:
     await eventually_here(lambda: len(readings.begun) >= count)
 
 
-@pytest.mark.asyncio
 async def test_those_who_wait_share_one_reading_and_none_that_has_begun() -> None:
     readings = Readings()
     first = asyncio.ensure_future(readings.read("a", None))
@@ -55,7 +54,6 @@ async def test_those_who_wait_share_one_reading_and_none_that_has_begun() -> Non
     assert readings.begun == [("a", None), ("a", None), ("a", 5)]
 
 
-@pytest.mark.asyncio
 async def test_a_reading_that_fails_fails_for_who_waited_and_nobody_after() -> None:
     readings = Readings()
     waiting = [asyncio.ensure_future(readings.read("broken", None)) for _ in range(2)]
@@ -69,7 +67,6 @@ async def test_a_reading_that_fails_fails_for_who_waited_and_nobody_after() -> N
         await again
 
 
-@pytest.mark.asyncio
 async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     readings = Readings()
@@ -83,7 +80,6 @@ async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(await one).looked_at for one in taken] == [1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_without_facets_there_is_no_history_of_them() -> None:
     recent = RecentHistory(cast(Any, None), "out", None, "group", Threads().in_order("history"))
     with pytest.raises(NoFacets):

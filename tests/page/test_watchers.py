@@ -34,7 +34,6 @@ def feed() -> ChangeFeed:
     return ChangeFeed("out", "facets", Threads())
 
 
-@pytest.mark.asyncio
 async def test_who_comes_later_gets_the_latest_changes_first(feed: ChangeFeed) -> None:
     feed.committed([change("a"), change("c")])
     with Watchers(feed).one_more(None) as late:
@@ -45,7 +44,6 @@ async def test_who_comes_later_gets_the_latest_changes_first(feed: ChangeFeed) -
     assert [each["entity_id"] for each in news["changes"]] == ["a", "c"]
 
 
-@pytest.mark.asyncio
 async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> None:
     watchers = Watchers(feed)
     with (
@@ -71,7 +69,6 @@ async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> No
     assert len(watchers) == 0
 
 
-@pytest.mark.asyncio
 async def test_facets_of_an_entity_are_events_of_their_own(feed: ChangeFeed) -> None:
     """Who follows everything hears of summaries alone."""
     with Watchers(feed).one_more(b"a") as one:
@@ -86,7 +83,6 @@ async def test_facets_of_an_entity_are_events_of_their_own(feed: ChangeFeed) -> 
     ]
 
 
-@pytest.mark.asyncio
 async def test_who_does_not_take_a_frame_loses_it_and_is_told_so() -> None:
     watcher = Watcher(b"a")
     for number in range(100):
@@ -99,7 +95,6 @@ async def test_who_does_not_take_a_frame_loses_it_and_is_told_so() -> None:
     assert await watcher.next(1) is None
 
 
-@pytest.mark.asyncio
 async def test_more_changes_of_an_entity_than_are_kept_are_skipped_ones(feed: ChangeFeed) -> None:
     with Watchers(feed).one_more(b"a") as watcher:
         feed.committed([change("a")] * 50)
@@ -108,7 +103,6 @@ async def test_more_changes_of_an_entity_than_are_kept_are_skipped_ones(feed: Ch
     assert [name for name, _ in events(frame)] == ["skipped", "change", "change", "change"]
 
 
-@pytest.mark.asyncio
 async def test_there_are_no_more_than_so_many(
     feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +116,6 @@ async def test_there_are_no_more_than_so_many(
             assert await third.next(1) is None
 
 
-@pytest.mark.asyncio
 async def test_when_nobody_is_left_nothing_goes_on(
     feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,6 @@ from worker.stream.surroundings import Threads
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
-@pytest.mark.asyncio
 async def test_it_goes_back_step_by_step(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +72,6 @@ def told_last(found: list[Any]) -> list[Any]:
     return found[-3:]
 
 
-@pytest.mark.asyncio
 async def test_a_message_of_facets_is_not_cut(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

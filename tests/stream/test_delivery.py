@@ -251,7 +251,6 @@ class NotingLedger(Ledger):
 # -- the end of a bounded run ----------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_what_is_committed_is_noted_beside_its_offsets_and_then_the_ledger_is_told() -> None:
     ledger = NotingLedger()
     rig = Rig(ledger=ledger)
@@ -261,7 +260,6 @@ async def test_what_is_committed_is_noted_beside_its_offsets_and_then_the_ledger
     assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
 
-@pytest.mark.asyncio
 async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
     ledger = NotingLedger()
     rig = Rig(ledger=ledger)
@@ -271,7 +269,6 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
     assert ledger.told == []
 
 
-@pytest.mark.asyncio
 async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):
@@ -291,7 +288,6 @@ async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_t
     assert rig.assignment.positions == {0: 6, 1: 12}
 
 
-@pytest.mark.asyncio
 async def test_partitions_without_records_are_finished_each_by_itself() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
@@ -303,7 +299,6 @@ async def test_partitions_without_records_are_finished_each_by_itself() -> None:
     assert rig.assignment.positions == {0: 7, 1: 8}
 
 
-@pytest.mark.asyncio
 async def test_an_end_that_does_not_follow_what_is_committed_ends_the_process() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -312,7 +307,6 @@ async def test_an_end_that_does_not_follow_what_is_committed_ends_the_process() 
     assert rig.steps() == []
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_ends_an_end_between_two_of_its_transactions() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -330,7 +324,6 @@ async def test_a_rebalance_ends_an_end_between_two_of_its_transactions() -> None
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_over() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
@@ -343,7 +336,6 @@ async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_ove
 # -- the order -------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_process_then_transaction_then_local_rows_then_caches() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
@@ -361,7 +353,6 @@ async def test_process_then_transaction_then_local_rows_then_caches() -> None:
     assert not rig.assignment.progress.is_busy
 
 
-@pytest.mark.asyncio
 async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_has_begun() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -385,7 +376,6 @@ async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_ha
     await rig.threads.all_ended()
 
 
-@pytest.mark.asyncio
 async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -402,7 +392,6 @@ async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> N
     assert rig.feed.take().changes == 0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "failure", [Crash("refused"), Fenced("another one"), RuntimeError("unexpected"), MemoryError()]
 )
@@ -419,7 +408,6 @@ async def test_a_transaction_that_failed_without_a_doubt_ends_the_process_and_wr
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 async def test_another_fingerprint_in_the_group_refuses_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -434,7 +422,6 @@ async def test_another_fingerprint_in_the_group_refuses_the_commit() -> None:
     assert rig.group.calls[2:] == ["check"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["process", "write", "caches"])
 async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
     rig = Rig()
@@ -446,7 +433,6 @@ async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
     assert rig.steps()[-1] == step
 
 
-@pytest.mark.asyncio
 async def test_a_partition_without_rows_is_not_written() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
@@ -455,7 +441,6 @@ async def test_a_partition_without_rows_is_not_written() -> None:
     assert [step for step in rig.log if step[0] == "write"] == [("write", 1, {b"row": None}, 101)]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["transaction", "process"])
 async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     """It heartbeats and answers requests while librdkafka or the model works."""
@@ -502,7 +487,6 @@ class Held:
         self._go_on.set()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["transaction_step", "write_step", "committed"])
 async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_before_are_stored(
     step: str,
@@ -527,7 +511,6 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     assert rig.epochs == [NOW.epoch, NOW.epoch]
 
 
-@pytest.mark.asyncio
 async def test_without_a_next_one_the_commit_begins_and_ends_by_itself() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -537,7 +520,6 @@ async def test_without_a_next_one_the_commit_begins_and_ends_by_itself() -> None
     assert not rig.assignment.progress.is_busy
 
 
-@pytest.mark.asyncio
 async def test_a_commit_under_way_is_work_for_the_watchdog() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -550,7 +532,6 @@ async def test_a_commit_under_way_is_work_for_the_watchdog() -> None:
     assert not rig.assignment.progress.is_busy
 
 
-@pytest.mark.asyncio
 async def test_what_is_ahead_when_the_group_takes_the_partitions_back_is_thrown_away() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -570,7 +551,6 @@ async def test_what_is_ahead_when_the_group_takes_the_partitions_back_is_thrown_
     assert len(rig.done) == 3
 
 
-@pytest.mark.asyncio
 async def test_what_is_processed_when_the_group_takes_the_partitions_back_is_not_begun() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -580,7 +560,6 @@ async def test_what_is_processed_when_the_group_takes_the_partitions_back_is_not
     assert (len(rig.done), rig.assignment.positions) == (1, {0: 5})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("is_settled_here", [True, False])
 async def test_what_is_ahead_of_a_doubt_is_thrown_away(is_settled_here: bool) -> None:
     rig = Rig()
@@ -605,7 +584,6 @@ async def test_what_is_ahead_of_a_doubt_is_thrown_away(is_settled_here: bool) ->
         assert rig.transactions() == [{0: 6}, {0: 7}]
 
 
-@pytest.mark.asyncio
 async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_seen_through() -> (
     None
 ):
@@ -627,7 +605,6 @@ async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_s
     assert rig.steps("write", "caches") == ["write", "caches"]
 
 
-@pytest.mark.asyncio
 async def test_of_what_is_ahead_of_a_commit_that_ends_the_process_nothing_is_sent() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -643,7 +620,6 @@ async def test_of_what_is_ahead_of_a_commit_that_ends_the_process_nothing_is_sen
     assert rig.transactions() == [{0: 6}]
 
 
-@pytest.mark.asyncio
 async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -660,7 +636,6 @@ async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
 # -- the guard -------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "tenure",
     [
@@ -679,7 +654,6 @@ async def test_a_micro_batch_of_another_tenure_is_dropped(tenure: Tenure) -> Non
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
     """Faust waits for it, and the group does not wait for ever: dozens of commits may be
     too many.
@@ -698,7 +672,6 @@ async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("start", [4, 6])
 async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(start: int) -> None:
     rig = Rig()
@@ -712,7 +685,6 @@ async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(
     assert rig.log == []
 
 
-@pytest.mark.asyncio
 async def test_a_gap_that_the_consumer_proved_is_no_break() -> None:
     rig = Rig()
     rig.take_over(p0=3)
@@ -721,7 +693,6 @@ async def test_a_gap_that_the_consumer_proved_is_no_break() -> None:
     assert rig.assignment.positions == {0: 96}
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     rig = Rig()
     rig.take_over(p0=3)
@@ -735,7 +706,6 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
 DOUBT = InDoubt("no answer")
 
 
-@pytest.mark.asyncio
 async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_progress() -> None:
     """The next one is smaller: a watchdog that ended the worker would make it begin from what is
     too large.
@@ -750,7 +720,6 @@ async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_
     assert rig.assignment.progress.at > 0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("happened", [True, False])
 async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened(
     happened: bool,
@@ -774,7 +743,6 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
     assert rig.feed.take().changes == happened
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("position", [5, 6, 7])
 async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: int) -> None:
     """The rest of it is read again: to go on with it, or to take its end for the position, could
@@ -795,7 +763,6 @@ async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: in
     assert rig.assignment.positions == {0: 8}
 
 
-@pytest.mark.asyncio
 async def test_a_doubt_while_the_group_takes_the_partitions_back_is_the_next_owners() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -806,7 +773,6 @@ async def test_a_doubt_while_the_group_takes_the_partitions_back_is_the_next_own
     assert rig.steps("write", "caches", "observe", "commit answered") == []
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("cause", [Fenced("another one"), Crash("no commit was answered")])
 async def test_a_doubt_that_cannot_be_settled_ends_the_process(cause: Exception) -> None:
     rig = Rig()
@@ -817,7 +783,6 @@ async def test_a_doubt_that_cannot_be_settled_ends_the_process(cause: Exception)
     assert end.value.cause is cause
 
 
-@pytest.mark.asyncio
 async def test_a_doubt_is_no_progress() -> None:
     """The watchdog ends a worker whose commits are never answered."""
     rig = Rig()
@@ -832,7 +797,6 @@ async def test_a_doubt_is_no_progress() -> None:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
     rig = Rig(batch_bytes=250)
     rig.take_over(p0=0)
@@ -845,7 +809,6 @@ async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
     assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("limits", "parts", "hit"),
     [
@@ -865,7 +828,6 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
     assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
 
 
-@pytest.mark.asyncio
 async def test_what_the_processor_left_is_processed_next_and_committed_by_itself() -> None:
     rig = Rig(takes=2)
     rig.take_over(p0=0)
@@ -878,7 +840,6 @@ async def test_what_the_processor_left_is_processed_next_and_committed_by_itself
     assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
-@pytest.mark.asyncio
 async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     rig = Rig(batch_bytes=50)
     rig.take_over(p0=0)
@@ -886,7 +847,6 @@ async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     assert [step[1] for step in rig.log if step[0] == "process"] == [[(0, 0)], [(0, 1)]]
 
 
-@pytest.mark.asyncio
 async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -898,7 +858,6 @@ async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commi
     assert rig.ids.asked == [["in", "out", "changelog"]]
 
 
-@pytest.mark.asyncio
 async def test_rows_that_are_not_behind_the_stored_ones_end_the_process_before_the_commit() -> None:
     """They are in a changelog that was created again, whose log begins anew."""
     rig = Rig()
@@ -911,7 +870,6 @@ async def test_rows_that_are_not_behind_the_stored_ones_end_the_process_before_t
     assert rig.steps() == ["process", "transaction"]
 
 
-@pytest.mark.asyncio
 async def test_every_commit_is_progress() -> None:
     rig = Rig(takes=1)
     rig.take_over(p0=5)
@@ -940,7 +898,6 @@ class Schemas:
         self.on_request()
 
 
-@pytest.mark.asyncio
 async def test_records_wait_for_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.stream.delivery.SCHEMA_PAUSE_SECONDS", 0)
     schemas = Schemas()
@@ -951,7 +908,6 @@ async def test_records_wait_for_their_schemas(monkeypatch: pytest.MonkeyPatch) -
     assert rig.assignment.positions == {0: 6}
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_does_not_wait_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.stream.delivery.SCHEMA_PAUSE_SECONDS", 0)
     schemas = Schemas()

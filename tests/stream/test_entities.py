@@ -58,7 +58,6 @@ def ids(page: Page) -> list[str]:
     return [one.entity_id for one in page.entities]
 
 
-@pytest.mark.asyncio
 async def test_a_page_of_all_partitions(site: Site) -> None:
     page = await site.page(limit=3)
     assert [
@@ -72,13 +71,11 @@ async def test_a_page_of_all_partitions(site: Site) -> None:
     assert ids(await site.page(after="c")) == ["d"]
 
 
-@pytest.mark.asyncio
 async def test_a_page_without_time_has_one_entity(site: Site) -> None:
     page = await site.page(seconds=0.0)
     assert (ids(page), page.after) == (["a"], "a")
 
 
-@pytest.mark.asyncio
 async def test_it_is_of_the_moment_it_was_asked_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +96,6 @@ async def test_it_is_of_the_moment_it_was_asked_for(
     assert ids(await site.page()) == ["a", "b", "c", "e"]
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_is_not_here_or_goes_away(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +115,6 @@ async def test_a_partition_that_is_not_here_or_goes_away(
     assert ids(await site.lister.read([0], EntitySearch(), 10, LONG)) == ["a", "c"]
 
 
-@pytest.mark.asyncio
 async def test_a_damaged_row_ends_the_worker(site: Site) -> None:
     site.databases.write(0, {header_key(b"b"): b"damaged"})
     with pytest.raises(End) as end:
@@ -127,7 +122,6 @@ async def test_a_damaged_row_ends_the_worker(site: Site) -> None:
     assert isinstance(end.value.cause, CorruptRow)
 
 
-@pytest.mark.asyncio
 async def test_a_question_that_cannot_be_answered_ends_nothing(site: Site) -> None:
     """A lone surrogate, as a request's bytes may become one, is in no id."""
     with pytest.raises(UnicodeEncodeError):

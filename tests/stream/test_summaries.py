@@ -74,7 +74,6 @@ def site() -> Site:
     return made
 
 
-@pytest.mark.asyncio
 async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None:
     """Provably: the processor's thread is inside the engine until it is told to go on."""
     records = [upsert(2, "r2", "wait"), upsert(3, "r3", "five", entity_id="new")]
@@ -98,7 +97,6 @@ async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None
     assert (view.sentence_count, view.next_offset) == (3, 4)
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_is_not_here_or_goes_away(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +114,6 @@ async def test_a_partition_that_is_not_here_or_goes_away(
         await reader.read(0, "e")
 
 
-@pytest.mark.asyncio
 async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
     """Whoever waited while the partition became a standby meets rows that end within a transaction,
     which are no damage.
@@ -127,7 +124,6 @@ async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
         await site.reader.read(0, "e")
 
 
-@pytest.mark.asyncio
 async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site: Site) -> None:
     batch = await site.thread.run(lambda processor: processor.process([upsert(2, "r2", "two")]))
     await site.thread.run(lambda processor: processor.forget([0]))
@@ -137,7 +133,6 @@ async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site
         await site.reader.read(0, "e")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("was_held", [True, False])
 async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
     site: Site, monkeypatch: pytest.MonkeyPatch, was_held: bool
@@ -164,7 +159,6 @@ async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
     assert await site.reader.read(0, "e") is not None
 
 
-@pytest.mark.asyncio
 async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(
     site: Site,
 ) -> None:
@@ -175,7 +169,6 @@ async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partitio
     assert await site.reader.read(1, "e") is None
 
 
-@pytest.mark.asyncio
 async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> None:
     class Damaged:
         def get(self, key: bytes) -> bytes | None:
@@ -187,7 +180,6 @@ async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> No
     assert isinstance(end.value.cause, CorruptRow)
 
 
-@pytest.mark.asyncio
 async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +208,6 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     assert view.sentence_count == 9
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("large", [0, 500])
 async def test_a_short_view_is_told_beside_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch, large: int
@@ -251,7 +242,6 @@ async def test_a_short_view_is_told_beside_the_stream(
         await site.reader.short_view(1, "e", Extent())
 
 
-@pytest.mark.asyncio
 async def test_facets_are_those_of_the_last_commit() -> None:
     """While a later event is processed, of the rows alone."""
     definitions = parse_definitions('[[facet]]\nname = "news"\nnewest = 1\n', "test")
@@ -275,7 +265,6 @@ async def test_facets_are_those_of_the_last_commit() -> None:
         await site.reader.facets(1, "e")
 
 
-@pytest.mark.asyncio
 async def test_without_facets_the_setting_is_named_and_nothing_ends(site: Site) -> None:
     with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
         await site.reader.facets(0, "e")
@@ -283,7 +272,6 @@ async def test_without_facets_the_setting_is_named_and_nothing_ends(site: Site) 
         await site.reader.overview(0, "e", Extent())
 
 
-@pytest.mark.asyncio
 async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> None:
     rows = site.driver.rows[0]
     (key, value), *_ = [row for row in rows.scan(b"E") if parse_entity_key(row[0]).kind == VECTORS]
@@ -292,7 +280,6 @@ async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> 
         await site.reader.short_view(0, parse_entity_key(key).entity.decode(), Extent())
 
 
-@pytest.mark.asyncio
 async def test_a_question_that_cannot_be_answered_ends_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

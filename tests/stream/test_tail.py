@@ -134,7 +134,6 @@ async def until_finished(rig: Rig, *partitions: int, turns: int = 20) -> list[Mi
 # -- what is at the end of a log -------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_the_last_record_is_the_end(app: Any) -> None:
     """Finished with the micro-batch of its last records, and not fetched any more."""
     rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
@@ -150,7 +149,6 @@ async def test_the_last_record_is_the_end(app: Any) -> None:
     assert len(rig.thread.fetched) == fetches
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("passed", [{3}, {3, 4, 5}, {2, 3, 4}])
 async def test_markers_and_aborted_records_at_the_end_are_passed(
     app: Any, passed: set[int]
@@ -166,14 +164,12 @@ async def test_markers_and_aborted_records_at_the_end_are_passed(
     assert (A, 2) in rig.thread.seeks
 
 
-@pytest.mark.asyncio
 async def test_records_at_or_beyond_the_end_are_not_handed_over(app: Any) -> None:
     rig = await bounded(app, {A: Log([0, 1, 2, 3, 4], stable=5, end=5)}, {0: 3})
     (batch,) = await until_finished(rig, 0)
     assert (offsets(batch), batch.ends) == ([0, 1, 2], {0: 3})
 
 
-@pytest.mark.asyncio
 async def test_an_end_between_two_records_is_reached_without_the_second(app: Any) -> None:
     """The end of a prefix as of a time may lie in what holds no record."""
     rig = await bounded(
@@ -182,7 +178,6 @@ async def test_an_end_between_two_records_is_reached_without_the_second(app: Any
     assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[0, 1], []]
 
 
-@pytest.mark.asyncio
 async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None:
     log = Log([0, 1], stable=2, end=5)
     rig = await bounded(app, {A: log}, {0: 4})
@@ -194,7 +189,6 @@ async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None
     assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[2], []]
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_leader_may_not_know_it(
     app: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -225,7 +219,6 @@ async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_lea
     assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[2, 3]]
 
 
-@pytest.mark.asyncio
 async def test_while_it_waits_it_looks_whether_the_topic_is_the_same(app: Any) -> None:
     """Commits look, and there are none; brokers that do not answer are no other topic."""
     rig = await bounded(app, {A: Log([0, 1], stable=2, end=5)}, {0: 4})
@@ -242,7 +235,6 @@ async def test_while_it_waits_it_looks_whether_the_topic_is_the_same(app: Any) -
         await rig.poll()
 
 
-@pytest.mark.asyncio
 async def test_an_offset_that_is_gone_may_be_one_of_another_topic(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +251,6 @@ async def test_an_offset_that_is_gone_may_be_one_of_another_topic(
         await rig.poll()
 
 
-@pytest.mark.asyncio
 async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
     """Else an offset would be committed that lies beyond what whoever comes next can see of the
     log.
@@ -273,14 +264,12 @@ async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
     assert (batch.records, batch.starts, batch.ends) == ((), {0: 3}, {0: 3})
 
 
-@pytest.mark.asyncio
 async def test_an_empty_partition_is_finished(app: Any) -> None:
     rig = await bounded(app, {A: Log([], stable=0, end=0)}, {0: 0})
     (batch,) = await until_finished(rig, 0)
     assert (batch.records, batch.starts, batch.ends) == ((), {0: 0}, {0: 0})
 
 
-@pytest.mark.asyncio
 async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
     logs = {A: Log([0], stable=1, end=1), B: Log(list(range(15)), stable=15, end=15)}
     rig = await bounded(app, logs, {0: 1, 1: 15})
@@ -292,7 +281,6 @@ async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
 # -- in turn ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_one_partition_is_read_after_the_other(app: Any) -> None:
     logs = {tp: Log(list(range(25)), stable=25, end=25) for tp in (A, B)}
     rig = await bounded(app, logs, {0: 25, 1: 25})
@@ -307,7 +295,6 @@ async def test_one_partition_is_read_after_the_other(app: Any) -> None:
     ]
 
 
-@pytest.mark.asyncio
 async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
     """It is left in the middle, for a transaction that is open, and gone back to once that is
     decided.
@@ -323,7 +310,6 @@ async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
     assert offsets(rest) == [4, 5, 6, 7, 8, 9]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("events", "size", "lengths"),
     [(10, 1000, [10, 10, 10, 5]), (25, 1000, [20, 15]), (40, 1000, [35]), (40, 60, [30, 5])],
@@ -342,7 +328,6 @@ async def test_a_micro_batch_is_filled_from_its_partition(
     assert [offset for batch in batches for offset in offsets(batch)] == [*range(35)]
 
 
-@pytest.mark.asyncio
 async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None:
     """It may be none of the log: what comes after it is read again, from where it begins."""
     log = Log([*range(10), *range(12, 40)], passed={10, 11}, stable=40, end=40)
@@ -356,7 +341,6 @@ async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None
 # -- what proves nothing ---------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
     """A fetch from before a seek moves the position and brings nothing: it is past the end, and
     nobody got the records.
@@ -371,7 +355,6 @@ async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None
     assert (offsets(batch), batch.finished) == ([0, 1, 2], {0})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
     app: Any, when: str
@@ -385,7 +368,6 @@ async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
     assert batch.tenure == rig.held.tenure
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_finished_before_the_seek_that_ends_a_takeover(app: Any) -> None:
     rig = await bounded(app, {A: Log([], passed={0}, stable=1, end=1)}, {0: 1})
     await rig.revoke()
@@ -394,7 +376,6 @@ async def test_nothing_is_finished_before_the_seek_that_ends_a_takeover(app: Any
         assert await rig.poll() is None
 
 
-@pytest.mark.asyncio
 async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> None:
     class Over(Ledger):
         def is_over(self, partition: int) -> bool:
@@ -411,7 +392,6 @@ async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> Non
 # -- holes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_hole_at_the_end_is_proven_by_a_fetch_of_it_alone(app: Any) -> None:
     """What compaction took away moves no position."""
     rig = await bounded(app, {A: Log([0, 1], stable=6, end=6)}, {0: 6})
@@ -421,14 +401,12 @@ async def test_a_hole_at_the_end_is_proven_by_a_fetch_of_it_alone(app: Any) -> N
     assert rig.thread.asked == [2]
 
 
-@pytest.mark.asyncio
 async def test_a_hole_behind_markers_begins_at_the_position(app: Any) -> None:
     rig = await bounded(app, {A: Log([0], passed={1, 2}, stable=6, end=6)}, {0: 6})
     *_, last = await until_finished(rig, 0)
     assert (last.starts, last.ends) == ({0: 1}, {0: 6})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("failure", [NodeNotReadyError(), KafkaConnectionError()])
 async def test_a_leader_that_does_not_answer_proves_no_hole_and_ends_nothing(
     app: Any, failure: Exception

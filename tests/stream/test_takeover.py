@@ -168,7 +168,6 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 # -- the order -------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_state(
     rig: Rig,
 ) -> None:
@@ -185,7 +184,6 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_s
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_restore_goes_on_until_nothing_more_comes(rig: Rig) -> None:
     """Of what comes while it reads the first rows may be read with it: so may be the others, which
     belong to them.
@@ -205,7 +203,6 @@ async def test_a_restore_goes_on_until_nothing_more_comes(rig: Rig) -> None:
     assert rig.stored() == ({b"row": b"restored"}, 13)
 
 
-@pytest.mark.asyncio
 async def test_a_restore_that_finds_nothing_asks_for_no_other_end(rig: Rig) -> None:
     await rig.recovered({0})
     await rig.takeover.let_go()
@@ -214,7 +211,6 @@ async def test_a_restore_that_finds_nothing_asks_for_no_other_end(rig: Rig) -> N
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 10}, {0: 10})]
 
 
-@pytest.mark.asyncio
 async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig) -> None:
     """The group waits for it."""
     rig.at_restore = rig.assignment.revoke
@@ -223,7 +219,6 @@ async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig)
     assert rig.assignment.positions == {}
 
 
-@pytest.mark.asyncio
 async def test_only_a_restore_that_ends_leaves_a_whole_copy(rig: Rig) -> None:
     """One that a rebalance interrupts may have stored half a transaction."""
     rig.at_restore = rig.assignment.revoke
@@ -235,7 +230,6 @@ async def test_only_a_restore_that_ends_leaves_a_whole_copy(rig: Rig) -> None:
     assert rig.stored() == ({b"row": b"restored"}, 9)
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig) -> None:
     """One that brokers cut short restores once more, or is given up for a rebalance; neither
     forgets what was told before.
@@ -254,7 +248,6 @@ async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig
     assert sorted(rig.processor.begun) == [0, 1]
 
 
-@pytest.mark.asyncio
 async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
     """The offsets would wait until the broker gives up on it."""
     rig.is_doubtful = True
@@ -262,7 +255,6 @@ async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
     assert rig.log[:2] == ["decide", "offsets"]
 
 
-@pytest.mark.asyncio
 async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> None:
     """Only rows after the stored offset are read again, and the old assignment can write
     no more.
@@ -278,7 +270,6 @@ async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> 
     assert ("restore", {0: 10}, {0: 10}) in rig.log
 
 
-@pytest.mark.asyncio
 async def test_a_restore_that_moves_is_progress(rig: Rig) -> None:
     """The watchdog must not end a restore that is merely long."""
     rig.restore_waits = True
@@ -291,7 +282,6 @@ async def test_a_restore_that_moves_is_progress(rig: Rig) -> None:
     await recovery
 
 
-@pytest.mark.asyncio
 async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
     await rig.recovered(set())
     assert rig.log == ["ids"]
@@ -299,7 +289,6 @@ async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
     assert rig.assignment.positions == {}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
 @pytest.mark.parametrize(
     "failure",
@@ -322,7 +311,6 @@ async def test_a_takeover_that_fails_ends_the_process(
 # -- brokers that do not answer --------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
 @pytest.mark.parametrize(
     "failure",
@@ -345,7 +333,6 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 async def test_that_a_takeover_begins_again_is_told_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -358,7 +345,6 @@ async def test_that_a_takeover_begins_again_is_told_once(
     ] == ["retrying the takeover after an error of the brokers: no broker"]
 
 
-@pytest.mark.asyncio
 async def test_offsets_that_are_not_told_are_asked_for_again(rig: Rig) -> None:
     answer, failures = rig.logs.input.starts, [Unanswered("offsets are not told")] * 2
 
@@ -373,7 +359,6 @@ async def test_offsets_that_are_not_told_are_asked_for_again(rig: Rig) -> None:
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("ending", ["let go", "revoked"])
 async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(
     rig: Rig, ending: str
@@ -406,7 +391,6 @@ async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(
 # -- after a doubt ---------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_forgotten(
     rig: Rig,
 ) -> None:
@@ -431,14 +415,12 @@ async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_
     await rig.takeover.let_go()
 
 
-@pytest.mark.asyncio
 async def test_a_commit_that_had_not_happened_is_read_again(rig: Rig) -> None:
     await rig.flowing({0})
     assert await rig.again() == {0: 5}
     assert rig.sought == [{0: 5}]
 
 
-@pytest.mark.asyncio
 async def test_a_doubt_waits_for_brokers_like_any_takeover(rig: Rig) -> None:
     await rig.flowing({0})
     rig.restore_failures = [Unanswered("the restore stands still")] * 5
@@ -447,7 +429,6 @@ async def test_a_doubt_waits_for_brokers_like_any_takeover(rig: Rig) -> None:
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: Rig) -> None:
     """It waits for the end of it: the restore is not completed, and nothing is found out
     or read.
@@ -462,7 +443,6 @@ async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: 
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_commit_alone_is_progress_after_a_doubt(rig: Rig) -> None:
     """Else the watchdog would never end a worker whose every commit is in doubt."""
     await rig.flowing({0})
@@ -478,7 +458,6 @@ async def test_a_commit_alone_is_progress_after_a_doubt(rig: Rig) -> None:
 # -- rebalances ------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) -> None:
     rig.restore_waits = True
     recovery = asyncio.ensure_future(rig.recovered({0}))
@@ -493,7 +472,6 @@ async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) ->
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> None:
     """It must not wait for the restore of an assignment that is over."""
     rig.restore_waits, rig.starts_wait = True, threading.Event()
@@ -512,7 +490,6 @@ async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> Non
     assert rig.assignment.positions == {0: 5}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("next_one", [(0, 1), (1,), ()])
 async def test_a_recovery_of_a_past_assignment_takes_nothing_over(
     rig: Rig, next_one: tuple[int, ...]
@@ -527,7 +504,6 @@ async def test_a_recovery_of_a_past_assignment_takes_nothing_over(
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_an_assignment_that_ended_is_forgotten(rig: Rig) -> None:
     await rig.recovered({0, 1})
     rig.processor.forgotten.clear()
@@ -536,7 +512,6 @@ async def test_an_assignment_that_ended_is_forgotten(rig: Rig) -> None:
     assert rig.assignment.positions == rig.assignment.roles == {}
 
 
-@pytest.mark.asyncio
 async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
     await rig.recovered({0}, {0, 1})  # in two roles it is active
     await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
@@ -551,7 +526,6 @@ async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_standby_that_may_lack_tombstones_builds_its_copy_again(rig: Rig) -> None:
     rig.follow_stale = [StaleCopy("changelog", 1)]
     await rig.recovered(set(), {1})
@@ -563,7 +537,6 @@ async def test_a_standby_that_may_lack_tombstones_builds_its_copy_again(rig: Rig
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_restore_that_may_lack_tombstones_builds_its_copy_again(rig: Rig) -> None:
     await rig.recovered({0})
     await rig.takeover.let_go()
@@ -576,7 +549,6 @@ async def test_a_restore_that_may_lack_tombstones_builds_its_copy_again(rig: Rig
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
     rig.follow_failure = RuntimeError("disk full")
     await rig.recovered(set(), {1})
@@ -609,7 +581,6 @@ class StandbyBounds:
         return self._bounds(partitions)
 
 
-@pytest.mark.asyncio
 async def test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby(rig: Rig) -> None:
     bounds = StandbyBounds(rig)
     await asyncio.wait_for(rig.flowing({0}, {1}), PATIENCE_SECONDS)
@@ -624,7 +595,6 @@ async def test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby(r
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
     """What is active was taken over already, and goes on."""
     unanswered = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
@@ -639,7 +609,6 @@ async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
     assert rig.deaths == []
 
 
-@pytest.mark.asyncio
 async def test_a_standby_that_brokers_refuse_ends_the_process(rig: Rig) -> None:
     refusal = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     StandbyBounds(rig, refusal).told.set()
@@ -650,7 +619,6 @@ async def test_a_standby_that_brokers_refuse_ends_the_process(rig: Rig) -> None:
     await rig.takeover.let_go()
 
 
-@pytest.mark.asyncio
 async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
     """Its rows may be another one's to write by the time the broker answers."""
     rig.gate.restore_start = lambda partition, bounds: pytest.fail("opened")  # type: ignore[assignment]
@@ -669,7 +637,6 @@ async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
 # -- state and offsets -----------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("applied", "start"),
     [
@@ -687,7 +654,6 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
     assert rig.assignment.positions == {0: start.offset}
 
 
-@pytest.mark.asyncio
 async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_processed(
     rig: Rig,
 ) -> None:
@@ -705,7 +671,6 @@ async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_proce
     assert told == [{0: start}]
 
 
-@pytest.mark.asyncio
 async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fingerprint(
     rig: Rig,
 ) -> None:
@@ -730,7 +695,6 @@ async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fing
 BEHIND = f"the state ends at {{}}: records or rows of the changelog {CHANGELOG} are gone"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("applied", "start", "complaint"),
     [
@@ -750,7 +714,6 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
     assert rig.assignment.positions == {}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("stored", "told", "noted"),
     [
@@ -772,7 +735,6 @@ async def test_the_topic_that_the_state_was_made_from_is_taken_over(
     assert rig.processor.made_from == {0: noted}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("stored", "told"), [("one", "one"), ("", "one"), ("one", ""), ("", "")])
 async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
     rig: Rig, stored: str, told: str
@@ -793,7 +755,6 @@ async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_m
             await rig.takeover.begin_processing({0: Start(10, True, 10)})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
@@ -812,7 +773,6 @@ async def test_the_output_that_the_state_was_published_to_is_taken_over(
     assert rig.processor.published_to == {0: Output(1, OUTPUT, told)}
 
 
-@pytest.mark.asyncio
 async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
     rig.logs.ids.told = {OUTPUT: "two"}
@@ -825,7 +785,6 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     assert rig.assignment.positions == {}
 
 
-@pytest.mark.asyncio
 async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.logs.facets = "facets"
     rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "one")}
@@ -837,7 +796,6 @@ async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
     assert rig.processor.facets_to == {0: Output(1, "facets", "one")}
 
 
-@pytest.mark.asyncio
 async def test_an_output_of_another_name_is_taken_and_told(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -849,14 +807,12 @@ async def test_an_output_of_another_name_is_taken_and_told(
     assert told in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> None:
     rig.logs.output = rig.takeover._output = None
     await rig.takeover.begin_processing({0: Start(0, False, 10)})
     assert rig.processor.published_to == {}
 
 
-@pytest.mark.asyncio
 async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer(rig: Rig) -> None:
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
     rig.logs.ids.told = {INPUT: "two"}

@@ -36,7 +36,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- the four rules --------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: Any) -> None:
     rig = Rig(app, {A: [3, 4], B: [7]})
     await rig.join({0: 3, 1: 7})
@@ -54,7 +53,6 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
     assert message.generation_id == 2
 
 
-@pytest.mark.asyncio
 async def test_records_have_their_headers_if_the_mapping_reads_them(app: Any) -> None:
     rig = Rig(app, {A: [3], B: []})
     await rig.join({0: 3})
@@ -64,7 +62,6 @@ async def test_records_have_their_headers_if_the_mapping_reads_them(app: Any) ->
     assert [record.headers for record in batch.records] == [(("ce_type", b"3"),)]
 
 
-@pytest.mark.asyncio
 async def test_records_below_the_cursor_are_dropped(app: Any) -> None:
     rig = Rig(app, {A: [*range(20)], B: []})
     await rig.join({0: 5})
@@ -76,7 +73,6 @@ async def test_records_below_the_cursor_are_dropped(app: Any) -> None:
     assert offsets(await rig.poll()) == [*range(12, 20)]
 
 
-@pytest.mark.asyncio
 async def test_a_jump_at_the_head_is_believed_only_when_a_second_read_from_the_cursor_shows_it(
     app: Any,
 ) -> None:
@@ -89,7 +85,6 @@ async def test_a_jump_at_the_head_is_believed_only_when_a_second_read_from_the_c
     assert offsets(await rig.poll()) == [*range(10)]
 
 
-@pytest.mark.asyncio
 async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: Any) -> None:
     rig = Rig(app, {A: [6, 7, 15], B: []})
     await rig.join({0: 0})
@@ -99,7 +94,6 @@ async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: An
     assert (batch.starts, batch.ends) == ({0: 0}, {0: 16})
 
 
-@pytest.mark.asyncio
 async def test_a_second_read_proves_the_gap_at_its_own_cursor_alone(app: Any) -> None:
     """Having asked at one cursor must not make a jump at a later one believable."""
     rig = Rig(app, {A: [*range(5, 30)], B: []})
@@ -111,7 +105,6 @@ async def test_a_second_read_proves_the_gap_at_its_own_cursor_alone(app: Any) ->
     assert offsets(await rig.poll()) == [*range(15, 25)]
 
 
-@pytest.mark.asyncio
 async def test_what_was_asked_before_a_rebalance_proves_nothing_after_it(app: Any) -> None:
     rig = Rig(app, {A: [*range(20)], B: []})
     await rig.join({0: 0})
@@ -124,7 +117,6 @@ async def test_what_was_asked_before_a_rebalance_proves_nothing_after_it(app: An
     assert offsets(await rig.poll()) == [*range(10)]
 
 
-@pytest.mark.asyncio
 async def test_a_jump_inside_a_fetch_is_a_gap_of_the_log(app: Any) -> None:
     rig = Rig(app, {A: [0, 1, 5, 9], B: []})
     await rig.join({0: 0})
@@ -133,7 +125,6 @@ async def test_a_jump_inside_a_fetch_is_a_gap_of_the_log(app: Any) -> None:
     assert batch.ends == {0: 10}
 
 
-@pytest.mark.asyncio
 async def test_one_partition_waiting_for_its_proof_does_not_hold_the_others(app: Any) -> None:
     rig = Rig(app, {A: [3], B: [0, 1]})
     await rig.join({0: 0, 1: 0})
@@ -143,7 +134,6 @@ async def test_one_partition_waiting_for_its_proof_does_not_hold_the_others(app:
     assert (offsets(second), second.starts, second.ends) == ([3], {0: 0}, {0: 4})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fetch(
     app: Any, when: str
@@ -160,7 +150,6 @@ async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fe
     assert rig.consumer.cursors == {0: 0}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fetch(
     app: Any, when: str
@@ -181,7 +170,6 @@ async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fet
     assert offsets(await rig.poll()) == [*range(10, 15)]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, when: str) -> None:
     """The group has not changed, and its membership is the same: only the epoch tells that
@@ -200,7 +188,6 @@ async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, 
     assert batch.tenure == rig.held.tenure == Tenure(1, Membership(2, "member", INSTANCE))
 
 
-@pytest.mark.asyncio
 async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
@@ -218,7 +205,6 @@ async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
     assert offsets(await rig.poll()) == [2, 3, 4]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_fetched_while_a_commit_is_in_doubt(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
@@ -229,7 +215,6 @@ async def test_nothing_is_fetched_while_a_commit_is_in_doubt(app: Any) -> None:
     assert offsets(await rig.poll()) == [0]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_fetched_between_revocation_and_seek(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     rig.thread.assigned = {A}
@@ -250,7 +235,6 @@ async def test_nothing_is_fetched_between_revocation_and_seek(app: Any) -> None:
     assert rig.thread.fetched == []
 
 
-@pytest.mark.asyncio
 async def test_a_stopped_flow_fetches_nothing(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
@@ -262,7 +246,6 @@ async def test_a_stopped_flow_fetches_nothing(app: Any) -> None:
     assert await rig.poll() is None
 
 
-@pytest.mark.asyncio
 async def test_changelogs_are_never_fetched(app: Any) -> None:
     rig = Rig(app, {A: [0], B: [], CHANGELOG: [0]})
     await rig.join({0: 0}, CHANGELOG)
@@ -276,7 +259,6 @@ async def test_changelogs_are_never_fetched(app: Any) -> None:
     assert all(tp != CHANGELOG for tp, _ in rig.thread.seeks)
 
 
-@pytest.mark.asyncio
 async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_full(
     app: Any,
 ) -> None:
@@ -294,7 +276,6 @@ async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_fu
     assert (batch.starts, batch.ends) == ({0: 0, 1: 0}, {0: 3, 1: 5})
 
 
-@pytest.mark.asyncio
 async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
@@ -310,7 +291,6 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
     assert (offsets(first), offsets(await rig.poll())) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
 
 
-@pytest.mark.asyncio
 async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other(
     app: Any,
 ) -> None:
@@ -333,7 +313,6 @@ async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_
     assert found == log[A]
 
 
-@pytest.mark.asyncio
 async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) -> None:
     rig = Rig(app, {A: [*range(9)], B: []})
     await rig.join({0: 0})
@@ -346,7 +325,6 @@ async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) 
     assert offsets(await rig.poll()) == [*range(9)]
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
@@ -365,7 +343,6 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
     assert offsets(await rig.poll()) == [2, 3, 4]
 
 
-@pytest.mark.asyncio
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     rig = Rig(app, {A: [*range(25)], B: []})
     await rig.join({0: 0})
@@ -385,7 +362,6 @@ class Busy:
         return self._looks < 0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("linger", [0.0, 0.001])
 async def test_while_the_one_before_is_processed_a_micro_batch_takes_along_what_comes(
     app: Any, linger: float
@@ -403,7 +379,6 @@ async def test_while_the_one_before_is_processed_a_micro_batch_takes_along_what_
     assert offsets(await rig.poll()) == [*range(1, 6 if not linger else 7)]
 
 
-@pytest.mark.asyncio
 async def test_it_waits_no_longer_when_it_is_full_or_the_tenure_is_another(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
@@ -416,7 +391,6 @@ async def test_it_waits_no_longer_when_it_is_full_or_the_tenure_is_another(app: 
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [29]
 
 
-@pytest.mark.asyncio
 async def test_it_waits_no_longer_than_a_micro_batch_may_take(app: Any) -> None:
     """A queue that lost what it held would be waited for without end."""
     rig = Rig(app, {A: [0], B: []})
@@ -427,7 +401,6 @@ async def test_it_waits_no_longer_than_a_micro_batch_may_take(app: Any) -> None:
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [1]
 
 
-@pytest.mark.asyncio
 async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
@@ -440,7 +413,6 @@ async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: An
     assert offsets(await rig.poll()) == [*range(5)]
 
 
-@pytest.mark.asyncio
 async def test_records_that_retention_removed_before_they_were_read_end_the_process(
     app: Any,
 ) -> None:
@@ -457,7 +429,6 @@ async def test_records_that_retention_removed_before_they_were_read_end_the_proc
     assert f"{INPUT}-0 has no offset 5: retention has removed records" in str(end.value.cause)
 
 
-@pytest.mark.asyncio
 async def test_a_micro_batch_that_cannot_be_handed_over_ends_the_process(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
@@ -633,7 +604,6 @@ def test_every_record_from_the_committed_offset_on_once_and_in_order(
 # -- membership ------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_read_again(
     app: Any,
 ) -> None:
@@ -648,7 +618,6 @@ async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_
     assert rig.held.membership == Membership(2, "member", INSTANCE)
 
 
-@pytest.mark.asyncio
 async def test_a_takeover_that_gave_way_to_the_group_seeks_nothing(app: Any) -> None:
     """The brokers that did not let it be done would not tell the offsets either."""
     rig = Rig(app, {A: [0]})
@@ -660,7 +629,6 @@ async def test_a_takeover_that_gave_way_to_the_group_seeks_nothing(app: Any) -> 
     assert not rig.held.is_flowing
 
 
-@pytest.mark.asyncio
 async def test_a_tenure_lasts_until_its_partitions_are_revoked(app: Any) -> None:
     """What is handed over later, or not committed by then, is read again after the next
     takeover.
@@ -673,7 +641,6 @@ async def test_a_tenure_lasts_until_its_partitions_are_revoked(app: Any) -> None
     assert rig.held.tenure is None
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("generation", "member_id"), [(-2, "member"), (5, "")])
 async def test_a_negative_or_empty_membership_ends_the_process(
     app: Any, generation: int, member_id: str
@@ -688,7 +655,6 @@ async def test_a_negative_or_empty_membership_ends_the_process(
 # -- what Faust may not do -------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_faust_commits_no_offset_whatever_is_acknowledged(app: Any) -> None:
     rig = Rig(app, {A: [0, 1], B: []})
     await rig.join({0: 0})
@@ -701,7 +667,6 @@ async def test_faust_commits_no_offset_whatever_is_acknowledged(app: Any) -> Non
     assert rig.thread.commits == []
 
 
-@pytest.mark.asyncio
 async def test_faust_acknowledges_no_gap(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.join({0: 0})
@@ -713,7 +678,6 @@ async def test_faust_acknowledges_no_gap(app: Any) -> None:
 # -- where to start --------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(app: Any) -> None:
     rig = Rig(app, {A: [*range(5, 20)], B: [*range(5, 20)]})
     await rig.assign({A, B, CHANGELOG})
@@ -725,7 +689,6 @@ async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(app: Any
     assert (rig.consumer.cursors, rig.thread.positions) == ({0: 7, 1: 5}, {A: 7, B: 5})
 
 
-@pytest.mark.asyncio
 async def test_every_assignment_asks_for_its_own_offsets(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.assign({A})
@@ -740,7 +703,6 @@ async def test_every_assignment_asks_for_its_own_offsets(app: Any) -> None:
     assert rig.consumer.cursors == {0: 19}
 
 
-@pytest.mark.asyncio
 async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.assign({A})
@@ -759,7 +721,6 @@ async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
 # -- what status and watchdog ask ------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_lag_can_be_asked_for_at_any_moment_of_a_rebalance(app: Any) -> None:
     """The watchdog's thread asks, and would die of an exception: aiokafka's own methods assert the
     assignment.

@@ -105,7 +105,6 @@ def now() -> float:
 # -- how long --------------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("request_", "seconds"),
     [
@@ -141,7 +140,6 @@ def test_a_connection_without_an_answer_is_given_up() -> None:
     run_simulated(send())
 
 
-@pytest.mark.asyncio
 async def test_a_node_that_cannot_be_reached_is_an_error_that_is_tried_again() -> None:
     client = group_client()
     client.cluster = ClusterMetadata()  # knows of no broker
@@ -151,7 +149,6 @@ async def test_a_node_that_cannot_be_reached_is_an_error_that_is_tried_again() -
     client._md_update_fut.cancel()
 
 
-@pytest.mark.asyncio
 async def test_a_connection_that_is_not_made_does_not_keep_others_from_being_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,7 +215,6 @@ def test_a_join_waits_on_as_long_as_the_coordinator_is_there(error_code: int) ->
     run_simulated(join())
 
 
-@pytest.mark.asyncio
 async def test_nobody_is_asked_any_more_after_the_join() -> None:
     """The task that asks ends with it."""
     client = group_client()
@@ -235,7 +231,6 @@ async def test_nobody_is_asked_any_more_after_the_join() -> None:
 # -- a static member -------------------------------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_heartbeat_says_which_worker_it_is_of() -> None:
     client = group_client()
     connection = connect(client, lambda _: GOOD)
@@ -252,7 +247,6 @@ async def test_a_heartbeat_says_which_worker_it_is_of() -> None:
     assert not sent.FLEXIBLE_VERSION
 
 
-@pytest.mark.asyncio
 async def test_a_heartbeat_of_a_member_without_a_name_is_as_ever() -> None:
     client = group_client(instance_id=None)
     connection = connect(client, lambda _: GOOD)
@@ -260,7 +254,6 @@ async def test_a_heartbeat_of_a_member_without_a_name_is_as_ever() -> None:
     assert connection.sent == [(HEARTBEAT, REQUEST_SECONDS)]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("request_", [HEARTBEAT, JOIN, SYNC], ids=["heartbeat", "join", "sync"])
 async def test_a_member_whose_instance_id_another_one_has_ends(request_: Any) -> None:
     client = group_client()

@@ -59,7 +59,6 @@ def test_faust_gets_the_workers_own_databases(parts: Parts, table: CommittedTabl
     assert table.data._dbs == {}  # a reference there would keep a database open that is to be wiped
 
 
-@pytest.mark.asyncio
 async def test_faust_opens_no_database_of_an_assignment(
     parts: Parts, table: CommittedTable
 ) -> None:
@@ -72,7 +71,6 @@ async def test_faust_opens_no_database_of_an_assignment(
     assert table.persisted_offset(changelog) is None
 
 
-@pytest.mark.asyncio
 async def test_databases_are_closed_with_their_partition_or_with_the_worker(
     parts: Parts, table: CommittedTable
 ) -> None:
@@ -103,7 +101,6 @@ def test_a_damaged_database_ends_the_process_with_one_line(
     assert "coversumm-worker reset --local" in str(end.value.cause)
 
 
-@pytest.mark.asyncio
 async def test_recoveries_are_takeovers_of_their_partitions(
     table: CommittedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +114,6 @@ async def test_recoveries_are_takeovers_of_their_partitions(
     assert taken == [({0}, {1})]
 
 
-@pytest.mark.asyncio
 async def test_everything_is_let_go_before_faust_closes_databases(
     table: CommittedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +131,6 @@ async def test_everything_is_let_go_before_faust_closes_databases(
     assert calls == ["let go", "databases"]
 
 
-@pytest.mark.asyncio
 async def test_a_rebalance_that_cannot_let_go_ends_the_process(
     table: CommittedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
