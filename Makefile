@@ -23,7 +23,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-precision page-pictures asyncapi clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-precision page-pictures asyncapi clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -168,8 +168,12 @@ PEERS := quix bytewax pathway
 	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
 	@touch $@
 
+# Beside PyTorch once `make test-sentence-transformers` has installed it.
 bench-embed: setup-dev ## Measure (minutes): Sentences/s of the default engine, as a share of the processors; ROUNDS=3
-	@$(BIN)/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
+	@$(if $(wildcard $(ST)/.ready),$(ST),$(VENV))/bin/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
+
+bench-image: setup-dev ## Measure (15 min): Sizes of the image and of its variants with an extra
+	@$(BIN)/python -m tests.bench.image
 
 bench-mapping: setup-dev ## Measure (5 s): Processor time to map a record of another topic
 	@$(BIN)/python -m tests.bench.mapping
@@ -237,10 +241,10 @@ alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL
 asyncapi: setup-dev ## Docs (1 min): Write build/asyncapi.html, one page with all topics and messages; needs Node.js 20
 	@$(BIN)/python -m docs.build.asyncapi_page
 
-image: ## Deploy (minutes): The container image IMAGE=NAME, by docker, podman or buildah; BASE=local or an image
+image: ## Deploy (3 min): The container image IMAGE=NAME, by docker, podman or buildah; BASE=local or an image; EXTRAS=openvino: also a variant
 	@PYTHON=$(PYTHON) deploy/image/build
 
-image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kafka, killed, full, restarted; needs root
+image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kafka, killed, full, restarted; needs root; EXTRAS=openvino
 	@$(BIN)/pytest -s -v -m image tests/deploy/image
 
 image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11

@@ -33,6 +33,7 @@ from tests.bench.tables import (
     embed_table,
     engines_table,
     facets_table,
+    image_table,
     memory_table,
     paper_table,
     queries_table,
@@ -64,6 +65,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/quality.md": {**QUALITY, **FACETS},
     "docs/facets.md": JUDGED,
     "docs/llm.md": {"calls": calls_table},
+    "docs/image.md": {"sizes": image_table},
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,

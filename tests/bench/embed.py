@@ -11,11 +11,17 @@ second. So what else the machine does slows down both. bf16 is in turns with bot
 of the same matrices in bf16 by OpenVINO. What counts are the operations that a
 sentence's own tokens take: tokenizing, pooling, and all that is no matrix product, come to nothing.
 `cpu_share` is by processor time, `share_of_numpy` of NumPy's BLAS alone.
+
+Where PyTorch and sentence-transformers are installed (`make test-sentence-transformers`), they
+embed the same in fp32 and with autocast to bf16, in batches of 32, after each round and in a
+process of their own: their threads would disturb the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import statistics
@@ -27,15 +33,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tests.bench.machine import began, command_line, tell, write
 from tests.harness.load import SAMPLE, read_reviews
-from worker.text.engine import EmbeddingEngine
-from worker.text.minilm import load_minilm
+from worker.text.minilm import _package_folder, load_minilm
 from worker.text.onnx import open_session
 from worker.text.openvino import CONFIG, bf16_problem
 from worker.text.splitting import split_sentences
@@ -52,8 +57,39 @@ SQUARE: Final = 1024
 PRODUCTS: Final = 8
 SLICE: Final = 64
 """Sentences between two looks at the peak, but no less than a micro-batch."""
+PRECISIONS: Final = ("fp32", "bf16")
+PYTORCH_BATCH: Final = 32
+PYTORCH_SIZES: Final = (32, 1024)
 Array = NDArray[np.float32]
 RESULTS: Final = Path(__file__).with_name("results") / "embed.json"
+
+
+class Embeds(Protocol):
+    """An engine, or a library beside it."""
+
+    def embed(self, texts: Sequence[str]) -> object:
+        """The vectors of these texts."""
+
+
+class PyTorch:
+    """The default model in sentence-transformers; with autocast in bf16."""
+
+    def __init__(self, threads: int, precision: str) -> None:
+        self._torch = importlib.import_module("torch")
+        self._torch.set_num_threads(threads)
+        library = importlib.import_module("sentence_transformers")
+        self._encoder = library.SentenceTransformer(str(_package_folder()), device="cpu")
+        self._is_bf16 = precision == "bf16"
+
+    def embed(self, texts: Sequence[str]) -> object:
+        """See `Embeds`; the library sorts by length."""
+        with self._torch.autocast("cpu", self._torch.bfloat16, enabled=self._is_bf16):
+            return self._encoder.encode(list(texts), batch_size=PYTORCH_BATCH)
+
+
+def has_pytorch() -> bool:
+    """Whether the library beside the engine can be measured."""
+    return importlib.util.find_spec("sentence_transformers") is not None
 
 
 def operations(tokens: int) -> int:
@@ -161,13 +197,14 @@ def _matrices() -> tuple[Array, Array]:
 
 def measure(threads: int, texts: Sequence[str]) -> dict[str, Any]:
     """One round of this process, whose BLAS has to have been started with as many threads."""
-    engines = {"fp32": load_minilm(threads)}
+    fp32 = load_minilm(threads)
+    engines: dict[str, Embeds] = {"fp32": fp32}
     products = {"numpy": numpy_products(), "onnxruntime": onnx_products(threads)}
     peaks = {"fp32": ("numpy", "onnxruntime"), "bf16": ("openvino",)}
     if bf16_problem() is None:
         engines["bf16"] = load_minilm(threads, precision="bf16")
         products["openvino"] = bf16_products(threads)
-    lengths = [len(ids) for ids in engines["fp32"].tokens(texts)]
+    lengths = [len(ids) for ids in fp32.tokens(texts)]
     for engine in engines.values():
         engine.embed(texts)  # it is slower at first, as they are
     for product in products.values():
@@ -183,18 +220,33 @@ def measure(threads: int, texts: Sequence[str]) -> dict[str, Any]:
                 ours[name].take(of_slice, partial(embed, engine, texts[at : at + step], size))
             for name, product in products.items():
                 theirs[name].take(2 * PRODUCTS * SQUARE**3, product)
-        fp32 = ours["fp32"]
-        figures[str(size)] = _shares(fp32, [theirs[name] for name in peaks["fp32"]], len(texts)) | {
-            "share_of_numpy": round(fp32.rate / theirs["numpy"].rate, 3),
+        first = ours["fp32"]
+        of_fp32 = _shares(first, [theirs[name] for name in peaks["fp32"]], len(texts))
+        figures[str(size)] = of_fp32 | {
+            "share_of_numpy": round(first.rate / theirs["numpy"].rate, 3),
             **{f"{name}_gflops": round(one.rate / 1e9, 1) for name, one in theirs.items()},
         }
         if (bf16 := ours.get("bf16")) is not None:
             of_bf16 = _shares(bf16, [theirs[name] for name in peaks["bf16"]], len(texts)) | {
-                "speedup": round(bf16.rate / fp32.rate, 3),
-                "cpu_speedup": round(bf16.cpu_rate / fp32.cpu_rate, 3),
+                "speedup": round(bf16.rate / first.rate, 3),
+                "cpu_speedup": round(bf16.cpu_rate / first.cpu_rate, 3),
             }
             figures[str(size)] |= {f"bf16_{name}": value for name, value in of_bf16.items()}
     return {"tokens": round(statistics.mean(lengths), 1), "sizes": figures}
+
+
+def measure_pytorch(threads: int, texts: Sequence[str]) -> dict[str, Any]:
+    """Sentences/s of one round of PyTorch, by precision and size."""
+    figures: dict[str, Any] = {str(size): {} for size in PYTORCH_SIZES}
+    for precision in PRECISIONS:
+        engine = PyTorch(threads, precision)
+        engine.embed(texts)
+        for size in PYTORCH_SIZES:
+            spent = Spent()
+            spent.take(0, partial(embed, engine, texts, size))
+            per_s = round(len(texts) / spent.seconds, 1)
+            figures[str(size)][f"pytorch_{precision}_sentences_per_s"] = per_s
+    return {"sizes": figures}
 
 
 def _shares(ours: Spent, peaks: Sequence[Spent], sentences: int) -> dict[str, float]:
@@ -206,13 +258,17 @@ def _shares(ours: Spent, peaks: Sequence[Spent], sentences: int) -> dict[str, fl
     }
 
 
-def memory_mib(precision: str, threads: int, path: Path) -> float:
-    """The most memory of a process that does nothing but embed with so many threads."""
+def memory_mib(name: str, threads: int, path: Path) -> float:
+    """The most memory of a process that does nothing but embed with so many threads.
+
+    `name`: a precision, that of PyTorch begins with `pytorch_`.
+    """
+    library, _, precision = name.rpartition("_")
+    load = "PyTorch" if library else "load_minilm"
     program = (
         "import resource, sys; from pathlib import Path; "
-        "from tests.bench.embed import SENTENCES, sentences; "
-        "from worker.text.embedders import load_engine; "
-        f"engine = load_engine('onnx', threads={threads}, precision={precision!r}); "
+        "from tests.bench.embed import SENTENCES, PyTorch, load_minilm, sentences; "
+        f"engine = {load}({threads}, precision={precision!r}); "
         "engine.embed(sentences(Path(sys.argv[1]), SENTENCES)); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )
@@ -222,13 +278,13 @@ def memory_mib(precision: str, threads: int, path: Path) -> float:
     return round(float(done.stdout), 1)
 
 
-def embed(engine: EmbeddingEngine, texts: Sequence[str], size: int) -> None:
+def embed(engine: Embeds, texts: Sequence[str], size: int) -> None:
     """In micro-batches of so many."""
     for first in range(0, len(texts), size):
         engine.embed(texts[first : first + size])
 
 
-def in_process(threads: int, path: Path) -> dict[str, Any]:
+def in_process(threads: int, path: Path, *words: str) -> dict[str, Any]:
     """The same in a process of its own: a BLAS has as many threads as it was started with."""
     limits = dict.fromkeys(
         ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)
@@ -241,11 +297,12 @@ def in_process(threads: int, path: Path) -> dict[str, Any]:
         str(threads),
         "--data",
         str(path),
+        *words,
     ]
     done = subprocess.run(
         command, env={**os.environ, **limits}, capture_output=True, text=True, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -266,9 +323,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=SAMPLE)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--pytorch", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one is not None:
-        print(json.dumps(measure(given.one, sentences(given.data, SENTENCES))))
+        measure_one = measure_pytorch if given.pytorch else measure
+        print(json.dumps(measure_one(given.one, sentences(given.data, SENTENCES))))
         return 0
     precisions = ["fp32", "bf16"] if bf16_problem() is None else ["fp32"]
     targets = TARGETS | (BF16_TARGETS if "bf16" in precisions else {})
@@ -277,6 +336,10 @@ def main() -> int:
     for _ in range(given.rounds):
         for threads in THREADS:
             found[threads].append(in_process(threads, given.data))
+            if has_pytorch():
+                beside = in_process(threads, given.data, "--pytorch")["sizes"]
+                for size, figures in beside.items():
+                    found[threads][-1]["sizes"][size] |= figures
             print(threads, "threads", found[threads][-1], flush=True)
     of = {threads: medians(rounds) for threads, rounds in found.items()}
     report = record | {
@@ -284,10 +347,8 @@ def main() -> int:
             str(threads): {"medians": of[threads], "rounds": found[threads]} for threads in THREADS
         },
         "memory_mib": {
-            precision: {
-                str(threads): memory_mib(precision, threads, given.data) for threads in THREADS
-            }
-            for precision in precisions
+            name: {str(threads): memory_mib(name, threads, given.data) for threads in THREADS}
+            for name in [*precisions, *(f"pytorch_{one}" for one in PRECISIONS if has_pytorch())]
         },
     }
     write(given.out, report)

@@ -241,9 +241,10 @@ def embed_table(record: dict[str, Any] | None = None) -> str:
 
 
 def engines_table() -> str:
-    """What each precision of the default engine gives and takes, of three records."""
+    """What each precision of the default engine gives and takes, beside PyTorch."""
     speed, worth = read_record("embed.json"), read_record("quality_bf16.json")
-    rows = {
+    sizes = read_record("image.json")["bytes"]
+    rows: dict[str, dict[str, str]] = {
         "sentences/s, 1,024 at once, 1 and 2 threads": _of_threads(
             speed, "sentences_per_s", lambda value: f"{value:,.0f}"
         ),
@@ -257,6 +258,10 @@ def engines_table() -> str:
             precision: " and ".join(f"{mib:,.0f}" for mib in of.values())
             for precision, of in speed["memory_mib"].items()
         },
+        "image": {
+            "fp32": f"{sizes[''] / 1e6:,.0f} MB",
+            "bf16": f"{sizes['openvino'] / 1e6:,.0f} MB",
+        },
     }
     for row in worth["rouge"]:
         (low, high), (least, most) = row["fp32_interval"], row["difference"]
@@ -266,18 +271,30 @@ def engines_table() -> str:
         }
     for row in worth["sets"]:
         rows[f"the same 20 sentences, {row['set']}"] = {
-            "fp32": "",
             "bf16": f"{100 * row['overlap']:.1f} %, {row['identical']} of {row['entities']} sets "
             "identical",
         }
-    lines = ["| | fp32 | bf16 |", "|---|---|---|"]
-    lines += [f"| {name} | {of['fp32']} | {of['bf16']} |" for name, of in rows.items()]
+    columns = [name for name in ENGINES if name in speed["memory_mib"]]
+    lines = [
+        f"| | {' | '.join(ENGINES[name] for name in columns)} |",
+        "|---" * (1 + len(columns)) + "|",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(of.get(column, '') for column in columns)} |"
+        for name, of in rows.items()
+    ]
     return "\n".join(lines) + (
         f"\n\nSpeed and memory on {machine_of(speed)}; in brackets 95 % intervals: of fp32, and of "
         "the difference between the two."
     )
 
 
+ENGINES = {
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "pytorch_fp32": "PyTorch, fp32",
+    "pytorch_bf16": "PyTorch, bf16",
+}
 ROUGE_OF = {"ours": "summaries", "facets": "overviews of facets"}
 
 
@@ -288,13 +305,30 @@ def _scores(values: Sequence[float]) -> str:
 def _of_threads(
     record: dict[str, Any], figure: str, show: Callable[[float], str], size: str = "1024"
 ) -> dict[str, str]:
-    """By precision: the figure with each number of threads."""
+    """By engine: the figure with each number of threads."""
+    medians = [found["medians"][size] for found in record["threads"].values()]
+    names = {engine: figure if engine == "fp32" else f"{engine}_{figure}" for engine in ENGINES}
     return {
-        precision: " and ".join(
-            show(found["medians"][size][prefix + figure]) for found in record["threads"].values()
-        )
-        for precision, prefix in (("fp32", ""), ("bf16", "bf16_"))
+        engine: " and ".join(show(of[name]) for of in medians)
+        for engine, name in names.items()
+        if all(name in of for of in medians)
     }
+
+
+def image_table() -> str:
+    """The image and its variants, and how large they are."""
+    record = read_record("image.json")
+    sizes = dict(record["bytes"])
+    plain = sizes.pop("")
+    rows = [
+        f"| `{extra}` | {size / 1e6:,.0f} MB | {(size - plain) / 1e6:,.0f} MB |"
+        for extra, size in sizes.items()
+    ]
+    head = ["| variant | uncompressed | more than the image |", "|---|---|---|"]
+    return "\n".join([*head, *rows]) + (
+        f"\n\nThe image itself has {plain / 1e6:,.0f} MB. Measured with {record['engine']}, on the "
+        f"local base ({record['date'][:10]}, `make bench-image`)."
+    )
 
 
 def precision_lines(record: dict[str, Any]) -> str:

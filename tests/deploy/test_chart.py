@@ -50,6 +50,17 @@ def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
     assert str(Path(settings["COVERSUMM_SSL_CA_LOCATION"]).parent) in mounts
 
 
+def test_a_variant_of_the_image_is_a_tag(tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs" / "image.md").read_text(), flags=re.DOTALL
+    )
+    made = render(yaml.safe_load(example))
+    assert chart.complaints(made, tmp_path) == []
+    assert worker(made)["image"] == "coversumm-worker:0.1.0-openvino"
+    settings = environment(worker(made), facts_of(0))
+    assert settings["COVERSUMM_EMBEDDER_PRECISION"] == "bf16"
+
+
 def test_the_schemas_are_strict(tmp_path: Path) -> None:
     made = render(MATRIX["autoscaled"])
     for kind in ("StatefulSet", "ScaledObject", "PodMonitor", "PrometheusRule"):
