@@ -159,7 +159,8 @@ class Output:
             elif count and time.monotonic() - max(grown_s, looked_s) > QUIET_SECONDS:
                 looked_s = time.monotonic()
                 at_ms = self._marked(mark)
-                if len(at_ms) == self._entities:
+                # What came while it was read is not in the processor time yet.
+                if len(at_ms) == self._entities and self.count() == count:
                     return max(at_ms.values()), cpu_s
             time.sleep(0.05)
         return 0.0, cpu_s
