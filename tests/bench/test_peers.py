@@ -116,7 +116,9 @@ def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     assert "make bench-peers" in peers_table(record)
     kills = {"quix": {"events": 5000, "lost": 1, "repeated": 2000, "resumed_s": 50.4}}
-    record.write_text(json.dumps(HEAD | {"rounds": 3, "rows": found, "kills": kills}))
+    again = {"sentences": 100, "command": "python -m x --sizes 100"}
+    told = {"rounds": 3, "rows": found, "kills": kills, "again": again}
+    record.write_text(json.dumps(HEAD | told))
     lines = peers_table(record).splitlines()
     assert lines[:3] == [
         "| sentences an entity | 10 |",
@@ -128,6 +130,7 @@ def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
         "resumed after 50 s | 1,300 |"
     ) in lines
     assert "medians of 3 rounds" in lines[-1]
+    assert lines[-1].endswith("sentences come from a later run: `python -m x --sizes 100`.")
     assert set(TITLES) - set(CONTENDERS) == {"compiled"}
 
 

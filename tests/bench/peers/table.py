@@ -34,6 +34,8 @@ def peers_table(path: Path = RESULTS) -> str:
         facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
     rounds = "one round" if record["rounds"] == 1 else f"medians of {record['rounds']} rounds"
     measured = f"Measured on {machine_of(record)}, {rounds}, by `{record['command']}`."
+    if again := record.get("again"):
+        measured += f" Those with {again['sentences']} sentences come from a later run: `{again['command']}`."
     return "\n\n".join(["\n".join(speed), "\n".join(facts), measured])
 
 
