@@ -35,7 +35,8 @@ def peers_table(path: Path = RESULTS) -> str:
     rounds = "one round" if record["rounds"] == 1 else f"medians of {record['rounds']} rounds"
     measured = f"Measured on {machine_of(record)}, {rounds}, by `{record['command']}`."
     if again := record.get("again"):
-        measured += f" Those with {again['sentences']} sentences come from a later run: `{again['command']}`."
+        later = f"Those with {again['sentences']} sentences come from a later run"
+        measured += f" {later}: `{again['command']}`."
     return "\n\n".join(["\n".join(speed), "\n".join(facts), measured])
 
 
