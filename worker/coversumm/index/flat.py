@@ -17,7 +17,7 @@ from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyo
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
-READ_ROWS = 8192  # stored rows, about six megabytes, kept from an entity's count to its search
+READ_ROWS = 8192  # stored rows, about six megabytes, held at once: from a count to the next search
 
 
 class FlatIndex:
@@ -152,9 +152,9 @@ class FlatIndex:
         self._settle()
         read, self._read = self._read, None
         tiles: Iterable[_Tile] = self._tiles() if read is None else read
-        if n <= TILE and not self._removed:
+        if n <= READ_ROWS and not self._removed:
             tiles = list(tiles)
-            found = self._nearest_of_few(tiles, n, total, count)
+            found = self._nearest_at_once(tiles, n, total, count)
             if found is not None:
                 return found
         candidates = SearchCandidates(count, ids_kept, self._removed)
@@ -165,23 +165,31 @@ class FlatIndex:
             candidates.offer(keys_of(vectors, n, total), vectors, self._ids_of, stored=False)
         return candidates.neighborhood(self._dimension)
 
-    def _nearest_of_few(
+    def _nearest_at_once(
         self, tiles: Sequence["_Tile"], n: int, total: NDArray[np.float64], count: int
     ) -> Neighborhood | None:
-        """The nearest, without a look at one sentence at a time; None if some keys are equal:
-        their vectors may be copies.
+        """The nearest, without a look at one sentence at a time; None if some of them have equal
+        keys: their vectors may be copies.
         """
-        vectors = np.concatenate([*[tile.vectors for tile in tiles], self._vectors.rows])
-        keys = keys_of(vectors, n, total)
-        if len(np.unique(keys)) < len(keys):
+        parts = [(tile.vectors, tile.ids) for tile in tiles]
+        if self._ids:
+            parts.append((self._vectors.rows, self._ids_of))
+        keys = [keys_of(vectors, n, total) for vectors, _ in parts]
+        together = np.concatenate(keys)
+        radius_key = first_beyond(together, count)
+        limit = np.inf if radius_key is None else radius_key
+        near = together[together < limit]
+        if len(np.unique(near)) < len(near):
             return None
-        blocks = [block for tile in tiles for block in tile.blocks]
-        ids = [block.id(row) for block in blocks for row in range(len(block.vectors))] + self._ids
-        radius_key = first_beyond(keys, count)
-        if radius_key is not None:
-            rows = np.flatnonzero(keys < radius_key)
-            vectors, ids = vectors[rows], [ids[row] for row in rows.tolist()]
-        return Neighborhood(vectors, [1] * len(ids), [[id_] for id_ in ids], radius_key)
+        found: list[NDArray[np.int16]] = []
+        ids: list[bytes] = []
+        for (vectors, ids_of), of_part in zip(parts, keys, strict=True):
+            rows = np.flatnonzero(of_part < limit)
+            found.append(vectors if len(rows) == len(vectors) else vectors[rows])
+            ids += ids_of(rows)
+        return Neighborhood(
+            np.concatenate(found), [1] * len(ids), [[id_] for id_ in ids], radius_key
+        )
 
     def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
         return [self._ids[row] for row in rows.tolist()]
@@ -216,6 +224,8 @@ class _Tile(NamedTuple):
 
     def ids(self, rows: NDArray[np.int64]) -> list[bytes]:
         """The ids of some rows, each from the row's block."""
+        if len(rows) == len(self.vectors):
+            return [block.id(row) for block in self.blocks for row in range(len(block.vectors))]
         ends = np.array(self.ends)
         where = np.searchsorted(ends, rows, side="right").tolist()
         starts = [0, *self.ends]
