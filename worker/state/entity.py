@@ -44,11 +44,6 @@ class Review:
     occurred_at: str | None = None
     language: str | None = None
 
-    @property
-    def details(self) -> ReviewDetails:
-        """What messages say of it."""
-        return ReviewDetails(self.rating, self.occurred_at, self.language)
-
 
 class VectorBlock:
     """Some of an entity's live sentences: `vectors` (m, dimension) int16, ids made on demand."""

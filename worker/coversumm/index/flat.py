@@ -150,46 +150,25 @@ class FlatIndex:
     ) -> Neighborhood:
         """See `Index`."""
         self._settle()
-        read, self._read = self._read, None
-        tiles: Iterable[_Tile] = self._tiles() if read is None else read
+        parts: Iterable[_Part] = self._parts(n, total)
         if n <= READ_ROWS and not self._removed:
-            tiles = list(tiles)
-            found = self._nearest_at_once(tiles, n, total, count)
+            parts = list(parts)
+            found = _nearest_at_once(parts, count)
             if found is not None:
                 return found
         candidates = SearchCandidates(count, ids_kept, self._removed)
-        for tile in tiles:
-            candidates.offer(keys_of(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
-        if self._ids:
-            vectors = self._vectors.rows
-            candidates.offer(keys_of(vectors, n, total), vectors, self._ids_of, stored=False)
+        for part in parts:
+            candidates.offer(part.keys, part.vectors, part.ids_of, stored=part.is_stored)
         return candidates.neighborhood(self._dimension)
 
-    def _nearest_at_once(
-        self, tiles: Sequence["_Tile"], n: int, total: NDArray[np.float64], count: int
-    ) -> Neighborhood | None:
-        """The nearest, without a look at one sentence at a time; None if some of them have equal
-        keys: their vectors may be copies.
-        """
-        parts = [(tile.vectors, tile.ids) for tile in tiles]
+    def _parts(self, n: int, total: NDArray[np.float64]) -> "Iterator[_Part]":
+        """All live and stored rows with their keys: tile by tile, then those in memory."""
+        read, self._read = self._read, None
+        for tile in self._tiles() if read is None else read:
+            yield _Part(keys_of(tile.vectors, n, total), tile.vectors, tile.ids, True)
         if self._ids:
-            parts.append((self._vectors.rows, self._ids_of))
-        keys = [keys_of(vectors, n, total) for vectors, _ in parts]
-        together = np.concatenate(keys)
-        radius_key = first_beyond(together, count)
-        limit = np.inf if radius_key is None else radius_key
-        near = together[together < limit]
-        if len(np.unique(near)) < len(near):
-            return None
-        found: list[NDArray[np.int16]] = []
-        ids: list[bytes] = []
-        for (vectors, ids_of), of_part in zip(parts, keys, strict=True):
-            rows = np.flatnonzero(of_part < limit)
-            found.append(vectors if len(rows) == len(vectors) else vectors[rows])
-            ids += ids_of(rows)
-        return Neighborhood(
-            np.concatenate(found), [1] * len(ids), [[id_] for id_ in ids], radius_key
-        )
+            vectors = self._vectors.rows
+            yield _Part(keys_of(vectors, n, total), vectors, self._ids_of, False)
 
     def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
         return [self._ids[row] for row in rows.tolist()]
@@ -232,6 +211,34 @@ class _Tile(NamedTuple):
         return [
             self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)
         ]
+
+
+class _Part(NamedTuple):
+    """Rows of a search; `ids_of` makes the ids of some."""
+
+    keys: NDArray[np.float64]
+    vectors: NDArray[np.int16]
+    ids_of: Callable[[NDArray[np.int64]], list[bytes]]
+    is_stored: bool
+
+
+def _nearest_at_once(parts: Sequence[_Part], count: int) -> Neighborhood | None:
+    """The nearest, without a look at one sentence at a time; None if some of them have equal keys:
+    their vectors may be copies.
+    """
+    keys = np.concatenate([part.keys for part in parts])
+    radius_key = first_beyond(keys, count)
+    limit = np.inf if radius_key is None else radius_key
+    near = keys[keys < limit]
+    if len(np.unique(near)) < len(near):
+        return None
+    found: list[NDArray[np.int16]] = []
+    ids: list[bytes] = []
+    for part in parts:
+        rows = np.flatnonzero(part.keys < limit)
+        found.append(part.vectors if len(rows) == len(part.vectors) else part.vectors[rows])
+        ids += part.ids_of(rows)
+    return Neighborhood(np.concatenate(found), [1] * len(ids), [[id_] for id_ in ids], radius_key)
 
 
 def add_up(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
