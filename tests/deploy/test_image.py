@@ -4,6 +4,7 @@ and paths are this project's.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -106,6 +107,19 @@ def test_the_extras_that_the_build_names_have_their_pins() -> None:
         "quality",
         "sentence-transformers",
     }
+
+
+def test_a_wrong_extra_is_refused_before_anything_is_built() -> None:
+    done = subprocess.run(
+        [ROOT / "deploy" / "image" / "build"],
+        env={**os.environ, "EXTRAS": "avro parket"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    names = ", ".join(EXTRAS)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"EXTRAS: parket is none of {names}\n"
 
 
 def test_the_model_and_the_python_are_those_of_the_project() -> None:
