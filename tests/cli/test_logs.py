@@ -149,16 +149,19 @@ def test_a_line_is_written_above_a_progress_bar(monkeypatch):
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    hint = f"broker down; `{'NAME=value ' * 10}coversumm-worker dlq list`"
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
     set_up_logging(Settings())
     with output.file_progress(10) as progress:
         progress.update(5, 5)
-        logging.getLogger("worker").warning("broker down")
+        logging.getLogger("worker").warning(hint)
     logging.captureWarnings(False)
     lines = re.split(r"\r|\n", terminal.getvalue())
     (line,) = (line for line in lines if "broker down" in line)
     assert "━" not in line
-    after = terminal.getvalue().partition("broker down\n")[2]
+    assert hint in line, "a command that a line break splits does not run as printed"
+    after = terminal.getvalue().partition(f"{hint}\n")[2]
     assert "events" in after, "the bar is drawn again below it"

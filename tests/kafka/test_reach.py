@@ -49,11 +49,11 @@ DENIED = KafkaError(KafkaError._AUTHENTICATION, "Authentication failed")
     [
         ([REFUSED], False, [2.0]),
         ([UNKNOWN], False, [2.0]),
-        ([REFUSED], True, [5.0, 5.0, 5.0]),
+        ([REFUSED], True, [1.0, 4.0, 5.0, 5.0]),
         ([DENIED], False, [2.0, 3.0]),
-        ([DENIED], True, [5.0]),
+        ([DENIED], True, [1.0, 4.0]),
         ([], False, [2.0, 3.0, 5.0, 5.0]),
-        ([], True, [5.0, 5.0, 5.0]),
+        ([], True, [1.0, 4.0, 5.0, 5.0]),
     ],
 )
 def test_giving_up_depends_on_what_went_wrong_and_who_waits(
@@ -65,6 +65,30 @@ def test_giving_up_depends_on_what_went_wrong_and_who_waits(
     with pytest.raises(SetupError, match=f"KAFKA_BOOTSTRAP_SERVERS=h:1 within {sum(waits):g} s"):
         ask_metadata(settings, admin, diagnosis, timeout_seconds=15.0, patient=patient)  # type: ignore[arg-type]
     assert admin.waits == waits
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_start_logs_once_that_it_waits_and_a_tool_never(
+    patient: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(bootstrap_servers="h:1")
+    diagnosis = Diagnosis(settings)
+    with pytest.raises(SetupError):
+        ask_metadata(
+            settings,
+            Admin(diagnosis, REFUSED),  # type: ignore[arg-type]
+            diagnosis,
+            timeout_seconds=15.0,
+            patient=patient,
+        )
+    assert (
+        caplog.messages
+        == [
+            "no answer yet from KAFKA_BOOTSTRAP_SERVERS=h:1 "
+            "(h:1: Connect to ipv4#h:1 failed: Connection refused): waiting up to 15 s"
+        ]
+        * patient
+    )
 
 
 def test_the_name_that_is_not_known_is_said() -> None:

@@ -165,7 +165,8 @@ def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgr
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True, soft_wrap=True)  # a wrapped command would not run as printed
+    with Progress(*columns, console=console, transient=True) as progress:
         yield FileProgress(progress, total)
 
 

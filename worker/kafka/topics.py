@@ -37,6 +37,8 @@ DENIED_SECONDS = 5.0
 """Grace period for a user that is still being created, after a broker refused the client."""
 UNREACHABLE_SECONDS = 2.0
 """Seconds until a tool gives up if nothing listens, or the host name does not resolve."""
+SILENT_SECONDS = 1.0
+"""Seconds until a worker that starts logs that it waits for a broker."""
 METADATA_TIMEOUT_SECONDS = 15
 CREATE_TIMEOUT_SECONDS = 30
 DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
@@ -87,6 +89,13 @@ def ask_metadata(
                     f"{waited:g} s ({diagnosis.last_error or cause.args[0].str()}): "
                     f"{diagnosis.reason()}"
                 ) from cause
+            if waited == SILENT_SECONDS:
+                log.warning(
+                    "no answer yet from KAFKA_BOOTSTRAP_SERVERS=%s (%s): waiting up to %g s",
+                    settings.bootstrap_servers,
+                    diagnosis.last_error or cause.args[0].str(),
+                    timeout_seconds,
+                )
     raise AssertionError("the last wait ends with an answer or an error")
 
 
@@ -104,11 +113,11 @@ def reached(settings: Settings, clients: Clients) -> Clients:
 
 
 def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
-    """Timeouts of the attempts, each up to the next time at which giving up is considered."""
+    """Timeouts of the attempts, each up to the next moment to give up or to log."""
     ends = [
         DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)
     ]
-    ends += [] if patient else [UNREACHABLE_SECONDS]
+    ends.append(SILENT_SECONDS if patient else UNREACHABLE_SECONDS)
     before = 0.0
     for end in sorted({*(end for end in ends if end < timeout_seconds), timeout_seconds}):
         yield end - before
