@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import re
+import time
+from unittest.mock import MagicMock
 
 import pytest
 from rich.console import Console
@@ -205,6 +207,13 @@ def test_the_last_json_line_has_the_figures(story):
     assert figures["events_per_second"] == 2.0
     assert figures["entities"][0]["entity_id"] == "stay"
     assert figures["entities"][0]["first_sentence"] == "Near [31mthe park. [bold]"
+
+
+def test_an_end_by_ctrl_c_during_the_reviews_has_a_time(story, monkeypatch):
+    monkeypatch.setattr(pace, "verify_data_dir", lambda _: [])
+    story.started_at = time.monotonic() - 3.0
+    pace.Play(story, MagicMock(), MagicMock(), MagicMock()).verify()
+    assert 3.0 <= story.seconds() < 60.0
 
 
 def test_the_pace_is_for_readers_first_and_then_for_the_worker():

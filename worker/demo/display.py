@@ -301,7 +301,7 @@ def _facets(console: Console, story: Story, width: int, room: float) -> list[Tex
 
 def _outcome(story: Story) -> Iterator[str]:
     yield (
-        f"{counts_of(story)} in {story.seconds(0.0):.0f} s. Verified: the stored summaries of all "
+        f"{counts_of(story)} in {story.seconds():.0f} s. Verified: the stored summaries of all "
         f"{story.verified} stays equal brute force over all their sentences; "
         f"{story.dead_letters:,} dead letters."
     )

@@ -268,6 +268,8 @@ class Play:
     def verify(self) -> None:
         """Stop the worker, and compare every stored summary with brute force."""
         self._story.phase = Phase.VERIFYING
+        if self._story.ended_at is None:  # Ctrl-C during the reviews
+            self._story.ended_at = time.monotonic()
         self._display.update()
         self._pause(BETWEEN_SECONDS)  # time to read the phase
         self._worker.stop()

@@ -36,7 +36,7 @@ class Story:
         published: summary changes by the worker's metrics.
         facets_published: messages of facets by the worker's metrics; `facets_seen` those received.
         verified: entities whose stored summary equals brute force.
-        started_at: `time.monotonic()` of the first event; `ended_at` of the last.
+        started_at: `time.monotonic()` of the first event; `ended_at` of the last, or of Ctrl-C.
     """
 
     k: int
@@ -123,15 +123,15 @@ class Story:
         entities = self.board.entities.values()
         return sorted(entities, key=lambda one: (self.names.of(one.name), one.name))
 
-    def seconds(self, now: float) -> float:
-        """Seconds from the first event sent to the last one processed, or to now."""
-        if self.started_at is None:
+    def seconds(self) -> float:
+        """Seconds from the first event sent to the end; 0 before the end."""
+        if self.started_at is None or self.ended_at is None:
             return 0.0
-        return (now if self.ended_at is None else self.ended_at) - self.started_at
+        return self.ended_at - self.started_at
 
     def figures(self) -> dict[str, Any]:
         """The figures of the last JSON line."""
-        seconds = max(self.seconds(0.0), 1e-9)
+        seconds = max(self.seconds(), 1e-9)
         return {
             "type": "demo.done",
             "events": self.processed,
