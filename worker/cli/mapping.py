@@ -10,7 +10,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command, CommandGroup
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 
@@ -26,7 +26,7 @@ COLUMNS = (
     Column("becomes"),
     Column("entity_id"),
     Column("review_id", drop=2),
-    Column("detail", prose=True),
+    Column("detail", prose=PROSE),
 )
 
 

@@ -4,11 +4,11 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command, CommandGroup
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import PROSE, Column, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
 
-COLUMNS = (Column("subject"), Column("record"), Column("status", prose=True), Column("id"))
+COLUMNS = (Column("subject"), Column("record"), Column("status", prose=PROSE), Column("id"))
 
 
 @click.command(
