@@ -1,8 +1,8 @@
-"""An archive whose inner gaps are read from its topic, and what both of them lack.
+"""An archive whose gaps are read from its topic, and what both of them lack.
 
 Compaction and transaction markers leave gaps too, so an archive alone cannot tell a lost file from
 these. The topic can, where its log still has the offsets: if it has no record in a gap, none is
-missing there.
+missing there. The same holds for offsets before the archive's first one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -75,7 +75,7 @@ def listed(missing: Mapping[str, Missing]) -> str:
 
 
 class FilledArchive(RecordSource):
-    """An archive, with the records that its topic has in the archive's gaps.
+    """An archive, with the records that its topic has in the archive's gaps and before it.
 
     `filled_from` has by partition the offset from which gaps are read from the topic. It is part of
     the plan, so that a restart reads the same records.
@@ -91,8 +91,13 @@ class FilledArchive(RecordSource):
         self.name = archived.name
 
     def partitions(self) -> Mapping[int, range]:
-        """See `RecordSource`."""
-        return self._archived.partitions()
+        """See `RecordSource`. A partition begins with its log, if the archive begins later."""
+        return {
+            partition: range(
+                min(offsets.start, self._filled_from.get(partition, offsets.start)), offsets.stop
+            )
+            for partition, offsets in self._archived.partitions().items()
+        }
 
     def unreadable(self) -> Iterator[str]:
         """See `RecordSource`."""
