@@ -2,20 +2,25 @@
 sentences and of many.
 """
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.naive_short_view import cosine, naive
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, upsert
+from tests.coversumm.naive_short_view import cosine
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
 from tests.harness.facet_model import FacetModel
 from tests.harness.model import ratings
 from tests.processing.facet_runs import FACETS, runs, with_facets
 from tests.processing.operations import ENTITIES
+from worker.coversumm import brute_force
 from worker.coversumm.short_view import kept
 from worker.events.outputs import decode_facets
+from worker.facets.definitions import Definitions, Facet, RatingRange
+from worker.facets.membership import facet_set
 from worker.processing import facet_view
 from worker.processing.facet_view import NoFacets, read_facets_view, read_overview
 from worker.processing.short_view import Extent, fitting
@@ -30,13 +35,13 @@ def facets_of(driver, key, distinct=False):
 
 
 def naive_overview(model, key, extent):
-    """By facet its short view; one sentence of each in turn, without near-copies of another's."""
+    """The nearest sentence of each facet in turn, without near-copies of a chosen one."""
     members = model.members(key)
     ordered = [NUMBERS[one["name"]] for one in model.now(key) if one["sentence_count"]]
     walks = []
     for number in ordered:
         live = {sid: one[1] for sid, one in members[number].items()}
-        walks.append((number, live, naive(live, extent.threshold, extent.count)[0]))
+        walks.append((number, live, brute_force(live, len(live)).ids))
     chosen = []
     is_full = False
     while not is_full:
@@ -62,8 +67,13 @@ extents = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(distinct=st.booleans(), batches=runs(), extent=extents)
-def test_views_equal_brute_force(distinct, batches, extent):
+@given(
+    distinct=st.booleans(),
+    batches=runs(),
+    extent=extents,
+    candidates=st.sampled_from([1, 2, 512]),
+)
+def test_views_equal_brute_force(distinct, batches, extent, candidates):
     driver = Driver(with_facets(distinct=distinct))
     model = FacetModel(driver.config, FakeEngine.vector)
     model.run([record for _, batch in batches for record in batch])
@@ -72,7 +82,9 @@ def test_views_equal_brute_force(distinct, batches, extent):
     for at, entity_id in enumerate(ENTITIES):
         key = at, entity_id
         view = facets_of(driver, key, distinct)
-        overview = read_overview(driver.rows[at], entity_id, DIMENSION, extent)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(facet_view, "CANDIDATES", candidates)
+            overview = read_overview(driver.rows[at], entity_id, DIMENSION, extent)
         if key not in model.entities:
             assert view is overview is None
             continue
@@ -137,6 +149,24 @@ def test_of_many_sentences(monkeypatch, kept_bytes):
     ]
     overview = read_overview(driver.rows[0], "e", DIMENSION, Extent(sentences=7))
     assert [one.facet for one in overview.sentences[:2]] == [one.name for one in view.facets[:2]]
+
+
+def test_only_what_is_chosen_stands_for_others():
+    """The nearest fan is near to the critic's sentence, which comes first, and so is not chosen;
+    the last fan is near to that fan alone, and has its turn.
+    """
+    definitions = Definitions(
+        [Facet("critics", rating=RatingRange(max=1)), Facet("fans", rating=RatingRange(min=4))]
+    )
+    facets = facet_set(definitions, DIMENSION, None)
+    driver = Driver(config(facets=facets, facets_topic="facets"))
+    critic, *fans = [
+        (f"at {angle}", [math.cos(math.radians(angle)), math.sin(math.radians(angle)), 0])
+        for angle in (0, 10, 20, 40)
+    ]
+    driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
+    overview = read_overview(driver.rows[0], "e", DIMENSION, Extent(threshold=0.9))
+    assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
 
 
 def test_without_facets_the_setting_is_named():

@@ -18,7 +18,7 @@ integers in float64, and a cosine is `dot / sqrt(|x|^2 * |y|^2)`, three operatio
 rounds once each.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.ranking import distances
 
 CANDIDATES = 2048
+ROWS_AT_ONCE = 64  # candidates that a walk compares with all chosen ones
 KEPT_BYTES = (
     16 * 2**20
 )  # bytes of vectors that are read once; larger entities are read in each pass
@@ -102,6 +103,65 @@ def choose(
         keys += [found_keys[row] for row in rows]
         vectors = np.concatenate((vectors, found_vectors[rows]))
     return Chosen(ids, distances(keys, n, total, SCALE), vectors)
+
+
+class Candidate(NamedTuple):
+    """The next sentence of a walk."""
+
+    id: bytes
+    key: float
+    vector: NDArray[np.int16]  # (D,)
+
+
+class Walk:
+    """Down the ranking of some sentences, one at a time, past those that chosen ones stand for.
+
+    Others than this walk may choose too: what is chosen only grows.
+    """
+
+    def __init__(
+        self, scan: Scan, dimension: int, threshold: float, candidates: int = CANDIDATES
+    ) -> None:
+        """As `choose`. Between reads it holds the `candidates` alone."""
+        self._scan = scan
+        self._dimension = dimension
+        self._threshold = threshold
+        self._candidates = candidates
+        once = kept(scan)
+        self._n, self._total, _ = FlatIndex(dimension, once).totals()
+        self._read(once, np.empty((0, dimension), np.int16))
+
+    def _read(self, scan: Scan, chosen: NDArray[np.int16]) -> None:
+        """The nearest candidates that none of the chosen (m, D) stands for."""
+        near = _Nearest(self._candidates)
+        for block in scan():
+            keys = _keys(block.vectors, self._n, self._total)
+            near.offer(block, keys, chosen, self._threshold)
+        self._ids, self._keys, self._vectors = near.sorted(self._dimension)
+        self._at, self._is_all = 0, not near.was_cut
+
+    def nearest(self, chosen: Sequence[NDArray[np.int16]]) -> Candidate | None:
+        """The nearest sentence that no chosen vector (D,) stands for; None if there is none."""
+        others = np.array(chosen, np.int16).reshape(-1, self._dimension)
+        while True:
+            while self._at < len(self._ids):
+                rows = self._vectors[self._at : self._at + ROWS_AT_ONCE]
+                is_left = np.ones(len(rows), np.bool_)
+                if len(others):
+                    is_left = cosines(rows, others).max(axis=1) <= self._threshold
+                if is_left.any():
+                    self._at += int(is_left.argmax())
+                    at = self._at
+                    return Candidate(self._ids[at], self._keys[at], self._vectors[at])
+                self._at += len(rows)
+            if self._is_all:
+                return None
+            self._read(self._scan, others)
+
+    def distance(self, candidate: Candidate) -> float:
+        """To the centroid, as `Ranking.distances`."""
+        (found,) = distances([candidate.key], self._n, self._total, SCALE)
+        return found
 
 
 def stands_for(

@@ -1,20 +1,20 @@
 """An entity's facets and their overview, from its rows.
 
-The overview reads the short views of the facets in turn: the facets by their number of sentences,
-from each the nearest sentence, then the next round. It skips what says nearly the same as a
-sentence that another facet has brought.
+The overview reads the facets in turn: the facets by their number of sentences, from each the
+nearest sentence, then the next round. It skips what says nearly the same as a chosen sentence, of
+whichever facet.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import EntityCore, FlatIndex
-from worker.coversumm.short_view import Chosen, Scan, choose, cosines, kept
+from worker.coversumm.short_view import Candidate, Scan, Walk, kept
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, summary_sentence
 from worker.events.ratings import NO_RATINGS, RatingCounts
@@ -27,6 +27,9 @@ from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 from worker.state.keys import review_of
 from worker.state.partition import read_facets
 from worker.state.rows import Header
+
+CANDIDATES: Final = 512
+"""Distinct vectors of each facet that an overview holds; more are read again if these do not do."""
 
 
 class NoFacets(SetupError):
@@ -116,19 +119,17 @@ def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) ->
     header, entity, members = found
     ordered = [one for one in members.ordered() if one.sentences]
     walks = [
-        choose(members.scan(one.number), dimension, extent.threshold, extent.count)
-        for one in ordered
+        Walk(members.scan(one.number), dimension, extent.threshold, CANDIDATES) for one in ordered
     ]
-    turns = in_turn(walks, extent)
-    facts = [entity.text_and_details(walks[turn.walk].ids[turn.row]) for turn in turns]
+    turns = in_turn(walks, extent.count)
+    facts = [entity.text_and_details(turn.found.id) for turn in turns]
     taken: Sequence[int] = range(len(turns))
     if extent.words is not None:
         taken = fitting([text for text, _ in facts], extent.words)
     sentences = []
     for rank, at in enumerate(taken):
         turn = turns[at]
-        walk, facet = walks[turn.walk], ordered[turn.walk]
-        identifier = walk.ids[turn.row]
+        facet, identifier = ordered[turn.walk], turn.found.id
         text, details = facts[at]
         sentences.append(
             OverviewSentence(
@@ -139,7 +140,7 @@ def read_overview(rows: Rows, entity_id: str, dimension: int, extent: Extent) ->
                 review_of(identifier).decode(),
                 text,
                 details.rating,
-                walk.distances[turn.row],
+                walks[turn.walk].distance(turn.found),
             )
         )
     return Overview(
@@ -156,31 +157,26 @@ class Turn(NamedTuple):
     """A sentence of one of several walks."""
 
     walk: int
-    row: int
+    found: Candidate
 
 
-def in_turn(walks: Sequence[Chosen], extent: Extent) -> list[Turn]:
-    """One sentence of each walk, then the next round, until all are read or `extent` is full.
+def in_turn(walks: Sequence[Walk], count: int) -> list[Turn]:
+    """One sentence of each walk, then the next round, until all are read or there are `count`.
 
-    In its turn a walk gives its next sentence that no chosen one stands for.
+    In its turn a walk gives its nearest sentence that no chosen one stands for.
     """
-    if not walks:
-        return []
-    vectors = np.concatenate([walk.vectors for walk in walks])
-    ends = np.cumsum([len(walk.ids) for walk in walks]).tolist()
-    is_left = np.ones(len(vectors), np.bool_)
     turns: list[Turn] = []
-    while is_left.any():
-        for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            if len(turns) == extent.count:
+    chosen: list[NDArray[np.int16]] = []
+    while True:
+        before = len(turns)
+        for number, walk in enumerate(walks):
+            if len(turns) == count:
                 return turns
-            if is_left[start:end].any():
-                row = int(is_left[start:end].argmax())
-                turns.append(Turn(number, row))
-                one = vectors[start + row : start + row + 1]
-                is_left &= cosines(vectors, one)[:, 0] <= extent.threshold
-                is_left[start + row] = False
-    return turns
+            if (found := walk.nearest(chosen)) is not None:
+                turns.append(Turn(number, found))
+                chosen.append(found.vector)
+        if len(turns) == before:
+            return turns
 
 
 @dataclass(slots=True)
@@ -232,7 +228,7 @@ class _Members:
                 if len(rows := rows_of(bits, number)):
                     yield block.part(rows.tolist())
 
-        return kept(read)
+        return read
 
 
 def _read(rows: Rows, entity_id: str, dimension: int) -> tuple[Header, EntityRows, _Members] | None:
@@ -254,7 +250,7 @@ def _summary(entity: EntityRows, members: _Members, one: _Counted, distinct: boo
     )
     if not one.sentences:
         return summary
-    index = FlatIndex(dimension, members.scan(one.number))
+    index = FlatIndex(dimension, kept(members.scan(one.number)))
     ranking = EntityCore.load(facet.k, dimension, index, distinct=distinct).ranking()
     ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
     sentences = [
