@@ -18,7 +18,7 @@ from worker.processing.config import processor_config
 from worker.processing.facet_view import FacetsView, Overview
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
 from worker.processing.short_view import THRESHOLD, Extent, ShortView
-from worker.settings import Settings
+from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.state import SummaryView
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
@@ -280,7 +280,12 @@ def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) ->
     """The worker's defaults with these values. Raises ValueError."""
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    settings = Settings(k=k, distinct=distinct, embedder="onnx" if embeds else "none")
+    settings = Settings(
+        k=k,
+        distinct=distinct,
+        embedder="onnx" if embeds else "none",
+        max_message_bytes=MAX_MESSAGE_BYTES,
+    )
     if dimension is None:
         return settings
     if embeds or dimension < 1:

@@ -218,6 +218,17 @@ def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     ]
 
 
+def test_no_topic_limits_the_sentences(run, write, tmp_path):
+    """A worker needs a higher COVERSUMM_MAX_MESSAGE_BYTES for such a k or such facets."""
+    path = tmp_path / "many.toml"
+    path.write_text("".join(f'[[facet]]\nname = "f{n}"\nnewest = 9\n' for n in range(64)))
+    file = write("told.jsonl", lines(sample(2)))
+    ended = run("summarize", file, "--facets", path, "-k", "1000", "--final")
+    assert ended.code == 0, ended.err
+    last = json.loads(ended.out.splitlines()[-1])
+    assert len(last["facets"]) == 64
+
+
 def test_views_of_facets(run, write, content, facets_file, monkeypatch):
     file = write("told.jsonl", content)
     monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))

@@ -34,7 +34,7 @@ from worker.cli.summarize_forms import (
 from worker.cli.writing import Sink, is_same_file, partial_file, sink
 from worker.errors import SetupError
 from worker.facets import PRESETS
-from worker.settings import Settings
+from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text import embedders
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def command(
         emit=emit,
         facets=facets,
         embedder=embedder,
+        max_message_bytes=str(MAX_MESSAGE_BYTES),
     )
     if settings.mapping is not None:
         output.note(

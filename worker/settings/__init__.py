@@ -36,6 +36,7 @@ from worker.settings.environment import (
 )
 from worker.settings.fields import (
     MAX_BATCH_EVENTS,
+    MAX_MESSAGE_BYTES,
     MAX_SENTENCES_PER_ENTITY,
     PREFIX,
     Fields,
@@ -48,6 +49,7 @@ __all__ = [
     "COMPUTED",
     "HIDDEN",
     "MAX_BATCH_EVENTS",
+    "MAX_MESSAGE_BYTES",
     "MAX_SENTENCES_PER_ENTITY",
     "PREFIX",
     "Setting",

@@ -12,6 +12,7 @@ from worker.text import embedders
 
 PREFIX: Final = "COVERSUMM_"
 DEFAULT_MODEL_DIMENSION: Final = 384
+MAX_MESSAGE_BYTES: Final = 2**30  # also of commands that send no messages
 MAX_BATCH_EVENTS: Final = 5000
 MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
 """Sentences that the core ranks exactly, in every dimension that can be set."""
@@ -256,7 +257,7 @@ class Fields:
     )
     max_message_bytes: int = setting(
         1_000_000,
-        kinds.size(2**18, 2**30),
+        kinds.size(2**18, MAX_MESSAGE_BYTES),
         "Largest message of the worker; a larger dead letter keeps the value's first 64 KiB",
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
