@@ -27,6 +27,7 @@ from worker.view import (
     ShownChange,
     can_redraw,
     change_lines,
+    entity_rows,
     facet_line,
     screen,
     summary_lines,
@@ -245,7 +246,7 @@ def closing_lines(console: Console, story: Story, height: int | None = None) -> 
     """The lines; all but commands fit the console.
 
     With a `height` they fit that many lines if possible: then of each summary only its first
-    sentences are shown.
+    sentences are shown, or a line that may be cut.
     """
     width = min(console.width, _MAX_WIDTH)
     steps = next_steps(own_command(), typed_path(Path(str(reviews_file()))))
@@ -258,6 +259,11 @@ def closing_lines(console: Console, story: Story, height: int | None = None) -> 
     shortest = len(_summaries(console, story, width, 0))
     facets = _facets(console, story, width, room - shortest - 1)
     summaries = _summaries(console, story, width, room - len(facets) + 1)
+    if len(summaries) > room:
+        heading = Text(f"The first of {story.k} sentences of each summary:", style="dim")
+        rows = entity_rows(story.in_order(), story.names, width, math.inf)
+        summaries = [heading, *rows]
+        summaries += [Text()] * (len(summaries) < room)
     yield from summaries[: -1 if facets else None]  # the heading takes the empty line
     yield from facets
     yield from after
@@ -308,7 +314,7 @@ def _outcome(story: Story) -> Iterator[str]:
     if story.left_out:
         left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"
         everything = f"--reviews {story.reviews + story.left_out} takes all"
-        yield f"{left_out} left out, since this machine is busy or slow: {everything}."
+        yield f"{left_out} left out, as this machine is busy: {everything}."
     yield f"It ran on an embedded broker; everything is removed again. {ATTRIBUTION}."
 
 

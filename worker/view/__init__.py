@@ -13,6 +13,7 @@ from worker.view.screen import (
     LiveScreen,
     can_redraw,
     change_lines,
+    entity_rows,
     facet_line,
     screen,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "card",
     "change_lines",
     "ending_signals",
+    "entity_rows",
     "facet_line",
     "one_line",
     "screen",

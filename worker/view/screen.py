@@ -38,6 +38,18 @@ def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, 
     return cut(line, width)
 
 
+def entity_rows(
+    entities: Sequence[Entity], names: EntityNames, width: int, now: float
+) -> list[Text]:
+    """A row for each entity, as `entity_row`."""
+    name_width = _name_width(entities, names)
+    return [entity_row(one, names, name_width, width, now) for one in entities]
+
+
+def _name_width(entities: Sequence[Entity], names: EntityNames) -> int:
+    return min(NAME_WIDTH, max((cell_len(names.of(one.name)) for one in entities), default=0))
+
+
 def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) -> Text:
     """Why it changed last."""
     reason = "" if entity.latest is None else headline(entity.latest, names)
@@ -164,7 +176,7 @@ def _others(
     order: Sequence[Entity], names: EntityNames, width: int, plan: _Plan, now: float
 ) -> list[Text]:
     shown = order[: plan.others // plan.lines_each]
-    name_width = min(NAME_WIDTH, max((cell_len(names.of(one.name)) for one in shown), default=0))
+    name_width = _name_width(shown, names)
     lines = []
     for entity in shown:
         lines.append(entity_row(entity, names, name_width, width, now))
