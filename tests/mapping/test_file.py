@@ -189,6 +189,25 @@ def test_a_rule_that_never_applies(tmp_path: Path, first: str, second: str, reac
         assert line == ":6: t: rule 2: never applies: rule 1 takes all of its records"
 
 
+@pytest.mark.parametrize(
+    ("third", "reached"),
+    [
+        ("when = { op = ['c', 'u'] }", False),
+        ("when = { op = ['c', 'u'], a = 1 }", False),
+        ("when = { op = ['c', 'u', 'r'] }", True),
+        ("when_present = ['op']", True),
+    ],
+)
+def test_rules_hide_another_one_together(tmp_path: Path, third: str, reached: bool) -> None:
+    text = TWO.format(first="when = { op = 'c' }", second="when = { op = 'u' }")
+    text += f"[[topic.t.rule]]\n{third}\nemit = 'ignore'\n"
+    if reached:
+        assert load_mapping(written(tmp_path, text))
+    else:
+        (line,) = lines_of(tmp_path, text)
+        assert line == ":9: t: rule 3: never applies: rule 1 and rule 2 take all of its records"
+
+
 def test_the_digest_is_of_what_the_file_says_of_the_topic(tmp_path: Path) -> None:
     def digest(text: str) -> str:
         return load_mapping(written(tmp_path, text))["t"].digest

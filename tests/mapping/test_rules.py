@@ -444,8 +444,12 @@ def test_an_event_without_data_is_no_tombstone(tmp_path: Path) -> None:
 
 
 def test_what_is_no_cloudevent_is_rejected(tmp_path: Path) -> None:
-    for value in (DATA, {**ATTRIBUTES, "type": "other"}, {**ATTRIBUTES, "data_base64": "%"}):
+    for value in (DATA, {**ATTRIBUTES, "type": "other"}):
         assert isinstance(cloud(tmp_path, value, {}), Rejected)
+    for packed in ("%", "é", "e30", "W10=="):
+        rejected = cloud(tmp_path, {**ATTRIBUTES, "data_base64": packed}, {})
+        assert rejected.reason == "bad_json"
+        assert "data_base64" in rejected.detail
 
 
 def test_only_what_the_rules_read_is_decoded(tmp_path: Path) -> None:

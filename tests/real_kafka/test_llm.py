@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,18 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 PROGRAM = ROOT / "deploy" / "examples" / "llm" / "prose.py"
 CHANGES = 20
-REFUSED = {
-    0: content(["of nobody"], ["of nobody"], ["of nobody"]),
-    1: "no JSON",
-    2: content(["of nobody"]),
-    3: content([], [], []),
+
+
+def wordless(call: Call) -> str:
+    """An answer whose sentences are null."""
+    return re.sub('"text": "[^"]*"', '"text": null', good(call))
+
+
+REFUSED: dict[int, Callable[[Call], str]] = {
+    0: lambda _: content(["of nobody"], ["of nobody"], ["of nobody"]),
+    1: lambda _: "no JSON",
+    2: wordless,
+    3: lambda _: content([], [], []),
 }
 """By number of the call answers that are refused: all three of the first change, one of the
 second.
@@ -135,7 +143,7 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
         def answer(number: int, call: Call) -> str | None:
             if number == KILLED_BEFORE:
                 program.process.kill()
-            return None if number in UNAVAILABLE else REFUSED.get(number) or good(call)
+            return None if number in UNAVAILABLE else REFUSED.get(number, good)(call)
 
         model.answer = answer
         model.after = lambda number: program.process.kill() if number == KILLED_AFTER else None

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.registry.framing import CONTRACT, framed
 from worker.events.reasons import BadEvent
-from worker.registry.avro import MAX_DEPTH, AvroSchema, BadSchema
+from worker.registry import avro
+from worker.registry.avro import COUNTED_BYTES, MAX_CONTAINERS, MAX_DEPTH, AvroSchema, BadSchema
 
 
 def record(name: str, **fields: Any) -> dict[str, Any]:
@@ -138,6 +139,47 @@ def test_a_count_without_items_takes_no_memory() -> None:
     for schema in ({"type": "array", "items": "string"}, {"type": "map", "values": "int"}):
         with pytest.raises(BadEvent):
             AvroSchema(json.dumps(schema)).read(many)
+
+
+BOMBS = [
+    record("Flag", **{f"f{n}": "null" for n in range(14)}, on="boolean"),
+    record("A", a=record("B", b=record("C", c="boolean"))),
+    {"type": "array", "items": "long"},
+    record("M", m=["null", {"type": "map", "values": "long"}], n="null"),
+]
+
+
+@pytest.mark.parametrize("item", BOMBS)
+def test_a_value_of_more_containers_than_memory_may_take_is_refused(item: Any) -> None:
+    """Each byte of these would take hundreds of bytes of memory."""
+    schema = record("T", some={"type": "array", "items": item}, rest="bytes")
+    block = b"\xbf\x01" + b"\xc0\x01" + bytes(96)  # minus 96 items, 96 bytes, the items
+    bomb = b"\0\0\0\0\1" + block * (MAX_CONTAINERS // 96 + 1) + b"\0\0"
+    assert len(bomb) > COUNTED_BYTES
+    with pytest.raises(BadEvent, match="more than 250,000 records, arrays and maps"):
+        AvroSchema(json.dumps(schema)).read(bomb)
+
+
+def test_a_long_value_of_few_containers_is_read() -> None:
+    schema = record("T", floats={"type": "array", "items": "float"}, text="string")
+    value = {"floats": [0.5] * MAX_CONTAINERS * 2, "text": "a" * COUNTED_BYTES}
+    assert AvroSchema(json.dumps(schema)).read(framed(1, schema, value)) == ("T", value)
+
+
+def test_containers_are_counted_where_the_value_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count goes through a value as decoding does: one fewer is refused, the same is read."""
+    plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))
+    tags = {"a": ["b", "c"], "d": []}
+    value = {"before": {**VALUE, "tags": tags}, "after": VALUE}
+    schema = AvroSchema(json.dumps([CHANGE, "double", record("E", e="shop.Row")]))
+    union = [plain, "double", record("E", e="shop.Row")]
+    monkeypatch.setattr(avro, "COUNTED_BYTES", 0)
+    monkeypatch.setattr(avro, "MAX_CONTAINERS", 8)
+    for branch in (value, 0.5):
+        assert schema.read(framed(1, union, branch))[1] == branch
+    monkeypatch.setattr(avro, "MAX_CONTAINERS", 7)
+    with pytest.raises(BadEvent, match="more than 7 records"):
+        schema.read(framed(1, union, value))
 
 
 @given(st.binary(max_size=200), st.sampled_from([CHANGE, *CONTRACT, CONTRACT]))

@@ -110,6 +110,8 @@ def test_another_url_is_asked_until_one_answers_and_it_stays(answers: Answers) -
         (500, {"error_code": 50001, "message": "the store is away"}, "500 the store is away"),
         (429, b"", "429"),
         (404, b"<html>", "404 Not Found"),
+        (400, b"<html>", "400 Bad Request"),
+        (421, {"message": "no such host"}, "421 Misdirected Request"),
         (401, b"", "COVERSUMM_SCHEMA_REGISTRY_USERNAME"),
         (403, {"error_code": 40301, "message": "denied"}, "403 denied: check"),
         (200, b"<html>", "no JSON"),

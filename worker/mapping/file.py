@@ -108,7 +108,9 @@ class _Check:
         ]
         if not self.problems:
             for number, before in hidden_rules(made):
-                why = f"never applies: {made[before].name} takes all of its records"
+                takers = " and ".join(made[one].name for one in before)
+                verb = "take" if len(before) > 1 else "takes"
+                why = f"never applies: {takers} {verb} all of its records"
                 self._wrong((*place, "rule", number), why)
         tombstone = self._tombstone((*place, "tombstone"), table, unwrap)
         content = json.dumps(table, sort_keys=True, default=str)

@@ -7,7 +7,6 @@ nothing is lost in silence.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -268,17 +267,31 @@ def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str
     if data is None and type(packed := value.get("data_base64")) is str:
         try:
             data = parse(base64.b64decode(packed, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:  # binascii.Error is one; a character outside ASCII is another
             raise BadEvent(Reason.BAD_JSON, f"data_base64: {error}") from None
     return value, data
 
 
-def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:
-    """The rules that can never apply, each with an earlier one that always does before it."""
-    found = []
-    for number, rule in enumerate(rules):
-        for before, earlier in enumerate(rules[:number]):
-            if earlier.hides(rule):
-                found.append((number, before))
-                break
-    return found
+def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, list[int]]]:
+    """The rules that can never apply, each with the earlier ones that take all of its records."""
+    found = [(number, _hiding(rule, rules[:number])) for number, rule in enumerate(rules)]
+    return [(number, hiding) for number, hiding in found if hiding]
+
+
+def _hiding(rule: Rule, earlier: Sequence[Rule]) -> list[int]:
+    """The earlier rules that hide a rule: one, or one for each value of one of its conditions."""
+    if (one := _first_hiding(rule, earlier)) is not None:
+        return [one]
+    for at, condition in enumerate(rule.conditions):
+        others = rule.conditions[:at] + rule.conditions[at + 1 :]
+        hiding = set()
+        for value in condition.values or ():
+            part = replace(condition, values=frozenset([value]))
+            hiding.add(_first_hiding(replace(rule, conditions=(*others, part)), earlier))
+        if hiding and None not in hiding:
+            return sorted(one for one in hiding if one is not None)
+    return []
+
+
+def _first_hiding(rule: Rule, earlier: Sequence[Rule]) -> int | None:
+    return next((number for number, one in enumerate(earlier) if one.hides(rule)), None)

@@ -6,6 +6,9 @@ worker with it. So a schema is refused if
 - it is recursive, or nested deeper than `MAX_DEPTH`: its values could be as deep as they are long,
 - few bytes can stand for many values, as in an array of nulls (`_Shape`).
 
+A value of a schema that passes may still be large in memory: an array of records takes 200 bytes
+for each byte. So long values with more than `MAX_CONTAINERS` records, arrays and maps are refused.
+
 Logical types are left out: a timestamp is its number, a decimal its bytes.
 """
 
@@ -21,6 +24,7 @@ from worker.errors import SetupError
 from worker.events.codec import FRAME_BYTES
 from worker.events.reasons import BadEvent, Reason
 from worker.extras import install_command
+from worker.registry.containers import Scan, TooManyContainers, skip_of
 
 try:
     import fastavro
@@ -33,6 +37,11 @@ VALUES_PER_BYTE: Final = 16
 """Most values that a byte may stand for in the long run; ordinary records have one or two."""
 MAX_VALUES: Final = 10_000
 """Most values beyond that in one message: those of types that take no bytes."""
+
+MAX_CONTAINERS: Final = 250_000
+"""Most records, arrays and maps in one value."""
+COUNTED_BYTES: Final = MAX_CONTAINERS // VALUES_PER_BYTE
+"""Longest value whose containers are not counted: it cannot have many more."""
 
 _MIN_BYTES: Final = {
     "null": 0,
@@ -81,7 +90,9 @@ class AvroSchema:
             shape.define(schema)
             shape.check(schema)
             branches = schema if isinstance(schema, list) else [schema]
-            parsed = [fastavro.parse_schema(shape.alone(one)) for one in branches]
+            alone = [shape.alone(one) for one in branches]
+            parsed = [fastavro.parse_schema(one) for one in alone]
+            skips = [skip_of(one, {}) for one in alone]
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadSchema(f"it is no JSON: {error}") from None
         except BadSchema:
@@ -90,6 +101,7 @@ class AvroSchema:
             raise BadSchema(f"it is no Avro: {error}") from None
         self._is_union = isinstance(schema, list)
         self._branches: list[tuple[str, Any]] = [(_name(one), one) for one in parsed]
+        self._skips = skips
 
     def read(self, value: bytes) -> tuple[str, Any]:
         """The type's name, without namespace, and the framed value decoded. Raises BadEvent."""
@@ -98,7 +110,11 @@ class AvroSchema:
         try:
             branch = fastavro.schemaless_reader(stream, "int") if self._is_union else 0
             name, schema = self._branches[branch] if branch >= 0 else ("", None)
+            if len(value) > COUNTED_BYTES:
+                self._skips[branch](Scan(value, stream.tell(), MAX_CONTAINERS))
             decoded = fastavro.schemaless_reader(stream, schema)
+        except TooManyContainers:
+            raise _bad(f"it has more than {MAX_CONTAINERS:,} records, arrays and maps") from None
         except Exception as error:  # of many kinds, by what the bytes happen to mean
             raise _bad(f"it does not fit its schema ({type(error).__name__})") from None
         if rest := len(value) - stream.tell():

@@ -243,16 +243,16 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
         TypeError,
         KeyError,
     ):
-        code, message = status, http.client.responses.get(status, "")
+        code, message = None, http.client.responses.get(status, "")
     if status in (401, 403):
         return RegistryMisconfigured(
             f"{url}: {status} {message}: check COVERSUMM_SCHEMA_REGISTRY_USERNAME and "
             "COVERSUMM_SCHEMA_REGISTRY_PASSWORD, or COVERSUMM_SCHEMA_REGISTRY_TOKEN"
         )
-    if status == 404 and code not in _NOT_FOUND:
-        return RegistryMisconfigured(f"{url}: {status} {message}")
     if status >= 500 or status == 429:
         return RegistryUnreachable(f"{url}: {status} {message}")
+    if code is None or (status == 404 and code not in _NOT_FOUND):  # a proxy's, not the API's
+        return RegistryMisconfigured(f"{url}: {status} {message}")
     return RegistryRefused(code, f"{url}: {message}")
 
 

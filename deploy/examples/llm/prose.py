@@ -38,7 +38,7 @@ def ask(messages):
 def checked(reply, quoted):
     """Its sentences. Raises an error unless they are as asked, with given ids only."""
     answer = json.loads(reply["choices"][0]["message"]["content"])
-    found = [(str(one["text"]), sorted(one["ids"])) for one in answer["sentences"]]
+    found = [(one["text"].strip(), sorted(one["ids"])) for one in answer["sentences"]]
     if unknown := {name for _, ids in found for name in ids} - quoted.keys():
         raise ValueError(f"ids that were not given: {sorted(unknown)}")
     if len(found) != 3 or not all(text and ids for text, ids in found):
@@ -55,7 +55,7 @@ def prose(change):
     for _ in range(ATTEMPTS if quoted else 0):
         try:
             return checked(ask(messages), quoted)
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             print(f"{change['entity_id']}: refused: {error!r}", file=sys.stderr)
     return []
 

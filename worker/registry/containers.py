@@ -1,0 +1,108 @@
+"""The records, arrays and maps of an Avro value, counted before it is decoded.
+
+A container takes up to 200 bytes of memory, and few bytes may stand for it, or none. So a count is
+all that bounds the memory that a long value takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+Skip = Callable[["Scan"], object]
+"""Moves a scan past a value. Raises IndexError behind the bytes, and TooManyContainers."""
+
+_FIXED: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+"""By primitive type, the bytes of every value."""
+
+
+class TooManyContainers(Exception):
+    """A value has more containers than it may have."""
+
+
+class Scan:
+    """A place in bytes, and how many more containers may come."""
+
+    def __init__(self, value: bytes, at: int, most: int) -> None:
+        self.value, self.at, self.left = value, at, most
+
+    def container(self) -> None:
+        """Count one."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyContainers
+
+    def long(self) -> int:
+        """The number here, whatever its length."""
+        found = shift = 0
+        while True:
+            byte = self.value[self.at]
+            self.at += 1
+            found |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (found >> 1) ^ -(found & 1)
+
+    def bytes(self, count: int) -> None:
+        """Pass so many bytes."""
+        self.at += count
+        if not 0 <= count <= len(self.value) or self.at > len(self.value):
+            raise IndexError
+
+
+def skip_of(schema: Any, named: dict[str, Skip]) -> Skip:
+    """How to pass a value of a checked schema; adds the types that it defines to `named`."""
+    if isinstance(schema, list):
+        branches = [skip_of(one, named) for one in schema]
+        return lambda scan: branches[scan.long()](scan)
+    if isinstance(schema, str):
+        return named.get(schema) or _primitive(schema)
+    kind = schema["type"]
+    if kind in ("array", "map"):
+        return _blocks(skip_of(schema["items" if kind == "array" else "values"], named), kind)
+    if kind == "enum":
+        named[schema["name"]] = Scan.long
+    elif kind == "fixed":
+        named[schema["name"]] = _sized(schema["size"])
+    elif kind in ("record", "error"):
+        named[schema["name"]] = _record([skip_of(one["type"], named) for one in schema["fields"]])
+    else:
+        return skip_of(kind, named)
+    return named[schema["name"]]
+
+
+def _primitive(kind: str) -> Skip:
+    if kind in _FIXED:
+        return _sized(_FIXED[kind])
+    return _text if kind in ("bytes", "string") else Scan.long
+
+
+def _sized(size: int) -> Skip:
+    return lambda scan: scan.bytes(size)
+
+
+def _text(scan: Scan) -> None:
+    scan.bytes(scan.long())
+
+
+def _record(fields: list[Skip]) -> Skip:
+    def skip(scan: Scan) -> None:
+        scan.container()
+        for one in fields:
+            one(scan)
+
+    return skip
+
+
+def _blocks(item: Skip, kind: str) -> Skip:
+    def skip(scan: Scan) -> None:
+        scan.container()
+        while count := scan.long():
+            if count < 0:  # the block's size follows
+                scan.long()
+            for _ in range(abs(count)):
+                if kind == "map":
+                    _text(scan)
+                item(scan)
+
+    return skip
