@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
@@ -62,8 +62,10 @@ class Consumer:
     def list_topics(self, topic: str, timeout: float) -> Any:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
 
-    def get_watermark_offsets(self, tp: Any, timeout: float) -> tuple[int, int]:
-        return 0, len(self._values)
+    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+        (one,) = asked
+        at = {OFFSET_BEGINNING: 0, OFFSET_END: len(self._values)}[one.offset]
+        return [SimpleNamespace(partition=one.partition, offset=at, error=None)]
 
     def assign(self, tps: list[Any]) -> None:
         pass

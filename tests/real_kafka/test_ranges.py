@@ -106,6 +106,20 @@ def test_a_time_is_that_of_a_record_and_not_of_a_marker(kafka: KafkaBroker) -> N
         assert values == [b"%d" % minute for minute in range(30, 50)]  # the reader is as it was
 
 
+def test_a_reader_ends_before_an_open_transaction(kafka: KafkaBroker) -> None:
+    log = Log(kafka, "times.ends", 3)
+    writer, other = log.transactional(0), log.transactional(1)
+    log.write(range(3), by=writer)
+    log.write([3], by=other, commit=None)
+    log.write(range(4, 8), by=writer)
+    log.write(range(2), by=writer, partition=1)
+    with TopicReader(log.clients, log.topic, log.topic) as reader:
+        # records and the marker of a transaction, up to the open one
+        assert [reader.bounds(p) for p in reader.partitions] == [range(4), range(3), range(0)]
+        assert [stored.record.value for stored in reader.read(0)] == [b"0", b"1", b"2"]
+    other.abort_transaction()
+
+
 @pytest.mark.long
 def test_an_open_transaction_before_that_record_is_waited_for(
     kafka: KafkaBroker, caplog: pytest.LogCaptureFixture

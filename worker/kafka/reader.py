@@ -15,9 +15,9 @@ from worker.kafka.errors import broker_errors
 from worker.kafka.offsets import (
     TIMEOUT_SECONDS,
     CommittedOffset,
+    all_watermarks,
     committed_offsets,
     first_records_at,
-    watermarks,
 )
 from worker.kafka.topics import partition_of
 
@@ -42,7 +42,7 @@ class TopicReader:
 
     Args:
         group: whose committed offsets `committed` returns; the reader joins nothing.
-        chosen: selects the partitions to read; by default all. Each one costs requests.
+        chosen: selects the partitions to read; by default all.
 
     Raises:
         NoTopic: the topic does not exist.
@@ -61,10 +61,9 @@ class TopicReader:
         self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
         try:
             with broker_errors(f"the topic {topic} cannot be read"):
-                self._bounds = {
-                    p: watermarks(self._consumer, topic, p, TIMEOUT_SECONDS)
-                    for p in chosen(self._partitions())
-                }
+                self._bounds = all_watermarks(
+                    self._consumer, topic, chosen(self._partitions()), TIMEOUT_SECONDS
+                )
         except BaseException:
             self._consumer.close()
             raise
