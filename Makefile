@@ -193,7 +193,7 @@ bench-text-precision: setup-dev ## Measure (6 min): The same in fp32 and bf16, b
 bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
 	@$(BIN)/python -m tests.bench.traces
 
-rules: setup-dev ## Prove (minutes): Take out each rule of the delivery layer: its tests must fail
+rules: setup-dev ## Prove (15 min): Take out each rule of the delivery layer: its tests must fail
 	@$(BIN)/python -m tests.rules
 
 simulate: setup-dev ## Prove (1 min): SEEDS=1000 on a simulated Kafka, disk and clock, with faults; SEED=123, REPLAY=1

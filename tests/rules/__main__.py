@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from rich.console import Console
 from rich.progress import Progress
@@ -23,6 +25,9 @@ from rich.table import Table
 
 from tests.rules.rules import ROOT, RULES, Rule
 
+PROCESSES = 3
+"""Tests mostly wait: as many keep two cores busy."""
+HELD = ("fail", "hang")
 COPIED = ("worker", "tests", "schemas", "deploy", "docs", "pyproject.toml", "README.md")
 SECONDS = 600
 """Tests that take longer hang: where something is missing, one wait of theirs
@@ -32,6 +37,7 @@ SECONDS = 600
 
 def copy(folder: Path) -> None:
     """What the tests need of the sources."""
+    folder.mkdir()
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -83,33 +89,45 @@ def main() -> int:
     """Try every rule; show the table."""
     words = sys.argv[1:]
     rules = [rule for rule in RULES if not words or any(word in rule.rule for word in words)]
-    table = Table("rule", "in", "without it the tests", "seconds")
-    unheld = 0
     with (
         tempfile.TemporaryDirectory(prefix="rules-") as scratch,
+        ThreadPoolExecutor(PROCESSES) as pool,
         Progress(transient=True) as progress,
     ):
-        folder = Path(scratch)
-        copy(folder)
-        task = progress.add_task("", total=len(rules))
-        # what becomes of some tests with every rule in place
-        whole: dict[tuple[str, ...], str] = {}
-        for rule in rules:
-            progress.update(task, description=rule.rule[:60])
+        folders: SimpleQueue[Path] = SimpleQueue()  # the copies that no test runs on
+        for number in range(PROCESSES):
+            folder = Path(scratch, str(number))
+            copy(folder)
+            folders.put(folder)
+        suites = list(dict.fromkeys(rule.tests for rule in rules))
+        task = progress.add_task("", total=len(suites) + len(rules))
+
+        def on_a_copy(tried: Rule | tuple[str, ...]) -> tuple[str, float]:
+            """The verdict, and its seconds."""
+            folder = folders.get()
             started = time.monotonic()
-            if rule.tests not in whole:
-                whole[rule.tests] = run(folder, rule.tests)
-            verdict = (
-                run_without(folder, rule) if whole[rule.tests] == "pass" else "fail with it too"
-            )
-            held = verdict in ("fail", "hang")
-            unheld += not held
-            shown = verdict if held else f"[red]{verdict}"
-            table.add_row(rule.rule, rule.file, shown, f"{time.monotonic() - started:.1f}")
+            try:
+                verdict = (
+                    run_without(folder, tried) if isinstance(tried, Rule) else run(folder, tried)
+                )
+            finally:
+                folders.put(folder)
             progress.advance(task)
+            return verdict, time.monotonic() - started
+
+        # what becomes of the tests with every rule in place
+        whole = dict(zip(suites, pool.map(on_a_copy, suites), strict=True))
+        sound = [rule for rule in rules if whole[rule.tests][0] == "pass"]
+        without = dict(zip(sound, pool.map(on_a_copy, sound), strict=True))
+    table = Table("rule", "in", "without it the tests", "seconds")
+    for rule in rules:
+        verdict, seconds = without.get(rule, ("fail with it too", whole[rule.tests][1]))
+        shown = verdict if verdict in HELD else f"[red]{verdict}"
+        table.add_row(rule.rule, rule.file, shown, f"{seconds:.1f}")
     Console(width=160).print(table)
-    print(f"{len(rules) - unheld} of {len(rules)} rules are held by a test")
-    return 1 if unheld else 0
+    held = sum(verdict in HELD for verdict, _ in without.values())
+    print(f"{held} of {len(rules)} rules are held by a test")
+    return 0 if held == len(rules) else 1
 
 
 if __name__ == "__main__":
