@@ -214,3 +214,15 @@ def test_copies_at_the_centre_cost_no_more() -> None:
     assert core.counters.refilled < 10
     core.apply([Step(Points([b"b"], x), no_points(d))])
     assert (core.n, core.ranking().ids, core._state.total.any()) == (0, (), False)
+
+
+def test_a_reservoir_that_is_trimmed_often_keeps_its_size() -> None:
+    """A trim brings no anchor of its own, so it is no sign that refills come too often."""
+    random, d = np.random.default_rng(7), 48
+    vectors = quantize(random.normal(size=d) + 1.5 * random.normal(size=(4000, d)))
+    core = EntityCore(20, d, FlatIndex(d))
+    sizes = []
+    for i, vector in enumerate(vectors):
+        core.apply([Step(no_points(d), Points([b"%06d" % i], vector[None]))])
+        sizes.append(core.reservoir_size)
+    assert max(sizes[1000:]) <= 4 * core._state.smallest_target

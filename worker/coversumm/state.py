@@ -216,8 +216,10 @@ class EntityState:
     def trim(self) -> None:
         """Tighten a reservoir that has grown through additions."""
         if len(self.reservoir) > 2 * self.target:
+            if self.reservoir.radius_key is None:  # its anchor moves, as in a refill
+                self.since_refill = 0
             self.reservoir.tighten(self.target, self.n, self.total)
-            self.since_refill, self.ranked_rows = 0, None
+            self.ranked_rows = None
 
     # ---- ranking
 
