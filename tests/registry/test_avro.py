@@ -166,6 +166,13 @@ def test_a_long_value_of_few_containers_is_read() -> None:
     assert AvroSchema(json.dumps(schema)).read(framed(1, schema, value)) == ("T", value)
 
 
+def test_a_number_of_more_than_64_bits_is_refused() -> None:
+    """Its value would take time that grows with the square of its length."""
+    schema = record("T", some={"type": "array", "items": "long"})
+    with pytest.raises(BadEvent, match="IndexError"):
+        AvroSchema(json.dumps(schema)).read(b"\0\0\0\0\1\x02" + b"\xff" * 2**17 + b"\1\0")
+
+
 def test_containers_are_counted_where_the_value_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The count goes through a value as decoding does: one fewer is refused, the same is read."""
     plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))

@@ -33,15 +33,16 @@ class Scan:
             raise TooManyContainers
 
     def long(self) -> int:
-        """The number here, whatever its length."""
+        """The number here. Raises IndexError for one of more than 64 bits."""
         found = shift = 0
-        while True:
+        while shift < 64:
             byte = self.value[self.at]
             self.at += 1
             found |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return (found >> 1) ^ -(found & 1)
+        raise IndexError
 
     def bytes(self, count: int) -> None:
         """Pass so many bytes."""
