@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.view.changes import body, facets_body
+from worker.demo import display as displays
 from worker.demo import play as pace
 from worker.demo.display import make_display
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
@@ -153,7 +154,10 @@ def test_the_closing_has_the_facets_of_the_largest_stay(story):
     )
 
 
-def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story):
+def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story, monkeypatch):
+    # longer paths, of another directory, would take lines of their own
+    monkeypatch.setattr(displays, "own_command", lambda: ".venv/bin/coversumm-worker")
+    monkeypatch.setattr(displays, "typed_path", lambda _: "worker/demo/data/reviews.jsonl.gz")
     story.left_out = 999
     for number in range(7):
         text = f"The sentence of {number} is {'rather ' * 20}long."
