@@ -238,6 +238,20 @@ def test_an_open_transaction_is_waited_for_and_what_is_decided_is_not(is_read: b
     assert 10 < len(consumer.when_idle) < decided_at
 
 
+def test_an_open_transaction_is_named_though_no_event_tells_where_it_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, consumer = FakeClock(), FakeConsumer((0, [10, 20]))
+    clock.tick_s = 10.0
+    consumer.stable[0] = 1
+    consumer.when_idle = [lambda: None] * 20 + [lambda: consumer.stable.update({0: 2})]
+    consume = consumer.consume
+    consumer.consume = lambda *asked: [m for m in consume(*asked) if m.error() is None]  # type: ignore[method-assign]
+    consumer.get_watermark_offsets = lambda *_, **__: (0, consumer.stable[0])  # type: ignore[method-assign]
+    assert first_records(consumer, "in", {0: range(1, 2)}, 15, clock) == {0: 1}  # type: ignore[arg-type]
+    assert caplog.text.count("in-0: an open transaction of a producer begins at offset 1") == 1
+
+
 def test_a_range_that_ends_before_it_begins_has_no_size() -> None:
     assert Range(5, 3, 0).size == 0
 

@@ -298,7 +298,7 @@ def first_records(
         if messages:
             moved_at, decided = clock.monotonic(), set()
         elif clock.monotonic() - moved_at > STALLED_SECONDS:
-            before, decided = decided, _decided(reader, topic, search.missing, clock)
+            before, decided = decided, search.decided(reader, clock)
             if stalled := before & decided:
                 raise SetupError(
                     f"{topic}-{min(stalled)} was not read to offset {spans[min(stalled)].stop}: "
@@ -350,6 +350,19 @@ class _Search:
             )
         raise KafkaException(error)
 
+    def decided(self, reader: Consumer, clock: Clock) -> set[int]:
+        """The partitions without an open transaction before their end. Logs those that have one: a
+        search that begins within it may not be told that it is at the end of the decided records.
+        """
+        found = set()
+        for partition, end in self.missing.items():
+            stable = watermarks(reader, self._topic, partition, TIMEOUT_SECONDS, clock).stop
+            if stable >= end:
+                found.add(partition)
+            else:
+                self._wait(partition, stable)
+        return found
+
     def _wait(self, partition: int, stable: int) -> None:
         if partition not in self._waiting:
             self._waiting.add(partition)
@@ -361,15 +374,6 @@ class _Search:
                 stable,
                 self.missing[partition],
             )
-
-
-def _decided(reader: Consumer, topic: str, ends: Mapping[int, int], clock: Clock) -> set[int]:
-    """The partitions without an open transaction before these ends."""
-    return {
-        p
-        for p, end in ends.items()
-        if watermarks(reader, topic, p, TIMEOUT_SECONDS, clock).stop >= end
-    }
 
 
 def cut_short(topic: str, partition: int, found: int, end: int) -> SetupError:
