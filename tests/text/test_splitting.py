@@ -33,7 +33,29 @@ CASES = [
     ("Clean room.<br/><BR >Nice host", ["Clean room.", "Nice host"]),
     ("<p>Good</p><p>Bad <b>smell</b></p>", ["Good", "Bad smell"]),
     ('See <a href="http://x.y/z?a=1">this. Now</a>', ["See this.", "Now"]),
+    ("<!DOCTYPE html><html><body>Good<!-- <b>x</b>\n - -- --><o:p></o:p></body>", ["Good"]),
+    ('Good<input type="hidden" value="a b" /><VIDEO controls src=x></VIDEO\n>', ["Good"]),
+    (
+        "Fine <br clear=all>Quiet<hr noshade />Clean<p\nclass='a'>Big",
+        [
+            "Fine",
+            "Quiet",
+            "Clean",
+            "Big",
+        ],
+    ),
+    # No markup
     ("I <3 it, and 5 > 4 < 6", ["I <3 it, and 5 > 4 < 6"]),
+    *(
+        (text, [text])
+        for text in (
+            "Price was <expected and quality was >average for us.",
+            "Rooms <small and> clean, price <a bit> high, <I mean = that>.",
+            "Write to <me@mail.org> or <http://x.org/?a=1>, dear <name>.",
+            "Item <b2>, <b-2>, </expected>, <!important> and <br-x> arrived.",
+            "Left open: <!-- never <!-- closed, <b and <br",
+        )
+    ),
     ("Tom &amp; Jerry&#39;s &quot;inn&quot; &#x1F600;", ['Tom & Jerry\'s "inn" 😀']),
     ("R&B at AT&T &notanentity; &#99999999999;", ["R&B at AT&T &notanentity; &#99999999999;"]),
     ("&amp;lt;br&amp;gt;", ["&lt;br&gt;"]),
@@ -138,6 +160,10 @@ PATTERNS = [
         "U.S. ",
         "<a ",
         "<!-- ",
+        "<!--- ",
+        "<a x=",
+        "<a hidden ",
+        "<br/x>",
         "</ ",
     ),
     *(
@@ -174,6 +200,8 @@ def test_hostile_numerals_and_blanks() -> None:
     assert split_sentences("&#" + "9" * LARGEST + ";", CAP)[0].startswith("&#999")
     assert split_sentences("end." + " " * LARGEST + "Next", CAP) == ["end.", "Next"]
     assert split_sentences("a<b " + "x" * LARGEST + ">", CAP)[0].startswith("a<b xxx")
+    assert split_sentences("a<!-- " + "- x" * (LARGEST // 3) + "-->.", CAP) == ["a."]
+    assert len(split_sentences("a<!-- " + "<x-" * (LARGEST // 3), CAP)) > 100
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS)

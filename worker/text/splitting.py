@@ -1,8 +1,8 @@
 """From a review's text to its sentences.
 
 nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need some
-preprocessing, all of it here: `<br>` ends a line, a sentence never spans lines, "days.Seller" lacks
-a blank, Chinese and Japanese write none, and "!!!" is not a sentence.
+preprocessing, all of it here: `<br>` ends a line, "<expected" is no tag, a sentence never spans
+lines, "days.Seller" lacks a blank, Chinese and Japanese write none, and "!!!" is not a sentence.
 
 Texts are untrusted, so every step is linear in their length: each regular expression consumes what
 it scanned or gives up after a bounded number of characters, and nupunkt, which is quadratic in the
@@ -18,7 +18,7 @@ from html.entities import html5
 from importlib.metadata import version
 from typing import Protocol
 
-SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-2"
+SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-3"
 """Splitter, its version, and the version of this module's rules: raise it with any change of
 results.
 """
@@ -26,29 +26,33 @@ results.
 # One pass, so "&amp;lt;" becomes "&lt;" and no more. Unlike html.unescape this needs the semicolon
 # ("AT&T", "?a=1&copy=2").
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
-# A letter must follow "<", so "I <3 it, 5 > 4" stays; the scan ends at the next "<" or after 300
-# characters.
-_TAG = re.compile(r"<[/!]?([a-zA-Z][a-zA-Z0-9]{0,15})\b[^<>]{0,300}>")
-_BLOCK_TAGS = frozenset(
-    [
-        "br",
-        "p",
-        "div",
-        "li",
-        "ul",
-        "ol",
-        "tr",
-        "table",
-        "hr",
-        "blockquote",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-    ]
+# Inside a tag the scan ends at the next "<" or after 300 characters, inside a comment at the next
+# "<!--". So each character is scanned a bounded number of times.
+_MARKUP = re.compile(
+    r"<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->"
+    r"|<(?P<kind>[/!]?)(?P<name>[a-zA-Z][a-zA-Z0-9:]{0,15})(?P<rest>[^<>]{0,300})>"
 )
+# Reviews also write "<expected and ...>", "<a bit> more" and "<mail@example.org>". So a tag has the
+# name of an element, and after it nothing or attributes, of which the first has a value. Some
+# without a value may come before it.
+_ATTRIBUTES = re.compile(
+    r"(?:\s+(?:async|autoplay|checked|controls|disabled|hidden|loop|muted|noshade|nowrap)(?=[\s/]|$))*"
+    r"(?:\s*/?|\s+[a-z_:][a-z0-9_:.-]*=.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_BLOCKS = "br p div li ul ol tr table hr blockquote h1 h2 h3 h4 h5 h6"
+_OTHERS = """
+    a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink
+    body button canvas caption center cite code col colgroup data datalist dd del details dfn dialog
+    dir dl dt em embed fieldset figcaption figure font footer form frame frameset head header hgroup
+    html i iframe img input ins kbd label legend link main map mark marquee menu menuitem meta meter
+    nav nobr noembed noframes noscript object optgroup option output param picture plaintext pre
+    progress q rb rp rt rtc ruby s samp script search section select slot small source span strike
+    strong style sub summary sup svg tbody td template textarea tfoot th thead time title track tt u
+    var video wbr xmp o:p
+"""  # HTML's, also those of the past, and the paragraph mark of texts out of Word
+_BLOCK_ELEMENTS = frozenset(_BLOCKS.split())
+_ELEMENTS = _BLOCK_ELEMENTS.union(_OTHERS.split())
 # C0 and C1 controls that are no line breaks, lone surrogates, and characters that show nothing
 # (byte order mark, ...).
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
@@ -126,7 +130,7 @@ def _clean(text: str) -> str:
     # Most texts have none of it, and one look for a character takes less than a search for what
     # begins with it.
     if "<" in text:
-        text = _TAG.sub(_without_tag, text)
+        text = _MARKUP.sub(_without_markup, text)
     if "&" in text:
         text = _ENTITY.sub(_character, text)
     text = _INVISIBLE.sub(" ", text)
@@ -141,8 +145,16 @@ def _character(entity: re.Match[str]) -> str:
     return html.unescape(entity[0]) if name.startswith("#") else html5.get(name, entity[0])
 
 
-def _without_tag(tag: re.Match[str]) -> str:
-    return "\n" if tag[1].lower() in _BLOCK_TAGS else ""
+def _without_markup(found: re.Match[str]) -> str:
+    """Nothing or a line break for a comment or a tag, `found` itself for plain text."""
+    if found["name"] is None:
+        return ""
+    name = found["name"].lower()
+    if found["kind"] == "!":
+        return "" if name == "doctype" else found[0]
+    if name not in _ELEMENTS or not _ATTRIBUTES.fullmatch(found["rest"]):
+        return found[0]
+    return "\n" if name in _BLOCK_ELEMENTS else ""
 
 
 def _with_blank(end: re.Match[str]) -> str:
