@@ -53,6 +53,7 @@ from worker.stream.journal import DeadLetterLog, Journal, log_start
 from worker.stream.queries import EntityLister, SummaryReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
+from worker.stream.status import WorkerStatus
 from worker.stream.surroundings import (
     NO_TRACING,
     LeavingFirst,
@@ -63,6 +64,7 @@ from worker.stream.surroundings import (
     die,
 )
 from worker.stream.takeover import Takeover
+from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
 from worker.web import check_port, install_web
@@ -290,8 +292,15 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     """The worker as a Faust app with its web pages. Raises SetupError if its port is in use."""
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
+    status = WorkerStatus(app, worker)
+    app.watchdog = Watchdog(
+        status.stall,
+        lambda: status.progressed_at,
+        settings.stall_timeout_ms / 1000,
+        surroundings.die,
+    )
     pages = install_web(
-        app, app.status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
+        app, status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
     )
     if settings.web_page:
         history = RecentHistory(
@@ -302,7 +311,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
             surroundings.threads.in_order("history"),
             AsJson(settings),
         )
-        install_page(app.web.web_app, app.status, pages, worker.feed, history)
+        install_page(app.web.web_app, status, pages, worker.feed, history)
     return app
 
 

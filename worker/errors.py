@@ -12,6 +12,10 @@ CoversummError
 """
 
 from collections.abc import Sequence
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C."""
 
 
 class CoversummError(Exception):

@@ -27,8 +27,9 @@ from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.stream.bounded_reader import BoundedReader
 from worker.stream.faust.application import CommittedTable
-from worker.stream.faust.consumer import GuardedConsumer
+from worker.stream.faust.consumer import GuardedConsumer, LiveReader
 from worker.stream.run_bounds import ENDLESS, Ending, RunBounds
 
 BUFFERED = 1
@@ -209,7 +210,10 @@ class Process:
         app: Any = App(self)
         self.thread = app.consumer_thread
         transport: Any = SimpleNamespace(
-            app=app, worker=worker, create_transaction_manager=lambda **_: None
+            app=app,
+            worker=worker,
+            reader=BoundedReader if bounds.ends else LiveReader,
+            create_transaction_manager=lambda **_: None,
         )
         self.consumer = Consumer(
             transport, self._take, self._on_revoked, self._on_assigned, loop=SimpleNamespace()

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-__all__ = ["main"]
+from worker.errors import INTERRUPTED
 
-INTERRUPTED = 128 + signal.SIGINT
+__all__ = ["main"]
 
 
 def main() -> NoReturn:

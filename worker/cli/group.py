@@ -20,7 +20,6 @@ from click.shell_completion import shell_complete
 
 from worker import __version__
 from worker.cli import (
-    INTERRUPTED,
     bridge,
     compare,
     config,
@@ -46,7 +45,7 @@ from worker.cli import (
     watch,
 )
 from worker.cli.command import Command, CommandGroup
-from worker.errors import CoversummError, Crash, FileErrors, SetupError
+from worker.errors import INTERRUPTED, CoversummError, Crash, FileErrors, SetupError
 from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {

@@ -12,10 +12,10 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from worker.cli import INTERRUPTED, output
+from worker.cli import output
 from worker.cli.output import ProgressLines
 from worker.cli.tables import show_facts
-from worker.errors import Crash, SetupError
+from worker.errors import INTERRUPTED, Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 Start at `delivery`, which describes the commit protocol.
 
 assignment, takeover, gate            what is held, how it is taken over, how rows are written
-live_reader, bounded_reader           which records are fetched next
+bounded_reader                        which records a run with an end fetches next
 delivery, commit, settlement          processing and commit of a micro-batch, and commits in doubt
 run_bounds                            a run that ends
 group_fingerprint                     refuses workers with other settings

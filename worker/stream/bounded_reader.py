@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from worker.errors import Crash, Unanswered
 from worker.events import Record
 from worker.kafka.offsets import CUT_SHORT_SECONDS, Start, cut_short
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
-from worker.stream.live_reader import FETCH_SECONDS, Fetched, count
+from worker.stream.faust.consumer import (
+    FETCH_SECONDS,
+    Fetched,
+    GuardedConsumer,
+    LiveReader,
+    count,
+)
 from worker.stream.run_bounds import RunBounds
 from worker.stream.worker import StreamWorker
-
-if TYPE_CHECKING:
-    from worker.stream.faust.consumer import GuardedConsumer
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +136,7 @@ def file_backlogs(bounds: RunBounds, starts: Mapping[int, Start]) -> dict[int, F
     return found
 
 
-class BoundedReader:
+class BoundedReader(LiveReader):
     """Reads each partition up to its end.
 
     One partition after another, so that a micro-batch has many events of few entities, and the

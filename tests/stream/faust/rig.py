@@ -14,7 +14,8 @@ from tests.harness.stream import CHANGELOG as CHANGELOG_TOPIC
 from tests.harness.stream import INPUT, Parts
 from worker.kafka.offsets import Start
 from worker.stream.delivery import MicroBatch
-from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.faust.application import GuardedTransport
+from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.run_bounds import ENDLESS, RunBounds
 
 A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP(CHANGELOG_TOPIC, 0)

@@ -18,7 +18,8 @@ from faust.transport.drivers import aiokafka as driver
 
 from tests.harness.stream import GROUP, INPUT, INSTANCE, End, Parts, make_app
 from worker.errors import Fenced, SetupError
-from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.faust.application import GuardedTransport
+from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.consumer_thread import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS, ConsumerThread
 from worker.stream.faust.group_client import JOIN_MARGIN_SECONDS, REQUEST_SECONDS, GroupClient
 

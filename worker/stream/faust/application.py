@@ -16,17 +16,19 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.stores.rocksdb import Store
 from faust.tables.table import Table
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from yarl import URL
 
 from worker.errors import Crash
 from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.storage.databases import PartitionDatabases
+from worker.stream.bounded_reader import BoundedReader
 from worker.stream.faust import FAUST_LOG
-from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.faust.consumer import GuardedConsumer, LiveReader
 from worker.stream.run_bounds import Ending
-from worker.stream.status import WorkerStatus
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 from worker.stream.watchdog import ContactWatch, IdleClient, Watchdog
@@ -75,6 +77,17 @@ def fetch_bytes(partitions: int) -> int:
     return max(MIN_FETCH_BYTES, min(MAX_FETCH_BYTES, MAX_FETCHED_BYTES // partitions))
 
 
+class GuardedTransport(driver.Transport):
+    """Faust's aiokafka transport with the guarded consumer in it."""
+
+    Consumer = GuardedConsumer
+
+    def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
+        super().__init__(url, app)
+        self.worker = worker
+        self.reader = BoundedReader if worker.bounds.ends else LiveReader
+
+
 class _WithoutProducer(BootStrategy):
     """Starts no Faust producer: the worker's own transactions publish."""
 
@@ -88,7 +101,6 @@ class CoverSummApp(faust.App):
     BootStrategy = _WithoutProducer
     consumer: GuardedConsumer
     stream_worker: StreamWorker
-    status: WorkerStatus
     watchdog: Watchdog
     contact_watch: ContactWatch
     is_leaving = False
@@ -121,7 +133,7 @@ class CoverSummApp(faust.App):
 
 
 def faust_app(worker: StreamWorker) -> CoverSummApp:
-    """The Faust app of a worker; not started yet."""
+    """The Faust app of a worker, not started yet; its `watchdog` is still to be set."""
     settings, surroundings = worker.settings, worker.surroundings
     app = _configured(settings, worker.partitions)
     app.transport = GuardedTransport(app.conf.broker_consumer, app, worker)
@@ -138,10 +150,8 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         )
     )
     app.stream_worker = worker
-    app.status = status = WorkerStatus(app, worker)
     if worker.bounds.ends:
         app.ending = Ending(worker.bounds, worker.assignment, lambda: app.end(), surroundings)
-    limit_seconds = settings.stall_timeout_ms / 1000
     app.contact_watch = ContactWatch(
         worker.contact,
         lambda: app.consumer.heard_at(),
@@ -153,9 +163,6 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
             ADMIN: IdleClient(worker.logs.ids.ask, worker.logs.ids.suspect),
         },
         surroundings.clock,
-    )
-    app.watchdog = Watchdog(
-        status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die
     )
     topic = app.topic(
         settings.input_topic,

@@ -10,9 +10,10 @@ which goes to the agent as one message. One cursor per partition decides what ma
    again (compaction, transaction markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
-The reader chooses the partitions to fetch next: `LiveReader`, or `BoundedReader` for a run with an
-end. The transaction commits the offsets, not Faust (`worker.kafka.transactions`). A takeover reads
-the changelogs (`worker.stream.takeover`).
+A reader chooses which partitions are fetched next, and how many fetches become one micro-batch:
+`LiveReader`, or `worker.stream.bounded_reader` for a run with an end. The transaction commits the
+offsets, not Faust (`worker.kafka.transactions`). A takeover reads the changelogs
+(`worker.stream.takeover`).
 """
 
 import asyncio
@@ -20,24 +21,29 @@ import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-import faust
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
-from yarl import URL
 
 from worker.errors import Crash
 from worker.events import Record
 from worker.kafka.group import Membership
+from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
-from worker.stream.bounded_reader import BoundedReader
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
-from worker.stream.live_reader import Fetched, LiveReader
 from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
+
+FETCH_SECONDS = 1.0
+"""Longest wait for records of any partition."""
+BUSY_POLL_SECONDS = 0.01
+"""Poll interval while the previous micro-batch is busy."""
+
+Fetched = dict[int, list[Any]]
+"""Records of the consumer's client, by partition."""
 
 
 class GuardedConsumer(driver.Consumer):
@@ -48,14 +54,14 @@ class GuardedConsumer(driver.Consumer):
     """
 
     logger = FAUST_LOG
-    transport: "GuardedTransport"
+    transport: Any  # `worker.stream.faust.application.GuardedTransport`
 
     def on_init(self) -> None:
         """Start with nothing assigned and nothing to fetch."""
         super().on_init()
         self.cursors: dict[int, int] = {}
         self._asked: dict[int, int] = {}  # the cursor from which a gap was seen once
-        worker = self.transport.worker
+        worker: StreamWorker = self.transport.worker
         self._held = worker.assignment
         self._takeover = worker.takeover
         self._input_topic = worker.settings.input_topic
@@ -64,8 +70,7 @@ class GuardedConsumer(driver.Consumer):
         self._die = worker.surroundings.die
         self._tracing = worker.surroundings.tracing
         self._as_record = _record_with_headers if worker.with_headers else _record
-        reader = BoundedReader if self._ends else LiveReader
-        self._reader: BoundedReader | LiveReader = reader(self, worker)
+        self._reader: LiveReader = self.transport.reader(self, worker)
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -322,14 +327,66 @@ class GuardedConsumer(driver.Consumer):
         """Nothing: Faust would judge by its own commits, which do not exist. See the watchdog."""
 
 
-class GuardedTransport(driver.Transport):
-    """Faust's aiokafka transport with the guarded consumer in it."""
+class LiveReader:
+    """Reads all partitions at once, without an end."""
 
-    Consumer = GuardedConsumer
+    def __init__(self, consumer: GuardedConsumer, worker: StreamWorker) -> None:
+        self._input = consumer
+        self._assignment = worker.assignment
+        self._delivery = worker.delivery
+        self._linger_seconds = worker.settings.batch_linger_ms / 1000
+        self._batch_seconds = worker.settings.batch_ms / 1000
+        self._batch_events = worker.settings.batch_size
+        self._previous: MicroBatch | None = None
 
-    def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
-        super().__init__(url, app)
-        self.worker = worker
+    def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:
+        """Begin at these offsets; returns by partition the offset to fetch from."""
+        return {partition: start.offset for partition, start in starts.items()}
+
+    async def next(self) -> MicroBatch | None:
+        """The next micro-batch; None if there is nothing to hand over."""
+        tenure = self._assignment.tenure
+        fetched = await self._input.fetch(FETCH_SECONDS)
+        more = await self._linger(fetched) if fetched else []
+        merged = self._input.merged([fetched, *more], tenure)
+        if merged is None or tenure is None:
+            return None
+        batch = self._input.guard(merged, tenure)
+        self._previous = batch or self._previous
+        return batch
+
+    async def _linger(self, fetched: Fetched) -> list[Fetched]:
+        """What arrives during the linger time, and while the previous micro-batch is busy.
+
+        Each micro-batch waits for the commits before its own, and a small one takes nearly as long
+        as a large one. So a micro-batch that would wait takes more records first.
+        """
+        more: list[Fetched] = []
+        events, waited = count(fetched), 0.0
+        seconds = self._linger_seconds or self._busy_seconds(waited)
+        while events < self._batch_events and seconds:
+            await self._input.sleep(seconds)
+            more.append(await self._input.fetch(0.0))
+            events, waited = events + count(more[-1]), waited + seconds
+            seconds = self._busy_seconds(waited)
+        return more
+
+    def _busy_seconds(self, waited: float) -> float:
+        """Seconds until the next look at the previous micro-batch of this tenure; 0 if not busy."""
+        previous = self._previous
+        is_busy = (
+            previous is not None
+            and previous.tenure == self._assignment.tenure
+            and not self._delivery.commit_started(previous)
+            and not self._input.should_stop
+            and waited < self._batch_seconds  # a queue that lost it would never let it begin
+        )
+        return BUSY_POLL_SECONDS if is_busy else 0.0
+
+
+def count(fetched: Mapping[int, Sequence[Any]]) -> int:
+    """The number of records."""
+    return sum(len(records) for records in fetched.values())
 
 
 def _record(fetched: Any) -> Record:

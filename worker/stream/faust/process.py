@@ -12,7 +12,7 @@ from importlib import import_module
 import uvloop
 from faust.worker import Worker
 
-from worker.errors import Crash, SetupError
+from worker.errors import INTERRUPTED, Crash, SetupError
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.application import CoverSummApp
 from worker.stream.surroundings import die
@@ -104,7 +104,7 @@ class _SignalledWorker(Worker):
 
     def _on_sigint(self) -> None:
         if self.interrupted:
-            os._exit(130)  # a second Ctrl-C ends at once
+            os._exit(INTERRUPTED)  # a second Ctrl-C ends at once
         self.interrupted = True
         self._shut_down(signal.SIGINT)
 
@@ -165,4 +165,4 @@ def run(app: CoverSummApp, shutdown_seconds: float) -> int:
     if worker.stopped_by is not None:
         received, since = worker.stopped_by
         app.stream_worker.assignment.journal.stopped(received, time.monotonic() - since)
-    return 130 if worker.interrupted else 0
+    return INTERRUPTED if worker.interrupted else 0
