@@ -127,12 +127,10 @@ def test_version(run):
     assert run("--version") == (0, f"coversumm-worker, version {__version__}\n", "")
 
 
-def test_nothing_heavy_is_imported_for_help():
+def test_nothing_heavy_is_imported_for_the_list_of_commands():
     heavy = {"numpy", "faust", "confluent_kafka", "onnxruntime", "rocksdict", "msgspec"}
     program = (
-        "import sys; from worker.cli.group import execute; execute(['--help']); execute(['send', "
-        "'--help']); "
-        "execute(['dlq', 'send', '--help']); execute(['reset', '--help']); "
+        "import sys; from worker.cli.group import execute; execute(['--help']); "
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -204,7 +202,7 @@ def catches(pid, number):
     return bool(caught >> (number - 1) & 1)
 
 
-@pytest.mark.parametrize("module", ["click", "worker.cli.topics"])
+@pytest.mark.parametrize("module", ["click", "worker.cli.group"])
 def test_ctrl_c_amid_the_first_imports(module):
     """At these moments Python would show where it was, line by line."""
     program = f"""
@@ -246,9 +244,7 @@ CLOSED = "coversumm-worker: error: standard output is closed: pipe it somewhere\
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(
-    "command", ["--help", "--version", "config", "completion bash", "demo --reviews 1"]
-)
+@pytest.mark.parametrize("command", ["--help", "--version", "config", "demo --reviews 1"])
 def test_a_full_disk_under_standard_output(command, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:

@@ -124,8 +124,6 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "dlq show PARTITION:OFFSET",
         "dlq send [PARTITION:OFFSET]...",
         "reset",
-        "help [COMMAND]...",
-        "completion SHELL",
     ]
     assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])
 

@@ -16,7 +16,6 @@ from worker.settings import Settings
 @click.command(
     "bridge",
     cls=Command,
-    short_help="Write a topic of other keys as events keyed by entity.",
     examples=[
         (
             "coversumm-worker bridge --mapping mapping.toml --from shop.public.reviews",

@@ -1,10 +1,12 @@
 """Click commands with examples in their help, groups with sections, and suggestions of names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 Example = tuple[str, str]
 """A command line, and its effect."""
@@ -37,36 +39,25 @@ class Command(click.Command):
 
 
 class CommandGroup(Command, click.Group):
-    """A group that lists its commands in the order they were added, by section."""
+    """A group that lists its commands in the order they were added."""
 
     command_class = Command
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._sections: dict[str, str] = {}
-        super().__init__(*args, **kwargs)
-
-    def add_command(
-        self, cmd: click.Command, name: str | None = None, section: str = "Commands"
-    ) -> None:
-        """See `click.Group`; `section` is a title."""
-        super().add_command(cmd, name)
-        self._sections[name or cmd.name or ""] = section
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See `click.Group`."""
         return list(self.commands)
 
+    def sections(self) -> Mapping[str, Mapping[str, str]]:
+        """The one-line help of each command, by the title of its section and by its name."""
+        helps = {name: command.short_help or "" for name, command in self.commands.items()}
+        return {"Commands": helps}
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Group`."""
         width = max(map(len, self.commands))
-        room = formatter.width - formatter.indent_increment - width - 2
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
-            line = (name.ljust(width), command.get_short_help_str(room))
-            sections.setdefault(self._sections.get(name, "Commands"), []).append(line)
-        for title, lines in sections.items():
+        for title, helps in self.sections().items():
             with formatter.section(title):
-                formatter.write_dl(lines)
+                formatter.write_dl([(name.ljust(width), line) for name, line in helps.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -77,16 +68,70 @@ class CommandGroup(Command, click.Group):
         except click.NoSuchOption:
             raise
         except click.UsageError as error:
-            if meant := nearest(args[0], dict(self._names())):
+            own = {name: name for name in self.commands}
+            if meant := nearest(args[0], own) or nearest(args[0], self._nested()):
                 error.message += f" Did you mean {meant!r}?"
             raise
 
-    def _names(self) -> Iterator[tuple[str, str]]:
-        """Command names by the word to search for: `list` is `dlq list`; own names win."""
-        for name, command in self.commands.items():
-            if isinstance(command, CommandGroup):
-                yield from ((word, f"{name} {path}") for word, path in command._names())
-        yield from zip(self.commands, self.commands, strict=True)
+    def _nested(self) -> dict[str, str]:
+        """The names in groups of this group, by the word to search for: `list` is `dlq list`."""
+        return {
+            name: f"{group} {name}"
+            for group, command in self.commands.items()
+            if isinstance(command, CommandGroup)
+            for name in command.commands
+        }
+
+
+class LazyGroup(CommandGroup):
+    """A group whose commands are modules of a package, imported when a command is looked up.
+
+    So help and completion are fast, and a module of a command may import what it needs.
+    """
+
+    def __init__(
+        self, *args: Any, package: str, sections: Mapping[str, Mapping[str, str]], **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections = sections
+        self._helps = {name: line for lines in sections.values() for name, line in lines.items()}
+        self.commands = _Modules(package, self._helps)
+
+    def sections(self) -> Mapping[str, Mapping[str, str]]:
+        """See `CommandGroup`."""
+        return self._sections
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """See `click.Group`."""
+        found = [name for name in self._helps if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=self._helps[name]) for name in found]
+        return commands + Command.shell_complete(self, ctx, incomplete)
+
+
+class _Modules(MutableMapping[str, click.Command]):
+    """The `command` of each module, by the module's name."""
+
+    def __init__(self, package: str, names: Iterable[str]) -> None:
+        self._package = package
+        self._commands: dict[str, click.Command | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> click.Command:
+        found = self._commands[name]
+        if found is None:
+            found = self._commands[name] = import_module(f"{self._package}.{name}").command
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
 
 
 def nearest(word: str, names: dict[str, str]) -> str | None:

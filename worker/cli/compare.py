@@ -53,7 +53,6 @@ BOUND = Parsed("N|N%", _parse_bound)
 @click.command(
     "compare",
     cls=Command,
-    short_help="Compare two output topics or files of summaries.",
     examples=[
         ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
         (

@@ -22,7 +22,6 @@ _STATUS = {True: "ok", False: "failed", None: "not checked"}
 @click.command(
     "config",
     cls=Command,
-    short_help="Show every setting, its value and origin.",
     examples=[
         ("coversumm-worker --env-file prod.env config", "the settings of a worker with this file"),
         ("coversumm-worker config --check", "with checks of the broker"),

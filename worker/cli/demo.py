@@ -28,7 +28,6 @@ class ReviewCount(click.ParamType):
 @click.command(
     "demo",
     cls=Command,
-    short_help="Real reviews through the real worker, in a minute; needs nothing.",
     examples=[
         ("coversumm-worker demo", "a thousand reviews"),
         ("coversumm-worker demo --serve", "with the live page, until Ctrl-C"),

@@ -403,7 +403,6 @@ def _dump(value: bytes) -> Iterator[str]:
 @click.group(
     "dlq",
     cls=CommandGroup,
-    short_help="List, show and send dead letters.",
     examples=[
         ("coversumm-worker dlq list", "dead letters and their reasons"),
         (

@@ -36,7 +36,6 @@ WAIT_SECONDS = 0.5
 @click.command(
     "embed",
     cls=Command,
-    short_help="Compute the vectors of files of reviews, with many processes.",
     examples=[
         (
             "coversumm-worker embed reviews.jsonl.gz --output vectors.parquet",

@@ -36,7 +36,6 @@ COLUMNS = (
 @click.command(
     "entities",
     cls=Command,
-    short_help="List and search the entities.",
     examples=[
         ("coversumm-worker entities", "the first ones, from the workers"),
         (

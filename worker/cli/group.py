@@ -19,52 +19,54 @@ import click
 from click.shell_completion import shell_complete
 
 from worker import __version__
-from worker.cli import (
-    bridge,
-    compare,
-    config,
-    demo,
-    dlq,
-    embed,
-    entities,
-    history,
-    inspect,
-    mapping,
-    output,
-    promote,
-    replay,
-    reset,
-    run,
-    schemas,
-    send,
-    status,
-    summarize,
-    topics,
-    vectors,
-    verify,
-    watch,
-)
-from worker.cli.command import Command, CommandGroup
+from worker.cli import output
+from worker.cli.command import LazyGroup
 from worker.errors import INTERRUPTED, CoversummError, Crash, FileErrors, SetupError
 from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
-    "To try it": (demo, summarize),
-    "To run it": (config, mapping, topics, schemas, run, bridge, send),
-    "To rebuild": (replay, compare, promote, embed, vectors),
-    "To look at it": (status, entities, watch, inspect, history, verify),
-    "When something went wrong": (dlq, reset),
+    "To try it": {
+        "demo": "Real reviews through the real worker, in a minute; needs nothing.",
+        "summarize": "Files in, summary changes out; no Kafka.",
+    },
+    "To run it": {
+        "config": "Show every setting, its value and origin.",
+        "mapping": "Check how a topic of your own becomes events.",
+        "topics": "Create or check the topics, input included.",
+        "schemas": "Register the Avro schemas of summaries and facets.",
+        "run": "Run the worker.",
+        "bridge": "Write a topic of other keys as events keyed by entity.",
+        "send": "Produce files of reviews or events to the input topic.",
+    },
+    "To rebuild": {
+        "replay": "Build the summaries again from history, beside the live worker.",
+        "compare": "Compare two output topics or files of summaries.",
+        "promote": "Check whether consumers can switch to a new build.",
+        "embed": "Compute the vectors of files of reviews, with many processes.",
+        "vectors": "Show or fill the store of vectors by text.",
+    },
+    "To look at it": {
+        "status": "Show the group's workers: partitions, lag, readiness.",
+        "entities": "List and search the entities.",
+        "watch": "Summary changes as they happen, of one entity or of all.",
+        "inspect": "An entity's summary, reviews or history.",
+        "history": "Show the changes of an entity's summary, or of its facets.",
+        "verify": "Recompute a worker's summaries by brute force.",
+    },
+    "When something went wrong": {
+        "dlq": "List, show and send dead letters.",
+        "reset": "Throw away local state, offsets and changelog.",
+    },
 }
-"""The commands in the order of use. Those about the command line itself follow."""
+"""Each command, in the order of use, with the line that the list of all commands shows."""
 COMPLETE = "_COVERSUMM_WORKER_COMPLETE"
 """Set by a shell: `bash_complete` for completions, `bash_source` for the script."""
-SHELLS = ("bash", "zsh", "fish")
-BASH_FILE = "~/.local/share/bash-completion/completions/coversumm-worker"
-FISH_FILE = "~/.config/fish/completions/coversumm-worker.fish"
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=LazyGroup,
+    package=__package__,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=[
         ("coversumm-worker demo", "see it work: no Kafka, a minute"),
@@ -88,64 +90,8 @@ def cli(context: click.Context, env_file: str | None) -> None:
     """
     if env_file is not None:
         context.with_resource(environment_file(env_file))
-    if context.invoked_subcommand != run.command.name and (unknown := unknown_settings()):
+    if context.invoked_subcommand != "run" and (unknown := unknown_settings()):
         output.note(f"warning: {unknown}")  # `run` logs it
-
-
-@click.command(
-    "help",
-    cls=Command,
-    short_help="Show the help of a command.",
-    examples=[
-        ("coversumm-worker help", "all commands"),
-        ("coversumm-worker help dlq send", "the options and examples of one"),
-    ],
-)
-@click.argument("names", metavar="[COMMAND]...", nargs=-1)
-@click.pass_context
-def help_(context: click.Context, names: tuple[str, ...]) -> None:
-    """Show what `--help` shows: of COMMAND, or the list of all commands."""
-    shown = context.find_root()
-    for at, name in enumerate(names):
-        group = shown.command
-        if not isinstance(group, click.Group):
-            raise click.UsageError(f"{' '.join(names[:at])!r} has no commands.")
-        _, found, _ = group.resolve_command(shown, [name])
-        assert found is not None  # `resolve_command` raises UsageError for an unknown name
-        shown = click.Context(found, info_name=name, parent=shown)
-    click.echo(shown.get_help())
-
-
-@click.command(
-    "completion",
-    cls=Command,
-    short_help="Complete commands and options in your shell.",
-    examples=[
-        ('eval "$(coversumm-worker completion bash)"', "in this bash; in ~/.bashrc for every bash"),
-        ('eval "$(coversumm-worker completion zsh)"', "in ~/.zshrc, after compinit"),
-        (f"coversumm-worker completion bash > {BASH_FILE}", "in every new bash, loaded on demand"),
-        (f"coversumm-worker completion fish > {FISH_FILE}", "in every new fish"),
-    ],
-)
-@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
-@click.pass_context
-def completion(context: click.Context, shell: str) -> int:
-    """Print the script that makes SHELL (bash 4.4 or newer, zsh or fish) complete commands,
-    options, choices and file names.
-
-    The first `coversumm-worker` on the PATH answers.
-    """
-    # The script runs the program at each Tab, so that it completes what the installed version has.
-    return shell_complete(
-        context.find_root().command, {}, output.PROGRAM, COMPLETE, f"{shell}_source"
-    )
-
-
-for section, modules in SECTIONS.items():
-    for module in modules:
-        cli.add_command(module.command, section=section)
-for command in (help_, completion):
-    cli.add_command(command, section="Around it")
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
@@ -155,7 +101,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     if COMPLETE in os.environ:
         return _complete()
     try:
-        result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        if given[:1] == ["help"]:
+            given = [*given[1:], "--help"]
+        result = _invoke(given)
         output.flush()
     except click.exceptions.NoArgsIsHelpError as error:  # its message is the help
         output.note_lines(error.format_message())

@@ -102,7 +102,6 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
 @click.command(
     "history",
     cls=Command,
-    short_help="Show the changes of an entity's summary, or of its facets.",
     examples=[
         ("coversumm-worker history B00X", "its last changes, from the output topic"),
         ("coversumm-worker history B00X --facets", "those of its facets, such as parking"),

@@ -65,7 +65,6 @@ COLUMNS = {
 @click.command(
     "inspect",
     cls=Command,
-    short_help="An entity's summary, reviews or history.",
     examples=[
         ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
         ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of a group"),

@@ -179,7 +179,6 @@ def _report(judge: "MappingCheck", verdicts: "list[SampleOutcome]") -> None:
 @click.group(
     "mapping",
     cls=CommandGroup,
-    short_help="Check how a topic of your own becomes events.",
     examples=[
         (
             "coversumm-worker mapping check mapping.toml --sample records.jsonl",

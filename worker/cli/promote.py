@@ -14,7 +14,6 @@ from worker.settings import Settings
 @click.command(
     "promote",
     cls=Command,
-    short_help="Check whether consumers can switch to a new build.",
     examples=[
         (
             "coversumm-worker promote coversumm-worker-replay-epoch-2 "

@@ -99,7 +99,6 @@ EMITS = ("every", "coalesced", "final", "none")
 @click.command(
     "replay",
     cls=Command,
-    short_help="Build the summaries again from history, beside the live worker.",
     examples=[
         (
             "COVERSUMM_EPOCH=2 COVERSUMM_K=10 coversumm-worker replay",

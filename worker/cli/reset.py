@@ -15,7 +15,6 @@ from worker.settings import Settings
 @click.command(
     "reset",
     cls=Command,
-    short_help="Throw away local state, offsets and changelog.",
     examples=[
         ("coversumm-worker reset --dry-run", "show what would go"),
         ("coversumm-worker reset --local", "restore a damaged data directory at the next start"),

@@ -30,7 +30,6 @@ def ending_at_sigterm() -> Iterator[None]:
 @click.command(
     "run",
     cls=Command,
-    short_help="Run the worker.",
     examples=[
         (
             "KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run",

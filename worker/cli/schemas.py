@@ -45,7 +45,6 @@ def register(dry_run: bool, as_json: bool) -> int:
 @click.group(
     "schemas",
     cls=CommandGroup,
-    short_help="Register the Avro schemas of summaries and facets.",
     examples=[("coversumm-worker schemas register", "at each deployment, before the workers")],
 )
 def command() -> None:

@@ -61,7 +61,6 @@ def _parse_first_line(text: str) -> FirstLine:
 @click.command(
     "send",
     cls=Command,
-    short_help="Produce files of reviews or events to the input topic.",
     examples=[
         ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
         ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "100 lines, ten a second"),

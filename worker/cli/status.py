@@ -34,7 +34,6 @@ READY = {True: "yes", False: "no", None: "?"}
 @click.command(
     "status",
     cls=Command,
-    short_help="Show the group's workers: partitions, lag, readiness.",
     examples=[
         ("coversumm-worker status", "the group of COVERSUMM_APP_ID"),
         ("coversumm-worker status --json | jq .problems", "only its problems"),

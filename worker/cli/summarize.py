@@ -47,7 +47,6 @@ COALESCED_LINES = 1000
 @click.command(
     "summarize",
     cls=Command,
-    short_help="Files in, summary changes out; no Kafka.",
     examples=[
         (
             "coversumm-worker summarize reviews.jsonl.gz --pretty -k 5",

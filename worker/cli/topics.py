@@ -25,7 +25,6 @@ COLUMNS = (
 @click.command(
     "topics",
     cls=Command,
-    short_help="Create or check the topics, input included.",
     examples=[
         ("coversumm-worker topics --partitions 8", "create missing topics"),
         ("coversumm-worker topics --dry-run", "only check"),

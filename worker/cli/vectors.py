@@ -183,7 +183,6 @@ def info(as_json: bool) -> None:
 @click.group(
     "vectors",
     cls=CommandGroup,
-    short_help="Show or fill the store of vectors by text.",
     examples=[
         ("coversumm-worker vectors info", "number of vectors by model"),
         ("coversumm-worker vectors import vectors.parquet", "fill it with what `embed` computed"),

@@ -31,7 +31,6 @@ SHOWN_SOUND = 30
 @click.command(
     "verify",
     cls=Command,
-    short_help="Recompute a worker's summaries by brute force.",
     examples=[
         ("coversumm-worker verify", "the data directory of the settings"),
         ("coversumm-worker verify --data-dir /var/lib/coversumm", "another data directory"),

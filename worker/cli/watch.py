@@ -11,7 +11,6 @@ from worker.settings import Settings
 @click.command(
     "watch",
     cls=Command,
-    short_help="Summary changes as they happen, of one entity or of all.",
     examples=[
         ("coversumm-worker watch", "all changes, on this terminal"),
         ("coversumm-worker watch B00X", "one entity, from its present summary on"),
