@@ -1,13 +1,22 @@
-"""`status` on a terminal: whole names at 80 columns, what is wrong on standard error."""
+"""`status`: the group as the broker and the workers tell it, shown on a terminal and as JSON."""
 
 import json
 
 import pytest
 
 from tests.harness.terminal import CONTROL
+from worker.cli import status
 from worker.cli.output import ranges
-from worker.tools import status as group_status
-from worker.tools.status import GroupStatus, MemberStatus, PartitionStatus
+from worker.cli.status import (
+    GroupStatus,
+    MemberStatus,
+    Offsets,
+    PartitionStatus,
+    combined,
+    reachable_url,
+)
+from worker.kafka.group import GroupMember, WorkerGroup
+from worker.peers import PeerAnswer, PeerUnreachable
 
 NAME = "coversumm-worker-0-1f8e"
 FOUND = GroupStatus(
@@ -38,7 +47,7 @@ FOUND = GroupStatus(
 
 @pytest.fixture
 def found(monkeypatch):
-    monkeypatch.setattr(group_status, "group_status", lambda _settings: FOUND)
+    monkeypatch.setattr(status, "group_status", lambda _settings: FOUND)
 
 
 @pytest.mark.parametrize("columns", [80, 160])
@@ -69,3 +78,159 @@ def test_json_is_one_object(run, found):
 )
 def test_ranges(numbers, text):
     assert ranges(numbers) == text
+
+
+OFFSETS = {
+    0: Offsets(100, range(120)),
+    1: Offsets(None, range(40, 90)),
+    2: Offsets(7, range(20, 20)),
+    3: Offsets(5, range(5)),
+    4: Offsets(8, range(9)),
+}
+
+
+def member(name, *partitions, url="http://w:1", standbys=()):
+    given = {"in": list(partitions), "log": sorted([*partitions, *standbys])}
+    return GroupMember(name, "10.0.0.7", url, given)
+
+
+def page(name, passed=None, **more):
+    about = {"ready": True, "reason": "fine", "instance_id": name, "version": "1"}
+    return answered(200, {**about, "passed": passed or {}, **more})
+
+
+def answered(status, body):
+    return PeerAnswer(status, json.dumps(body).encode())
+
+
+def test_each_from_where_it_is_known():
+    group = WorkerGroup("stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
+    workers, partitions = combined(
+        group,
+        [page("one", {"0": [100, 102], "4": [8, 9]}, lag={"0": 3000}), "no answer"],
+        OFFSETS,
+        "in",
+        "log",
+    )
+    assert [(one.partition, one.worker, one.committed, one.end, one.lag) for one in partitions] == [
+        (0, "one", 100, 120, 18),  # transaction markers are no records
+        (1, "w:1 on 10.0.0.7", None, 90, 50),  # nothing committed: from the log's start
+        (2, "one", 7, 20, 0),  # what is committed is gone from the log
+        (3, None, 5, 5, 0),
+        (4, None, 8, 9, 0),
+    ]
+    known, unknown = workers
+    assert (known.name, known.ready, known.partitions, known.standbys, known.lag) == (
+        "one",
+        True,
+        [0, 2],
+        [1],
+        18,
+    )
+    assert (unknown.ready, unknown.reason, unknown.lag, unknown.version) == (
+        None,
+        "no answer",
+        50,
+        None,
+    )
+
+
+def test_the_columns_are_of_one_moment_whatever_a_worker_counts_at_another():
+    group = WorkerGroup("stable", [member("a", 0)])
+    for passed in ({}, {"0": [99, 120]}, {"0": [104, 120]}):  # a commit ago, a commit later
+        answer = page("one", passed, lag={"0": 1312})
+        (worker,), (partition, *_) = combined(group, [answer], OFFSETS, "in", "log")
+        assert (partition.committed, partition.end, partition.lag) == (100, 120, 20)
+        assert worker.lag == 20
+
+
+@pytest.mark.parametrize(
+    ("told", "host", "asked"),
+    [
+        ("http://w:1/", "10.0.0.7", "http://w:1"),
+        ("http://0.0.0.0:8080", "10.0.0.7", "http://10.0.0.7:8080"),
+        ("http://[::]:8080", "fe80::1", "http://[fe80::1]:8080"),
+        ("https://proxy/worker/", "10.0.0.7", "https://proxy/worker"),
+        (None, "10.0.0.7", None),
+    ],
+)
+def test_where_a_worker_is_asked(told, host, asked):
+    assert reachable_url(GroupMember("m", host, told, {})) == asked
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://10.0.0.7:8080", "10.0.0.7:8080"),
+        ("http://0.0.0.0:8080", "10.0.0.7:8080"),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080 on 10.0.0.7"),
+        (None, "m on 10.0.0.7"),
+    ],
+)
+def test_the_name_of_one_that_does_not_answer(url, name):
+    """Two on different machines may tell the same address."""
+    assert status._name(GroupMember("m", "10.0.0.7", url, {}), "no answer") == name
+
+
+class Pages:
+    """Answers by path, or none."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def __call__(self, _url, path, **_):
+        answer = self.answers.get(path.removeprefix("/"))
+        if answer is None:
+            raise PeerUnreachable("Connection refused")
+        return answered(*answer)
+
+
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        (Pages(), "no answer from here: Connection refused"),
+        (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
+        (
+            Pages(status=(404, {}), readyz=(404, {})),
+            "no answer from here: no worker speaks at http://w:1",
+        ),
+        (
+            Pages(status=(200, {"ready": True, "member_id": "b"})),
+            "no answer from here: another worker has this address",
+        ),
+    ],
+)
+def test_what_is_no_answer_of_this_worker(monkeypatch, pages, told):
+    """A loopback address leads to another worker on another machine."""
+    monkeypatch.setattr(status, "ask", pages)
+    assert status._page(member("a", 0)).startswith(told)
+
+
+def test_a_worker_of_a_version_without_the_page(monkeypatch):
+    pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
+    monkeypatch.setattr(status, "ask", pages)
+    answer = status._page(member("a", 0))
+    (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
+    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
+
+
+def test_what_is_wrong():
+    def problems(state, *members, pages=None):
+        group = WorkerGroup(state, list(members))
+        answers = pages or [page(one.member_id) for one in members]
+        return list(status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log")))
+
+    assert problems("empty") == ["no worker runs in the group g"]
+    everything = range(len(OFFSETS))
+    assert problems("stable", member("a", *everything)) == []
+    assert problems("stable", member("a", 0, 1, 4)) == ["no worker owns partitions 2, 3"]
+    assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
+    silent = "no worker answers from here, so they may be down: "
+    assert problems("stable", member("a", *everything), pages=["refused"]) == [f"{silent}refused"]
+    two = member("a", 0, 1, 2), member("b", 3, 4)
+    assert problems("stable", *two, pages=["refused", page("b")]) == []
+    assert problems("stable", *two, pages=["refused", "timed out"]) == [f"{silent}refused"]
+    late = answered(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
+    assert problems("stable", member("a", *everything), pages=[late]) == [
+        "x is not ready: restoring"
+    ]

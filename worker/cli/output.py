@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,9 +47,24 @@ def console() -> "Console":
 
 
 def print_json(value: Any) -> None:
-    """Write a line of JSON to standard output. Raises SetupError if there is none."""
+    """Write a dataclass, named tuple or JSON value as a line to standard output.
+
+    Raises SetupError if there is none.
+    """
     require()
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def say(line: str, style: str | None = None) -> None:
+    """Write a line for people to standard output; `style` is rich's.
+
+    Raises SetupError if there is none.
+    """
+    console().print(printable(line), style=style, soft_wrap=True)
 
 
 def note(line: str) -> None:
@@ -66,6 +82,15 @@ def note_lines(text: str) -> None:
 def complain(message: str) -> None:
     """Write an error line to standard error."""
     note(f"{PROGRAM}: error: {message}")
+
+
+def exit_code(problems: Iterable[object]) -> int:
+    """Write each problem as an error line; the exit code of a command that found them."""
+    code = 0
+    for problem in problems:
+        complain(str(problem))
+        code = CHECK_FAILED
+    return code
 
 
 def cell(value: object) -> str:

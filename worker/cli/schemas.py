@@ -3,17 +3,26 @@
 import click
 
 from worker.cli import output
-from worker.cli.command import Command, CommandGroup
-from worker.cli.tables import PROSE, Column, show_table
+from worker.cli.command import CommandGroup
+from worker.cli.tables import PROSE, Column, show
 from worker.errors import SetupError
+from worker.registry.output import COMPATIBLE, register_schemas
 from worker.settings import Settings
 
-COLUMNS = (Column("subject"), Column("record"), Column("status", prose=PROSE), Column("id"))
+COLUMNS = Column("subject"), Column("record"), Column("status", prose=PROSE), Column("id")
 
 
-@click.command(
+@click.group(
+    "schemas",
+    cls=CommandGroup,
+    examples=[("coversumm-worker schemas register", "at each deployment, before the workers")],
+)
+def command() -> None:
+    """Avro schemas of published messages (COVERSUMM_OUTPUT_FORMAT=avro)."""
+
+
+@command.command(
     "register",
-    cls=Command,
     short_help="Register the Avro schemas of summaries and facets.",
     examples=[
         ("coversumm-worker schemas register", "at each deployment, before the workers"),
@@ -30,25 +39,7 @@ def register(dry_run: bool, as_json: bool) -> int:
     settings = Settings.from_environment()
     if settings.schema_registry_url is None:
         raise SetupError("COVERSUMM_SCHEMA_REGISTRY_URL is not set: it names the registry")
-    from worker.registry.output import COMPATIBLE, register_schemas
-
     rows = list(register_schemas(settings, dry_run=dry_run))
-    if as_json:
-        for row in rows:
-            output.print_json(row._asdict())
-    else:
-        show_table(COLUMNS, rows)
+    show(rows, COLUMNS, as_json)
     refused = [row for row in rows if row.id is None and row.status != COMPATIBLE]
     return output.CHECK_FAILED if refused else 0
-
-
-@click.group(
-    "schemas",
-    cls=CommandGroup,
-    examples=[("coversumm-worker schemas register", "at each deployment, before the workers")],
-)
-def command() -> None:
-    """Avro schemas of published messages (COVERSUMM_OUTPUT_FORMAT=avro)."""
-
-
-command.add_command(register)

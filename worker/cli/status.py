@@ -1,34 +1,106 @@
-"""`status`: the workers of the group."""
+"""`status`: the workers of the group.
 
-from typing import TYPE_CHECKING
+The broker has the members, their assignments, their web addresses and the committed offsets. Each
+worker answers for its readiness. So the group is described even if no worker can be reached.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.tables import Column, show_table
-from worker.settings import Settings
+from worker.cli.tables import Column, show
+from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.errors import broker_errors
+from worker.kafka.group import STABLE, GroupMember, WorkerGroup, read_group
+from worker.kafka.offsets import TIMEOUT_SECONDS, all_watermarks, committed_offsets
+from worker.kafka.topics import Topics, changelog_topic
+from worker.peers import PeerAnswer, PeerUnreachable, ask
+from worker.settings import ALL_ADDRESSES, Settings
 
-if TYPE_CHECKING:
-    from worker.tools.status import GroupStatus
-
+PAGE_SECONDS = 5.0
+"""Seconds to wait for a worker's answer."""
+PARALLEL = 16
+"""Workers asked at the same time."""
+READY = {True: "yes", False: "no", None: "?"}
 WORKER_COLUMNS = (
-    Column("worker"),
-    Column("ready"),
-    Column("partitions"),
-    Column("standbys", drop=2),
-    Column("lag", drop=1, right=True),
+    Column("worker", "name"),
+    Column("ready", lambda one: READY[one.ready]),
+    Column("partitions", lambda one: output.ranges(one.partitions)),
+    Column("standbys", lambda one: output.ranges(one.standbys), drop=2),
+    Column("lag", drop=1, count=True),
     Column("version", drop=3),
-    Column("address"),
+    Column("address", "url"),
 )
 PARTITION_COLUMNS = (
     Column("partition", right=True),
     Column("worker"),
-    Column("committed", drop=1, right=True),
-    Column("end", drop=2, right=True),
-    Column("lag", right=True),
+    Column("committed", drop=1, count=True),
+    Column("end", drop=2, count=True),
+    Column("lag", count=True),
 )
-READY = {True: "yes", False: "no", None: "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """A member of the group.
+
+    Attributes:
+        name: its instance id, or its address if it does not answer.
+        url: its web address; None if it has none.
+        ready: None if it does not answer.
+        reason: of `ready`.
+        partitions: its partitions of the input.
+        standbys: partitions whose state it copies.
+        lag: of its partitions together; None if one is unknown.
+        version: None if it does not answer.
+    """
+
+    name: str
+    url: str | None
+    ready: bool | None
+    reason: str
+    partitions: list[int]
+    standbys: list[int]
+    lag: int | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition of the input.
+
+    Attributes:
+        worker: name of its owner; None without one.
+        committed: offset of the group; None without one.
+        end: the last stable offset, read just after `committed`.
+        lag: offsets between them. Transaction markers at the end do not count where the worker
+            reports that it has passed them.
+    """
+
+    partition: int
+    worker: str | None
+    committed: int | None
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The group, with its known problems."""
+
+    group: str
+    state: str
+    topic: str
+    workers: list[MemberStatus]
+    partitions: list[PartitionStatus]
+    problems: list[str]
 
 
 @click.command(
@@ -48,54 +120,178 @@ def command(as_json: bool) -> int:
 
     Exit code 1 if no worker runs, none answers, a partition has no owner, or a worker is not ready.
     """
-    settings = Settings.from_environment()
-    from dataclasses import asdict
-
-    from worker.tools.status import group_status
-
-    found = group_status(settings)
+    found = group_status(Settings.from_environment())
     if as_json:
-        output.print_json(asdict(found))
+        output.print_json(found)
     else:
         _show(found)
-    for problem in found.problems:
-        output.complain(problem)
-    return output.CHECK_FAILED if found.problems else 0
+    return output.exit_code(found.problems)
 
 
-def _show(found: "GroupStatus") -> None:
-    console = output.console()
+def _show(found: GroupStatus) -> None:
     lag = sum(one.lag for one in found.partitions)
     about = f"{found.topic}: {len(found.partitions)} partitions, lag {lag:,}"
-    console.print(output.printable(f"group {found.group}: {found.state}; {about}"), soft_wrap=True)
-    console.print()
+    output.say(f"group {found.group}: {found.state}; {about}")
+    output.say("")
+    show(found.workers, WORKER_COLUMNS, False, lambda one: None if one.ready else "yellow")
+    for one in found.workers:
+        if not one.ready:
+            output.say(f"{one.name}: {one.reason}")
     if found.workers:
-        rows = [
-            (
-                one.name,
-                READY[one.ready],
-                output.ranges(one.partitions),
-                output.ranges(one.standbys),
-                None if one.lag is None else f"{one.lag:,}",
-                one.version,
-                one.url,
+        output.say("")
+    show(found.partitions, PARTITION_COLUMNS, False, lambda one: None if one.worker else "yellow")
+
+
+def group_status(settings: Settings) -> GroupStatus:
+    """Ask the broker and all workers. Raises SetupError without a broker or an input topic."""
+    clients = KafkaClients(settings, SILENT)
+    topic = settings.input_topic
+    partition_count = Topics(settings, clients).input_partitions
+    group = read_group(clients.admin(), settings.app_id)
+    pages = _pages(group.members)
+    offsets = read_offsets(clients, settings.app_id, topic, range(partition_count))
+    workers, partitions = combined(group, pages, offsets, topic, changelog_topic(settings))
+    problems = list(_problems(settings.app_id, group, workers, partitions))
+    return GroupStatus(settings.app_id, group.state, topic, workers, partitions, problems)
+
+
+class Offsets(NamedTuple):
+    """A partition's offsets of one moment: the committed one (None without one), and the log."""
+
+    committed: int | None
+    log: range
+
+
+def read_offsets(
+    clients: Clients, group: str, topic: str, partitions: Iterable[int]
+) -> dict[int, Offsets]:
+    """The offsets by partition. Raises SetupError if the broker does not answer."""
+    partitions = list(partitions)
+    with (
+        broker_errors(f"could not fetch the offsets of {topic}"),
+        # an uncommitted reader does not wait for a transaction in flight
+        closing(clients.standalone_consumer(group, "read_uncommitted")) as any_reader,
+        closing(clients.standalone_consumer(group, "read_committed")) as reader,
+    ):
+        found = committed_offsets(any_reader, topic, partitions)
+        bounds = all_watermarks(reader, topic, partitions, TIMEOUT_SECONDS)
+    committed = {partition: one.offset for partition, one in found.items()}
+    return {partition: Offsets(committed.get(partition), bounds[partition]) for partition in bounds}
+
+
+def combined(
+    group: WorkerGroup,
+    pages: Iterable[PeerAnswer | str],
+    offsets: dict[int, Offsets],
+    topic: str,
+    changelog: str,
+) -> tuple[list[MemberStatus], list[PartitionStatus]]:
+    """The status of workers and partitions.
+
+    Args:
+        group: as the broker describes it.
+        pages: the `/status` of each member, or the reason for none.
+        offsets: by partition.
+        topic: the input.
+        changelog: a member's partitions of it that it does not process are its standbys.
+    """
+    answers = list(zip(group.members, pages, strict=True))
+    owners = {
+        p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())
+    }
+    passed = {
+        int(p): tuple(both)
+        for _, page in answers
+        for p, both in _body(page).get("passed", {}).items()
+    }
+    partitions = []
+    for partition, (committed, log) in sorted(offsets.items()):
+        position = max(log.start, committed or 0)
+        applied, beyond = passed.get(partition, (position, position))
+        lag = max(0, log.stop - (beyond if applied == position else position))
+        partitions.append(
+            PartitionStatus(partition, owners.get(partition), committed, log.stop, lag)
+        )
+    lags = {one.partition: one.lag for one in partitions}
+    workers = []
+    for member, page in answers:
+        own = member.assigned.get(topic, [])
+        workers.append(
+            MemberStatus(
+                name=_name(member, page),
+                url=reachable_url(member),
+                ready=_body(page).get("ready"),
+                reason=page if isinstance(page, str) else page.error,
+                partitions=own,
+                standbys=[p for p in member.assigned.get(changelog, ()) if p not in own],
+                lag=sum(lags[p] for p in own) if lags.keys() >= set(own) else None,
+                version=_body(page).get("version"),
             )
-            for one in found.workers
-        ]
-        show_table(WORKER_COLUMNS, rows, [None if one.ready else "yellow" for one in found.workers])
-        for one in found.workers:
-            if not one.ready:
-                console.print(output.printable(f"{one.name}: {one.reason}"), soft_wrap=True)
-        console.print()
-    show_table(
-        PARTITION_COLUMNS,
-        [
-            (one.partition, one.worker, _count(one.committed), _count(one.end), _count(one.lag))
-            for one in found.partitions
-        ],
-        [None if one.worker else "yellow" for one in found.partitions],
-    )
+        )
+    return workers, partitions
 
 
-def _count(value: int | None) -> str | None:
-    return None if value is None else f"{value:,}"
+def reachable_url(member: GroupMember) -> str | None:
+    """The web address of a member, with its client host if it listens on all addresses."""
+    if member.url is None:
+        return None
+    parts = urlsplit(member.url)
+    if parts.hostname not in ALL_ADDRESSES:
+        return member.url.rstrip("/")
+    host = f"[{member.host}]" if ":" in member.host else member.host
+    address = f"{host}:{parts.port}" if parts.port else host
+    return f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
+
+
+def _pages(members: list[GroupMember]) -> list[PeerAnswer | str]:
+    with ThreadPoolExecutor(min(PARALLEL, len(members) or 1)) as pool:
+        return list(pool.map(_page, members))
+
+
+def _page(member: GroupMember) -> PeerAnswer | str:
+    """The worker's `/status`, or the reason for none; another worker may have its address here."""
+    url = reachable_url(member)
+    if url is None:
+        return "its web address is unknown: it has none, or not all brokers answer"
+    try:
+        answer = ask(url, "/status", timeout=PAGE_SECONDS)
+        if answer.status == 404:  # an older version
+            answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
+    except PeerUnreachable as why:
+        return f"no answer from here: {why}"
+    if not isinstance(answer.fields.get("ready"), bool):
+        return f"no answer from here: no worker speaks at {url}"
+    if answer.fields.get("member_id") not in (None, member.member_id):
+        reason = "another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
+        return f"no answer from here: {reason}"
+    return answer
+
+
+def _body(page: PeerAnswer | str) -> dict[str, Any]:
+    return {} if isinstance(page, str) else page.fields
+
+
+def _name(member: GroupMember, page: PeerAnswer | str) -> str:
+    """The instance id, or the address if the worker does not answer."""
+    if known := _body(page).get("instance_id"):
+        return str(known)
+    if (url := reachable_url(member)) is None:
+        return f"{member.member_id} on {member.host}"
+    where = urlsplit(url)
+    return where.netloc if where.hostname == member.host else f"{where.netloc} on {member.host}"
+
+
+def _problems(
+    name: str, group: WorkerGroup, workers: list[MemberStatus], partitions: list[PartitionStatus]
+) -> Iterator[str]:
+    if not workers:
+        yield f"no worker runs in the group {name}"
+        return
+    if group.state != STABLE:
+        yield f"the group {name} is not settled: {group.state}"
+    elif alone := [str(one.partition) for one in partitions if one.worker is None]:
+        unit = "partition" if len(alone) == 1 else "partitions"
+        yield f"no worker owns {unit} {', '.join(alone)}"
+    if all(one.ready is None for one in workers):
+        yield "no worker answers from here, so they may be down: " + workers[0].reason
+    yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)

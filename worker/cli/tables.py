@@ -1,15 +1,15 @@
-"""Tables for people.
+"""What a command shows: rows as JSON lines, or as a table for people.
 
 Ids and names are never cut, so that they can be copied. On a narrow terminal the least important
 columns are left out, and the last line names them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from worker.cli.output import cell, console
+from worker.cli.output import cell, console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,6 +19,7 @@ PROSE, LEAST_PROSE_WIDTH = 40, 12
 """Width of prose before other columns are left out, and before ids are wrapped."""
 GAP = 3
 """Width between two columns."""
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +28,46 @@ class Column:
 
     Attributes:
         name: its heading.
+        of: the field of a row that it shows, or a function of the row; by default the field `name`.
         drop: 0 if it is always shown; the column with the highest number is left out first.
         prose: the width from which its text is wrapped rather than other columns left out; 0: it is
             never wrapped.
         right: whether it is aligned to the right.
+        count: whether it shows a number, with separators, aligned to the right.
     """
 
     name: str
+    of: str | Callable[[Any], object] = ""
     drop: int = 0
     prose: int = 0
     right: bool = False
+    count: bool = False
+
+    def value(self, row: object) -> object:
+        """The cell of a row, which is a mapping or has attributes."""
+        if callable(self.of):
+            return self.of(row)
+        name = self.of or self.name
+        found = row[name] if isinstance(row, Mapping) else getattr(row, name)
+        return f"{found:,}" if self.count and found is not None else found
+
+
+def show(
+    rows: Iterable[Row],
+    columns: Sequence[Column],
+    as_json: bool,
+    style: Callable[[Row], str | None] = lambda _: None,
+) -> None:
+    """Write each row as a line of JSON as soon as it comes; or a table of all, if there are any.
+
+    A row is a dataclass, a named tuple or a mapping. `style` is rich's, of a row.
+    """
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif found := list(rows):
+        cells = [[column.value(row) for column in columns] for row in found]
+        show_table(columns, cells, list(map(style, found)))
 
 
 def show_table(
@@ -62,7 +93,7 @@ def show_table(
         column = columns[i]
         table.add_column(
             column.name,
-            justify="right" if column.right else "left",
+            justify="right" if column.right or column.count else "left",
             overflow="fold",
             no_wrap=fits and not column.prose,
             min_width=widths[i] if fits and not column.prose else None,

@@ -1,17 +1,37 @@
 """`topics`: create or check the worker's topics, input included."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import click
+from confluent_kafka import KafkaException
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.tables import Column, show_table
+from worker.cli.tables import Column, show
 from worker.errors import SetupError
+from worker.kafka.clients import KafkaClients
+from worker.kafka.topics import Topics, has_progress, policy_complaint, refused_counts
 from worker.settings import Settings
 
-if TYPE_CHECKING:
-    from worker.kafka.topics import Topics, TopicSpec
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A topic: `status` is `missing`, `created` or `exists`; a policy that is unknown is None."""
+
+    role: str
+    topic: str
+    partitions: int
+    cleanup_policy: str | None
+    wanted_cleanup_policy: str
+    status: str
+
+    @property
+    def cleanup(self) -> str | None:
+        """The cleanup policy, for people."""
+        if self.cleanup_policy in (None, self.wanted_cleanup_policy):
+            return self.cleanup_policy
+        return f"{self.cleanup_policy} (should be {self.wanted_cleanup_policy})"
+
 
 COLUMNS = (
     Column("role"),
@@ -49,41 +69,45 @@ def command(
     cleanup policies. Exit code 1 if a check fails.
     """
     settings = Settings.from_environment()
-    from worker.kafka.clients import KafkaClients
-    from worker.kafka.topics import Topics, has_progress, refused_counts
-
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     count = _wanted_partitions(topics, partitions)
     missing = topics.missing()
     if not dry_run:
         topics.create(missing, count, replication_factor or -1)
-    policies = _policies(topics, missing)
-    counts = refused_counts(topics, count, lambda: has_progress(clients, settings, count))
-    complaints = [*map(str, counts), *_policy_complaints(topics, policies)]
-    status = "missing" if dry_run else "created"
-    rows: list[dict[str, object]] = [
-        {
-            "role": spec.role,
-            "topic": spec.name,
-            "partitions": topics.partitions.get(spec.name, count),
-            "cleanup_policy": policies.get(spec.name),
-            "wanted_cleanup_policy": spec.config["cleanup.policy"],
-            "status": status if spec in missing else "exists",
-        }
-        for spec in topics.specs.values()
+    policies = {
+        spec.name: spec.config["cleanup.policy"]
+        for spec in missing
+        if spec.name in topics.partitions  # it was created just now
+    }
+    specs = topics.specs.values()
+    try:
+        policies |= topics.policies(spec for spec in specs if spec not in missing)
+    except (KafkaException, TimeoutError) as cause:  # no permission, or no such request
+        is_refusal = isinstance(cause, KafkaException)
+        reason = cause.args[0].str() if is_refusal else "no answer from the broker"
+        output.note(f"the cleanup policies were not checked: {reason}")
+    problems = [
+        *refused_counts(topics, count, lambda: has_progress(clients, settings, count)),
+        *(policy_complaint(spec, policies[spec.name]) for spec in specs if spec.name in policies),
     ]
-    if as_json:
-        for row in rows:
-            output.print_json(row)
-    else:
-        show_table(COLUMNS, map(_cells, rows))
-    for complaint in complaints:
-        output.complain(complaint)
-    return output.CHECK_FAILED if complaints else 0
+    status = "missing" if dry_run else "created"
+    rows = [
+        TopicStatus(
+            spec.role,
+            spec.name,
+            topics.partitions.get(spec.name, count),
+            policies.get(spec.name),
+            spec.config["cleanup.policy"],
+            status if spec in missing else "exists",
+        )
+        for spec in specs
+    ]
+    show(rows, COLUMNS, as_json)
+    return output.exit_code(problem for problem in problems if problem is not None)
 
 
-def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
+def _wanted_partitions(topics: Topics, asked: int | None) -> int:
     name = topics.specs["input"].name
     count = topics.partitions.get(name, asked)
     if count is None:
@@ -97,37 +121,3 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
             "between partitions"
         )
     return count
-
-
-def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
-    """The cleanup policies by topic name: the broker's, and those of topics created just now."""
-    from confluent_kafka import KafkaException
-
-    made = {
-        spec.name: spec.config["cleanup.policy"]
-        for spec in created
-        if spec.name in topics.partitions
-    }
-    try:
-        return made | topics.policies(spec for spec in topics.specs.values() if spec not in created)
-    except (KafkaException, TimeoutError) as cause:
-        # no permission, or a broker without this request
-        is_refusal = isinstance(cause, KafkaException)
-        reason = cause.args[0].str() if is_refusal else "no answer from the broker"
-        output.note(f"the cleanup policies were not checked: {reason}")
-        return made
-
-
-def _policy_complaints(topics: "Topics", policies: dict[str, str]) -> list[str]:
-    from worker.kafka.topics import policy_complaint
-
-    found = (
-        policy_complaint(s, policies[s.name]) for s in topics.specs.values() if s.name in policies
-    )
-    return [complaint for complaint in found if complaint is not None]
-
-
-def _cells(row: dict[str, object]) -> tuple[object, ...]:
-    policy, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
-    cleanup = policy if policy in (None, wanted) else f"{policy} (should be {wanted})"
-    return row["role"], row["topic"], row["partitions"], cleanup, row["status"]
