@@ -636,6 +636,42 @@ def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> No
 
 
 @pytest.mark.long
+def test_an_archive_of_a_deleted_topic_is_not_laid_over_the_next_one(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """300 records in an archive, then a new topic of the name with 500: the replay would leave out
+    300 of these 800 without a word.
+    """
+    with pipeline(
+        kafka, "reborn", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
+    ) as site:
+        write_history(site, events(300, seed=8)[:300])
+        archive = tmp_path / "archive.jsonl"
+        records = read_topic(site.broker.bootstrap_servers, site.input_topic)
+        archive.write_text("".join(map(archived, records)))
+        assert len(records) == 300
+        RecreatedTopic(site.broker.admin(), site.input_topic).recreate()
+        load = events(500, seed=9)[:500]
+        for part, says in (
+            (
+                load[:200],
+                f"{site.input_topic}-0 ends at offset 200, and {archive} has offset 299. The topic",
+            ),
+            (
+                load[200:],
+                f"{site.input_topic}-0: at offset 0 {archive} has another record than the topic (",
+            ),
+        ):
+            write_history(site, part)
+            process = ReplayProcess(site, "--name", "over", "--from", str(archive)).start()
+            process.wait(2)
+            assert says in process.errors
+        process = ReplayProcess(site, "--name", "over", "--from", str(archive), "--dry-run")
+        process.start().wait(2)
+        assert replay(site, "--name", "over")["read"] == 500
+
+
+@pytest.mark.long
 def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -5,56 +5,84 @@ tests/real_kafka/test_replay.py).
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.harness.fake_clients import FakeClients, FakeClock
+from worker.errors import SetupError
 from worker.events import Record
-from worker.replay.filled_archive import FilledArchive, holes_of
+from worker.replay.filled_archive import (
+    COMPARED,
+    FilledArchive,
+    difference,
+    holes_of,
+)
 from worker.replay.ranges import Range
 from worker.replay.record_source import open_history
 
 TOPIC = "reviews"
+UNSET: Any = object()
+"""A member that the rows of an archive do not have."""
 
 
 class Log:
-    """Partition 0 of the topic: a record at each offset of a range."""
+    """Partition 0 of the topic: a record at each offset of a range, less those `without`."""
 
     topic = TOPIC
 
-    def __init__(self, offsets: range) -> None:
-        self.offsets = offsets
+    def __init__(self, offsets: range, value: bytes, without: Container[int] = ()) -> None:
+        self.offsets, self.value, self.without = offsets, value, without
+        self.places: list[int] = []
 
     def bounds(self, partition: int) -> range:
         assert partition == 0
         return self.offsets
 
-    def read(self, partition: int, start: int) -> Any:
+    def read(self, partition: int, start: int, end: int | None = None) -> Any:
         assert start in self.offsets
-        for offset in range(start, self.offsets.stop):
-            record = Record(TOPIC, partition, offset, 0, b"key", b"from the log")
-            yield SimpleNamespace(record=record)
+        self.places.append(start)
+        for offset in range(start, self.offsets.stop if end is None else end):
+            if offset not in self.without:
+                record = Record(TOPIC, partition, offset, 7000, b"key", self.value)
+                yield SimpleNamespace(record=record)
+
+    def __enter__(self) -> Log:
+        return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
+    def get_watermark_offsets(self, asked: Any, timeout: float) -> tuple[int, int]:
+        return self.offsets.start, self.offsets.stop
+
+    def close(self) -> None:
+        pass
+
 
 def filled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, archived: list[int], log: range
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    archived: Iterable[int],
+    log: Log,
+    **changes: Any,
 ) -> FilledArchive:
-    """An archive of these offsets beside a log of those."""
+    """An archive of these offsets, its rows with `changes`, beside a log."""
     file = folder / "archive.jsonl"
     lines = [
         {"topic": TOPIC, "partition": 0, "offset": offset, "key": "key", "value": "from the file"}
+        | changes
         for offset in archived
     ]
+    lines = [{name: one for name, one in line.items() if one is not UNSET} for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr(FilledArchive, "_reader", lambda *_: Log(log))
+    monkeypatch.setattr(FilledArchive, "_reader", lambda *_: log)
     history: Any = open_history([str(file)], {})
-    clients: Any = None
-    return FilledArchive(history, clients, "group", {0: log.start})
+    clients: Any = FakeClients(consumer=lambda: log)
+    return FilledArchive(history, clients, "group", {0: log.offsets.start})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +94,7 @@ def test_what_an_archive_lacks_comes_from_its_log_also_before_its_first_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: range, first: int
 ) -> None:
     archived = [4, 5, 8]
-    history = filled(tmp_path, monkeypatch, archived, log)
+    history = filled(tmp_path, monkeypatch, archived, Log(log, b"from the log"))
     assert history.partitions() == {0: range(first, 9)}
     wanted = [offset for offset in range(9) if offset in log or offset in archived]
     found = list(history.read(0, 0))
@@ -76,3 +104,114 @@ def test_what_an_archive_lacks_comes_from_its_log_also_before_its_first_record(
     lost = [offset for offset in range(first, 9) if offset not in wanted]
     missing = holes_of(history, {0: Range(first, 12, first)}).missing
     assert sum(one.offsets for one in missing.values()) == len(lost)
+
+
+REVIEW = b'{"review_id": "r1", "entity_id": "key", "rating": 5}'
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"value": REVIEW.decode(), "timestamp": 7000},
+        {"value": json.loads(REVIEW), "timestamp": "1970-01-01T00:00:07Z"},
+        {"value": REVIEW.decode().replace("5", "5.0"), "key": None},
+        {"value": UNSET, "key": UNSET, "entity_id": "key", "review_id": "r1", "rating": "5"},
+    ],
+    ids=["as stored", "as an object", "without key and timestamp", "in columns"],
+)
+@pytest.mark.parametrize(
+    "log", [range(500), range(200, 900), range(300, 900)], ids=["all", "a part", "none"]
+)
+def test_an_archive_of_the_topic_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any], log: range
+) -> None:
+    row = {"key": "key", **row}
+    topic = Log(log, REVIEW, without=range(250, 260))  # compacted, or markers of transactions
+    filled(tmp_path, monkeypatch, range(300), topic, **row).check_log()
+    assert (len(topic.places) > 5) == (log.start < 300)
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"timestamp": 7001}, "timestamp 7001, in the topic 7000"),
+        ({"key": "e2"}, "key 'e2', in the topic 'key'"),
+        ({"value": "plain"}, "value 'plain', in the topic"),
+        ({"value": None}, "value none, in the topic"),
+        ({"value": REVIEW.decode().replace("r1", "r2")}, "value '{.*r2.*in the topic '{.*r1"),
+        ({"value": {"rating": 5, "text": "no", "review_id": "r2"}}, "value '{.*r2"),
+        ({"value": UNSET, "entity_id": "key", "review_id": "r2", "text": "no"}, "value '{.*r2"),
+    ],
+)
+@pytest.mark.parametrize("log", [range(500), range(299, 900)], ids=["all", "last record"])
+def test_an_archive_of_a_topic_before_this_one_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log: range,
+    row: dict[str, Any],
+    what: str,
+) -> None:
+    row = {"key": "key", "value": REVIEW.decode(), **row}
+    history = filled(tmp_path, monkeypatch, range(300), Log(log, REVIEW), **row)
+    says = rf"reviews-0: at offset {log.start} .*archive.jsonl has another record .*\({what}"
+    with pytest.raises(SetupError, match=says):
+        history.check_log()
+    history.check_log(only=[1])
+
+
+def test_a_log_that_ends_below_the_archive_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    for log in (range(299), range(0)):
+        history = filled(tmp_path, monkeypatch, range(300), Log(log, b"from the file"))
+        with pytest.raises(
+            SetupError,
+            match=rf"reviews-0 ends at offset {log.stop}, and .*archive.jsonl has offset 299",
+        ):
+            history.check_log(clock=clock)
+    filled(tmp_path, monkeypatch, range(300), Log(range(300), b"from the file")).check_log()
+
+
+def test_no_more_records_are_compared_than_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file of an archive counts; the first and the last offset are among them."""
+    log = Log(range(500), REVIEW)
+    history = filled(tmp_path, monkeypatch, range(500), log, value=REVIEW.decode())
+    ends = set(range(0, 500, 3))
+    monkeypatch.setattr("worker.sources.archive.Archive.ends", lambda *_: ends)
+    history.check_log()
+    assert len(log.places) == COMPARED
+    assert (log.places[0], log.places[-1]) == (0, 498)
+
+
+@pytest.mark.parametrize(
+    ("archived", "stored", "differs"),
+    [
+        (b'{"at":"2019-03-04T14:05:06Z"}', b'{"at":"2019-03-04 14:05:06.000"}', False),
+        (b'{"at":"2019-03-04"}', b'{"at":"2019-03-05"}', True),
+        (b'{"review_id":"r1"}', b"\0\0\0\0\1r1", False),  # Avro written as JSON
+        (b'{"a":1}', b'{"b":1}', True),
+        (b'{"after":{"id":1}}', b'{"after":null}', True),
+        (b'{"v":["a"]}', b'{"v":["a","b"]}', True),
+        (b'{"v":[0.1]}', b'{"v":[0.10000000149]}', False),
+        (b'{"v":"AAAA"}', b'{"v":[0.1]}', False),
+        (b"5", b"6", True),
+        (b"e1", b'"e1"', False),
+        (b"\xff", b"\xfe", True),
+    ],
+)
+def test_values_differ_unless_an_archiver_may_have_converted_one(
+    archived: bytes, stored: bytes, differs: bool
+) -> None:
+    record = Record(TOPIC, 0, 0, 0, None, archived)
+    assert bool(difference(record, record._replace(value=stored))) is differs
+    assert (
+        bool(
+            difference(
+                record._replace(key=archived, value=b""), record._replace(key=stored, value=b"")
+            )
+        )
+        is differs
+    )

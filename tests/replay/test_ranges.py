@@ -164,6 +164,17 @@ def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(
     assert ranges(FakeConsumer(LOGS[0], log), until_ms=10, only={0})[1] == (5, 5)
 
 
+@pytest.mark.parametrize("log", [(5, [10, 20]), (5, [])])
+def test_a_log_may_begin_after_the_end_if_files_have_the_records_before(
+    log: tuple[int, list[int]],
+) -> None:
+    """Files replace what retention has removed."""
+    consumer = FakeConsumer(LOGS[0], log)
+    assert ranges(consumer, until_ms=10, file_ranges={1: range(5)}) == {0: (0, 0), 1: (5, 5)}
+    with pytest.raises(SetupError, match="in-1: everything before"):
+        ranges(consumer, until_ms=10, file_ranges={0: range(5)})
+
+
 def test_a_broker_that_does_not_tell_is_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.failure = KafkaException(KafkaError(KafkaError._TRANSPORT))

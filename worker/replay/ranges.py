@@ -6,7 +6,7 @@ is a prefix of the log.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 
 from msgspec import Struct
@@ -160,9 +160,17 @@ def find_ranges(
 
 
 def check_ends(
-    clients: Clients, group: str, topic: str, ends: Mapping[int, int], clock: Clock = time
+    clients: Clients,
+    group: str,
+    topic: str,
+    ends: Mapping[int, int],
+    clock: Clock = time,
+    error: Callable[[str, int, int, int], SetupError] = cut_short,
 ) -> None:
-    """Raise SetupError if a partition's log ends below its planned end."""
+    """Raise `error` if a partition's log ends below its wanted end, by default the planned one.
+
+    It gets the topic, the partition, the end of the log and the wanted end.
+    """
     with (
         closing(clients.standalone_consumer(group, "read_uncommitted")) as asker,
         broker_errors(f"could not fetch offsets of {topic}"),
@@ -171,5 +179,5 @@ def check_ends(
         for partition, end in ends.items():
             while (found := watermarks(asker, topic, partition, TIMEOUT_SECONDS, clock).stop) < end:
                 if clock.monotonic() > give_up:
-                    raise cut_short(topic, partition, found, end)
+                    raise error(topic, partition, found, end)
                 clock.sleep(PAUSE_SECONDS)

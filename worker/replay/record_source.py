@@ -80,7 +80,7 @@ class Archived(RecordSource):
     """An archive of a topic."""
 
     def __init__(self, archive: Archive) -> None:
-        self._archive = archive
+        self.archive = archive
         self._partitions = archive.partitions()
         covered = ", ".join(f"{p}: {one.start}-{one.stop}" for p, one in self._partitions.items())
         self.topic = archive.topic
@@ -92,14 +92,12 @@ class Archived(RecordSource):
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
         """See `RecordSource`."""
-        return (
-            entry for entry in self._archive.read(partition, start) if isinstance(entry, Record)
-        )
+        return (entry for entry in self.archive.read(partition, start) if isinstance(entry, Record))
 
     def unreadable(self) -> Iterator[str]:
         """See `RecordSource`."""
-        rows = (entry for partition in self._partitions for entry in self._archive.read(partition))
-        for entry in chain(self._archive.faults(), rows):
+        rows = (entry for partition in self._partitions for entry in self.archive.read(partition))
+        for entry in chain(self.archive.faults(), rows):
             if isinstance(entry, Faulty):
                 yield f"{entry.file}:{entry.line}: {entry.reason}: {entry.detail}"
 

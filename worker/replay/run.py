@@ -32,7 +32,7 @@ from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
 from worker.registry.lookup import AsJson, SchemaLookup
 from worker.replay.estimate import Estimate, Read, estimate
-from worker.replay.filled_archive import Holes, fillable, filled, holes_of
+from worker.replay.filled_archive import FilledArchive, Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import MAPPING, NONE, OUTPUT_FORMAT, ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
@@ -160,8 +160,7 @@ class Replay:
         partitions = (
             Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
         )
-        request, _ = self._filled_request()
-        ranges = ranges_of(request, self._clients, self.settings, partitions)
+        request, _, ranges = self._found_ranges(partitions)
         self.holes = holes_of(request.history, ranges)
         mapping, schemas = self._reading_of(partitions)
         config = processor_config(
@@ -212,9 +211,8 @@ class Replay:
 
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
         topic = self.settings.input_topic
-        request, filled_from = self._filled_request()
         ids = self._topic_ids({})
-        ranges = ranges_of(request, self._clients, self.settings, partitions)
+        request, filled_from, ranges = self._found_ranges(partitions)
         holes = holes_of(request.history, ranges)
         return ReplayPlan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -232,13 +230,18 @@ class Replay:
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
         )
 
-    def _filled_request(self) -> tuple[Request, dict[int, int]]:
-        """The request with its archive filled from the topic, and the offsets from which it is."""
+    def _found_ranges(self, partitions: int) -> tuple[Request, dict[int, int], dict[int, Range]]:
+        """The request with its archive filled from the topic, the offsets from which it is, and the
+        ranges to read.
+        """
         request, group = self.names.request, self.settings.app_id
         filled_from = fillable(request.history, self._clients, group)
-        return replace(
-            request, history=filled(request.history, self._clients, group, filled_from)
-        ), filled_from
+        history = filled(request.history, self._clients, group, filled_from)
+        request = replace(request, history=history)
+        ranges = ranges_of(request, self._clients, self.settings, partitions)
+        if isinstance(history, FilledArchive):
+            history.check_log(request.partitions, self._clock)
+        return request, filled_from, ranges
 
     def found(self) -> ReplayPlan | None:
         """The existing plan, if any."""

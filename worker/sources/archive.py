@@ -72,6 +72,20 @@ class Archive:
                 yield range(expected, run.start)
             expected = max(expected or 0, run.stop)
 
+    def ends(self, partition: int) -> set[int]:
+        """The first and the last offset of each file (Parquet: row group) with the partition."""
+        pieces = self._pieces.get(partition, ())
+        return {offset for piece in pieces for offset in (piece.first, piece.last)}
+
+    def find(self, partition: int, offset: int) -> tuple[Record, str] | None:
+        """The record at an offset, if any, and its file. Raises SetupError as `read` does."""
+        for piece in self._pieces.get(partition, ()):
+            if piece.first <= offset <= piece.last:
+                found = next(iter(piece.source.records(piece, offset)), None)
+                if found is not None and found[0] == offset and isinstance(found[1], Record):
+                    return found[1], piece.source.name
+        return None
+
     def faults(self) -> Iterator[Faulty]:
         """The rows without coordinates, and broken rows. Raises SetupError."""
         return (fault for source in self._sources for fault in source.faults())
