@@ -18,7 +18,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
 from worker.metrics import Metrics
-from worker.processing.short_view import Extent
+from worker.processing.entity_view import Extent
 from worker.state.listing import EntitySearch
 from worker.stream.queries import NotHere
 from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
@@ -253,20 +253,20 @@ def test_no_summary_while_it_may_be_wrong(state):
 
 
 def test_a_busy_worker_says_so(state, monkeypatch):
-    async def never(_entity_id):
+    async def never(*_):
         await asyncio.sleep(60)
 
-    state.summary = never
+    state.view = never
     monkeypatch.setattr("worker.web.ANSWER_SECONDS", 0.05)
     ((status, _, body),) = get(state, "/entities/x/summary")
     assert (status, body["error"]) == (503, "the worker is busy")
 
 
 def test_a_partition_that_goes_away_while_its_rows_are_read(state):
-    async def going(_entity_id):
+    async def going(*_):
         raise NotHere
 
-    state.summary = going
+    state.view = going
     ((status, _, body),) = get(state, "/entities/x/summary")
     assert (status, body["error"]) == (503, "the entity's partition is being handed over")
 

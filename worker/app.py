@@ -50,7 +50,7 @@ from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog, Journal, log_start
-from worker.stream.queries import EntityLister, SummaryReader
+from worker.stream.queries import EntityLister, ViewReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
 from worker.stream.status import WorkerStatus
@@ -264,7 +264,7 @@ def assemble(
         contact=contact,
         logs=logs,
         assignment=assignment,
-        summaries=SummaryReader(
+        summaries=ViewReader(
             processor.summaries, databases, surroundings.threads, surroundings.die
         ),
         entities=EntityLister(databases, surroundings.threads, surroundings.die),

@@ -15,11 +15,17 @@ from worker.events import FacetsChanged, Reason, Record, Rejected, SummaryChange
 from worker.events.bare import read_json
 from worker.events.outputs import decode_facets
 from worker.processing.config import processor_config
-from worker.processing.facet_view import FacetsView, Overview
+from worker.processing.entity_view import (
+    THRESHOLD,
+    Extent,
+    FacetsView,
+    Overview,
+    ShortView,
+    SummaryView,
+    V,
+)
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
-from worker.processing.short_view import THRESHOLD, Extent, ShortView
 from worker.settings import MAX_MESSAGE_BYTES, Settings
-from worker.state import SummaryView
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 
@@ -161,10 +167,7 @@ class Summarizer:
         """An entity's summary now: `sentences` in rank order, and counts. KeyError for an unknown
         entity.
         """
-        view = self._processor.summary(entity_id)
-        if view is None:
-            raise KeyError(f"nothing is known of {entity_id!r}")
-        return view
+        return self._view(entity_id, SummaryView)
 
     def short_view(
         self,
@@ -186,19 +189,13 @@ class Summarizer:
             KeyError: the entity is unknown.
             ValueError: an argument is out of range.
         """
-        view = self._processor.short_view(entity_id, Extent(sentences, words, threshold))
-        if view is None:
-            raise KeyError(f"nothing is known of {entity_id!r}")
-        return view
+        return self._view(entity_id, ShortView, Extent(sentences, words, threshold))
 
     def facets(self, entity_id: str) -> FacetsView:
         """An entity's facets now, by descending sentence count. Raises KeyError for an unknown
         entity, NoFacets without `facets`.
         """
-        view = self._processor.facets(entity_id)
-        if view is None:
-            raise KeyError(f"nothing is known of {entity_id!r}")
-        return view
+        return self._view(entity_id, FacetsView)
 
     def overview(
         self,
@@ -212,14 +209,17 @@ class Summarizer:
 
         The arguments and errors are those of `short_view`; raises NoFacets without `facets`.
         """
-        view = self._processor.overview(entity_id, Extent(sentences, words, threshold))
-        if view is None:
-            raise KeyError(f"nothing is known of {entity_id!r}")
-        return view
+        return self._view(entity_id, Overview, Extent(sentences, words, threshold))
 
     def entities(self) -> list[str]:
         """The ids of all known entities, in order of their first review."""
         return [name for name in self._entities if self._processor.knows(name)]
+
+    def _view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V:
+        view = self._processor.view(entity_id, kind, extent)
+        if view is None:
+            raise KeyError(f"nothing is known of {entity_id!r}")
+        return view
 
     def _records(
         self, reviews: Iterable[Mapping[str, object]]

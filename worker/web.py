@@ -36,10 +36,8 @@ from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SetupError
 from worker.metrics import CONTENT_TYPE, GaugeSource, Metrics
-from worker.processing.facet_view import FacetsView, NoFacets, Overview
-from worker.processing.short_view import Extent, ShortView
+from worker.processing.entity_view import KINDS, Extent, NoFacets, V, View
 from worker.server import Runner, error, known_host, utf8_query
-from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, EntitySearch, Page
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere
@@ -68,17 +66,8 @@ class LiveWorker(GaugeSource, Protocol):
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
         """Whether this worker owns the entity, else the URL of the owner."""
 
-    async def summary(self, entity_id: str) -> SummaryView | None:
-        """The entity's summary as of the last commit. Raises NotHere while its partition leaves."""
-
-    async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view as of the last commit. Raises NotHere like `summary`."""
-
-    async def facets(self, entity_id: str) -> FacetsView | None:
-        """The entity's facets as of the last commit. Raises NotHere, NoFacets."""
-
-    async def overview(self, entity_id: str, extent: Extent) -> Overview | None:
-        """The entity's overview as of the last commit. Raises NotHere, NoFacets."""
+    async def view(self, entity_id: str, kind: type[V], extent: Extent | None) -> V | None:
+        """The entity's view as of the last commit. Raises NotHere, NoFacets."""
 
     async def entities(
         self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
@@ -273,9 +262,8 @@ class Pages:
         """The view of this entity; uses only the query of the request. `suffix` of the path says
         which is the default.
         """
-        view = request.query.get("view", "set" if suffix == SUFFIX else "facets")
         try:
-            extent = _extent(view, request.query)
+            kind, extent = _kind_and_extent(request.query, "set" if suffix == SUFFIX else "facets")
         except ValueError as wrong:
             return error(400, str(wrong))
         ready, reason = self._worker.ready()
@@ -289,7 +277,8 @@ class Pages:
             location = url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query)
             return web.Response(status=307, headers={"Location": location})
         try:
-            found = await asyncio.wait_for(self._view(entity_id, view, extent), ANSWER_SECONDS)
+            view = self._worker.view(entity_id, kind, extent)
+            found = await asyncio.wait_for(view, ANSWER_SECONDS)
         except TimeoutError:
             return error(503, "the worker is busy")
         except NotHere:
@@ -299,16 +288,6 @@ class Pages:
         if found is None:
             return error(404, "there is no such entity")
         return json_answer(found)
-
-    async def _view(
-        self, entity_id: str, view: str, extent: Extent | None
-    ) -> SummaryView | ShortView | FacetsView | Overview | None:
-        if extent is None:
-            read = self._worker.facets if view == "facets" else self._worker.summary
-            return await read(entity_id)
-        if view == "overview":
-            return await self._worker.overview(entity_id, extent)
-        return await self._worker.short_view(entity_id, extent)
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
@@ -338,21 +317,20 @@ def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
     ), int(limit)
 
 
-def _extent(view: str, query: Mapping[str, str]) -> Extent | None:
-    """The extent of a short view or overview; None for the other views. Raises ValueError with a
-    message.
-    """
-    if view not in ("set", "short", "facets", "overview"):
+def _kind_and_extent(query: Mapping[str, str], default: str) -> tuple[type[View], Extent | None]:
+    """Of a view; the extent is None for views that have none. Raises ValueError with a message."""
+    name = query.get("view", default)
+    if name not in KINDS:
         raise ValueError("view is set, short, facets or overview")
-    if view in ("set", "facets"):
-        return None
-    numbers = {name: _number(name, query[name]) for name in ("sentences", "words") if name in query}
+    if name in ("set", "facets"):
+        return KINDS[name], None
+    numbers = {one: _number(one, query[one]) for one in ("sentences", "words") if one in query}
     threshold = query.get("threshold")
     if threshold is None:
-        return Extent(**numbers)
+        return KINDS[name], Extent(**numbers)
     if not re.fullmatch(r"0(\.[0-9]{1,9})?", threshold):
         raise ValueError("threshold is a number like 0.8, from 0 up to, but not including, 1")
-    return Extent(**numbers, threshold=float(threshold))
+    return KINDS[name], Extent(**numbers, threshold=float(threshold))
 
 
 def _number(name: str, value: str) -> int:

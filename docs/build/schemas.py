@@ -17,8 +17,7 @@ from msgspec import UNSET, Meta, Struct, field
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.outputs import ALGORITHM, FacetsChanged, SummaryChanged
 from worker.events.reasons import Reason
-from worker.processing.facet_view import FacetsView, Overview
-from worker.processing.short_view import ShortView
+from worker.processing.entity_view import FacetsView, Overview, ShortView
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"

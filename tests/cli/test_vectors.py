@@ -314,7 +314,7 @@ def test_a_copy_in_the_middle_of_a_commit_is_refused(run, data_dir, folder, rows
 
 def test_a_review_between_two_rows_of_a_commit_is_left_out(rows, engine):
     """A copy that follows its owner has the texts of an edit, and not its vectors yet."""
-    from worker.state.view import read_snapshots
+    from worker.state.snapshot import read_snapshots
 
     (snapshot,) = read_snapshots(MemoryRows(rows), engine.dimension)
     whole = list(vector_import.engines_own(snapshot))

@@ -23,7 +23,7 @@ from tests.bench.quality.views import THRESHOLD
 from tests.bench.quality.walk import TOO_LIKE, WORDS
 from tests.bench.tables import read_record
 from worker.facets.definitions import DEFAULT_THRESHOLD
-from worker.processing.short_view import THRESHOLD as ALIKE
+from worker.processing.entity_view import THRESHOLD as ALIKE
 
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
 PROSE = " ".join(re.sub(r"^<!-- (\w+) -->$.*?^<!-- /\1 -->$", "", PAGE, flags=re.M | re.S).split())

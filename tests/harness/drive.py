@@ -11,6 +11,7 @@ from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey
+from worker.processing.entity_view import SummaryView
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 
@@ -64,7 +65,9 @@ def config(**changes):
 def summary_of(processor, rows, partition, entity_id):
     """An entity's committed summary, as a running worker would find it."""
     key = EntityKey(partition, entity_id)
-    return processor.summaries.from_memory(key) or processor.summaries.from_rows(rows, key)
+    return processor.summaries.from_memory(key) or processor.summaries.from_rows(
+        rows, key, SummaryView
+    )
 
 
 class Driver:

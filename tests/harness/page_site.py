@@ -18,7 +18,7 @@ from worker.events.json_codec import encode
 from worker.metrics import Metrics
 from worker.page import install_page
 from worker.page.history import ChangeHistory, NoHistory
-from worker.processing.facet_view import NoFacets
+from worker.processing.entity_view import NoFacets
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
 from worker.web import add_pages

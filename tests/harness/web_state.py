@@ -1,9 +1,16 @@
 """The state behind a worker's web pages, as a test says it is."""
 
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
-from worker.processing.facet_view import FacetsView, NoFacets, Overview, OverviewSentence
-from worker.processing.short_view import ShortSentence, ShortView
-from worker.state import SummaryView, ViewSentence
+from worker.processing.entity_view import (
+    FacetsView,
+    NoFacets,
+    Overview,
+    OverviewSentence,
+    ShortSentence,
+    ShortView,
+    SummaryView,
+    ViewSentence,
+)
 from worker.state.listing import ListedEntity, Page
 
 OTHER_WORKER = "http://worker-1.example:8080"
@@ -116,19 +123,13 @@ class FakeState:
     def describe(self):
         return {"ready": self.is_ready, "lag": {"0": 5}}
 
-    async def summary(self, entity_id):
-        self.asked.append(entity_id)
-        return self.summaries.get(entity_id)
-
-    async def short_view(self, entity_id, extent):
-        self.extents.append((entity_id, extent))
-        return SHORT if entity_id == "x" else None
-
-    async def facets(self, entity_id):
-        if entity_id == "plain":
+    async def view(self, entity_id, kind, extent):
+        if extent is not None:
+            self.extents.append((entity_id, extent))
+        if kind is SummaryView:
+            self.asked.append(entity_id)
+            return self.summaries.get(entity_id)
+        if kind is FacetsView and entity_id == "plain":
             raise NoFacets
-        return FACETS if entity_id == "x" else None
-
-    async def overview(self, entity_id, extent):
-        self.extents.append((entity_id, extent))
-        return OVERVIEW if entity_id == "x" else None
+        found = {ShortView: SHORT, FacetsView: FACETS, Overview: OVERVIEW}[kind]
+        return found if entity_id == "x" else None

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,11 +18,12 @@ from tests.harness.bodies import BODY
 from tests.harness.browser import Browser, Tab
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.web_state import FakeState
 from worker.events import FacetSummary, Message, Ratings, SummarySentence
 from worker.events.json_codec import encode
 from worker.events.outputs import FacetsChanged
 from worker.page.history import ChangeHistory
-from worker.processing.facet_view import FacetsView
+from worker.processing.entity_view import FacetsView
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
 
@@ -78,7 +80,7 @@ class StaysSite(Site):
     def __init__(self) -> None:
         super().__init__()
         self.state.entities = self.entities
-        self.state.facets = self.facets
+        self.state.view = self.view
         self.state.describe = lambda: {
             "facets": True,
             "ready": True,
@@ -92,7 +94,9 @@ class StaysSite(Site):
     async def entities(self, *_: object) -> Page:
         return Page([ListedEntity("x", 3, 2, 1000, 0), ListedEntity("y", 3, 2, None, 0)], None, 2)
 
-    async def facets(self, _entity_id: str) -> FacetsView:
+    async def view(self, entity_id: str, kind: Any, extent: Any) -> Any:
+        if kind is not FacetsView:
+            return await FakeState.view(self.state, entity_id, kind, extent)
         parking = FacetSummary("parking", 3, 109, 104, Ratings(95, 4.2), [said("r1#0", EASY)])
         noise = FacetSummary("noise", 3, 0, 0, Ratings(0, None), [])
         return FacetsView("x", 0, 871, 2594, Ratings(800, 4.625), 3, (parking, noise))

@@ -14,7 +14,7 @@ from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.page import history as module
 from worker.page.history import ChangeHistory, NoHistory, RecentHistory
-from worker.processing.facet_view import NoFacets
+from worker.processing.entity_view import NoFacets
 from worker.stream.surroundings import Threads
 
 

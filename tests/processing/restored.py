@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.harness.brute_view import brute_view
 from tests.harness.drive import DIMENSION, delete, delete_sentences, record, upsert
-from worker.state import read_applied, read_view
+from worker.state import read_applied
 
 ENTITIES = ("a", "b", "c")
 
@@ -13,7 +14,7 @@ ENTITIES = ("a", "b", "c")
 def stored(driver, entity_id):
     """What the committed rows say, by brute force."""
     rows = driver.rows[0]
-    view = read_view(
+    view = brute_view(
         rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct
     )
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)

@@ -21,17 +21,26 @@ from worker.coversumm.short_view import kept
 from worker.events.outputs import decode_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_set
-from worker.processing import facet_view
-from worker.processing.facet_view import NoFacets, read_facets_view, read_overview
-from worker.processing.short_view import Extent, fitting
+from worker.processing import entity_view
+from worker.processing.entity_view import Extent, FacetsView, NoFacets, Overview, fitting, read_view
 from worker.state import verify_partition
 from worker.state.keys import FACET_SETS
 
 NUMBERS = {facet.name: n for n, facet in enumerate(FACETS.definitions.facets)}
 
 
-def facets_of(driver, key, distinct=False):
-    return read_facets_view(driver.rows[key[0]], key[1], dimension=DIMENSION, distinct=distinct)
+def view_of(driver, key, kind=FacetsView, extent=None):
+    (partition, entity_id), settings = key, driver.config
+    return read_view(
+        driver.rows[partition],
+        entity_id,
+        kind,
+        extent,
+        partition=partition,
+        dimension=DIMENSION,
+        k=settings.k,
+        distinct=settings.distinct,
+    )
 
 
 def naive_overview(model, key, extent):
@@ -81,10 +90,10 @@ def test_views_equal_brute_force(distinct, batches, extent, candidates):
         driver.run(*batch)
     for at, entity_id in enumerate(ENTITIES):
         key = at, entity_id
-        view = facets_of(driver, key, distinct)
+        view = view_of(driver, key)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(facet_view, "CANDIDATES", candidates)
-            overview = read_overview(driver.rows[at], entity_id, DIMENSION, extent)
+            patch.setattr(entity_view, "CANDIDATES", candidates)
+            overview = view_of(driver, (at, entity_id), Overview, extent)
         if key not in model.entities:
             assert view is overview is None
             continue
@@ -132,7 +141,7 @@ def test_verify_finds_a_wrong_facet():
 @pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])
 def test_of_many_sentences(monkeypatch, kept_bytes):
     """Of several blocks, kept or read again: the set of a facet is the one published."""
-    monkeypatch.setattr(facet_view, "kept", lambda scan: kept(scan, kept_bytes))
+    monkeypatch.setattr(entity_view, "kept", lambda scan: kept(scan, kept_bytes))
     driver = Driver(with_facets())
     random = np.random.default_rng(4)
     sentences = [(f"s{n}", random.normal(size=DIMENSION).tolist()) for n in range(6000)]
@@ -141,13 +150,13 @@ def test_of_many_sentences(monkeypatch, kept_bytes):
         part = sentences[at * 100 : at * 100 + 100]
         messages += driver.run(upsert(at, f"r{at}", *part, rating=at % 2 * 4)).messages
     last = [one for one in messages if one.topic == "facets"][-1]
-    view = facets_of(driver, (0, "e"))
+    view = view_of(driver, (0, "e"))
     assert max(one.sentence_count for one in view.facets) > 2048
     published = decode_facets(last.value).facets
     assert [one.sentences for one in view.facets if one.name == "fans"] == [
         one.sentences for one in published if one.name == "fans"
     ]
-    overview = read_overview(driver.rows[0], "e", DIMENSION, Extent(sentences=7))
+    overview = view_of(driver, (0, "e"), Overview, Extent(sentences=7))
     assert [one.facet for one in overview.sentences[:2]] == [one.name for one in view.facets[:2]]
 
 
@@ -165,17 +174,17 @@ def test_only_what_is_chosen_stands_for_others():
         for angle in (0, 10, 20, 40)
     ]
     driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
-    overview = read_overview(driver.rows[0], "e", DIMENSION, Extent(threshold=0.9))
+    overview = view_of(driver, (0, "e"), Overview, Extent(threshold=0.9))
     assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
 
 
 def test_without_facets_the_setting_is_named():
     driver = Driver()
     driver.run(upsert(0, "r", "Alone."))
-    assert facets_of(driver, (0, "nobody")) is None
+    assert view_of(driver, (0, "nobody")) is None
     for read in (
-        lambda: facets_of(driver, (0, "e")),
-        lambda: read_overview(driver.rows[0], "e", DIMENSION, Extent()),
+        lambda: view_of(driver, (0, "e")),
+        lambda: view_of(driver, (0, "e"), Overview, Extent()),
     ):
         with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
             read()

@@ -11,13 +11,14 @@ from tests.coversumm.naive_short_view import naive
 from tests.harness.drive import DIMENSION, Driver, config, delete, delete_entity, upsert
 from worker.events import Record, read_line
 from worker.processing.entity_cache import EntityKey
-from worker.processing.short_view import Extent, fitting, read_short_view
+from worker.processing.entity_view import Extent, ShortView, fitting
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import review_of
 
 
 def short(driver, entity_id="e", **extent):
-    return read_short_view(driver.rows[0], entity_id, DIMENSION, Extent(**extent))
+    summaries, key = driver.processor.summaries, EntityKey(0, entity_id)
+    return summaries.from_rows(driver.rows[0], key, ShortView, Extent(**extent))
 
 
 def stored(driver, entity_id):
@@ -172,12 +173,11 @@ def test_a_hundred_thousand_copies_are_read_in_a_moment():
 def test_it_is_told_as_of_the_last_commit():
     driver = Driver()
     driver.run(upsert(0, "r0", "one", "three"))
-    summaries, key = driver.processor.summaries, EntityKey(0, "e")
-    view = summaries.short_view(driver.rows[0], key, Extent())
+    view = short(driver)
     assert (view.partition, view.next_offset, view.review_count) == (0, 1, 1)
     batch = driver.processor.process([upsert(1, "r1", "two")])
-    assert summaries.short_view(driver.rows[0], key, Extent()) == view
+    assert short(driver) == view
     driver.rows[0].write(batch.rows[0])
     driver.processor.committed(batch)
-    assert summaries.short_view(driver.rows[0], key, Extent()).next_offset == 2
-    assert summaries.short_view(driver.rows[0], EntityKey(0, "nobody"), Extent()) is None
+    assert short(driver).next_offset == 2
+    assert short(driver, "nobody") is None

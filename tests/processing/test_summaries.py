@@ -13,7 +13,7 @@ from tests.harness.drive import Driver, config, summary_of, upsert
 from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
-from worker.processing.summaries import read_summary
+from worker.processing.entity_view import SummaryView, read_view
 from worker.state import MemoryRows
 
 
@@ -105,9 +105,7 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     driver.restart()
     driver.processor.begin(0)
     read = []
-    monkeypatch.setattr(
-        module, "read_summary", lambda *given: read.append(1) or read_summary(*given)
-    )
+    monkeypatch.setattr(module, "read_view", lambda *a, **b: read.append(1) or read_view(*a, **b))
     assert driver.summary(0, "e") == driver.summary(0, "e")
     driver.run(many(7, 2, "another"))
     assert driver.summary(0, "e").next_offset == 8
@@ -125,7 +123,7 @@ def test_a_view_of_rows_that_a_commit_overtook_is_not_kept(monkeypatch):
     driver.run(many(0, 5))
     before = MemoryRows(dict(driver.rows[0].scan(b"")))
     driver.run(many(1, 2))
-    overtaken = driver.processor.summaries.from_rows(before, EntityKey(0, "e"))
+    overtaken = driver.processor.summaries.from_rows(before, EntityKey(0, "e"), SummaryView)
     assert (overtaken.sentence_count, overtaken.next_offset) == (5, 1)
     assert told(driver, "e") == stored(driver, "e")
     assert driver.processor.summaries.from_memory(EntityKey(0, "e")).sentence_count == 7  # kept now

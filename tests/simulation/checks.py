@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
+from tests.harness.brute_view import brute_view
 from tests.harness.compare import Change, Difference, compare_changes, compare_dead_letters
 from tests.harness.history import History, history, record_model
 from tests.harness.topics import Message
@@ -18,7 +19,8 @@ from tests.simulation.surroundings import Ended
 from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
 from worker.events import Reason, Record
 from worker.processing.config import processor_config
-from worker.state import MemoryRows, StateError, SummaryView, read_view, verify_partition
+from worker.processing.entity_view import SummaryView
+from worker.state import MemoryRows, StateError, verify_partition
 from worker.state.keys import APPLIED
 from worker.state.rows import decode_applied
 from worker.stream.queries import NotHere
@@ -268,7 +270,7 @@ def check_told(world: World, process: Process) -> None:
             if number % world.setup.partitions != partition:
                 continue
             try:
-                told = drive(process.worker.summaries.read(partition, entity_id))
+                told = drive(process.worker.summaries.read(partition, entity_id, SummaryView))
             except NotHere:
                 continue
             except Ended as end:
@@ -294,7 +296,7 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
             break
     setup, dimension = world.setup, world.settings.dimension
     try:
-        wanted = read_view(
+        wanted = brute_view(
             rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct
         )
     except StateError as error:

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.brute_view import brute_view
 from tests.harness.drive import Driver, config, delete, delete_entity, upsert
 from worker.coversumm import brute_force as oracle
 from worker.events import RatingCounts
-from worker.state import read_view, verify_partition
+from worker.state import verify_partition
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import IncarnationKeys, header_key
 from worker.state.rows import Header, PublishedSet
-from worker.state.view import brute_force
+from worker.state.snapshot import brute_force
 
 vectors = st.tuples(*[st.integers(-2, 2)] * 3).filter(any)
 
@@ -62,13 +63,13 @@ def entity_rows(driver):
 
 
 def test_view(driver):
-    view = read_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
+    view = brute_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
     assert (view.review_count, view.sentence_count) == (2, 4)
     assert view.sequence == driver.summary(0, "e").sequence == 3
     assert [s.text for s in view.sentences] == ["three", "two"]
     assert view.sentences[1].rating == 4
     assert view.sentences[0].distance < view.sentences[1].distance
-    assert read_view(driver.rows[0], "unknown", dimension=3, k=2, distinct=False) is None
+    assert brute_view(driver.rows[0], "unknown", dimension=3, k=2, distinct=False) is None
 
 
 def test_view_has_the_distances_of_now(driver):
@@ -141,7 +142,7 @@ def test_ratings_are_counted_from_reviews_under_a_header_of_an_older_format(driv
     driver.restart()
     old = read_header(driver.rows[0], b"e")
     assert (old.ratings, rows.ratings(old)) == (None, header.ratings)
-    view = read_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
+    view = brute_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
     assert view.ratings == header.ratings.ratings()
     assert problems(driver) == ()
     (body,) = driver.bodies(upsert(5, "n", ("new", [1, 0.05, 0]), rating=5))

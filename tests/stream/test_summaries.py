@@ -20,12 +20,11 @@ from worker.facets.definitions import parse_definitions
 from worker.facets.membership import facet_set
 from worker.processing import summaries as processing
 from worker.processing.config import ProcessorConfig
-from worker.processing.facet_view import NoFacets
-from worker.processing.short_view import Extent
+from worker.processing.entity_view import FacetsView, NoFacets, Overview, ShortView, SummaryView
 from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import VECTORS, header_key, parse_entity_key
 from worker.storage.rows import NotOpen
-from worker.stream.queries import NotHere, SummaryReader
+from worker.stream.queries import NotHere, ViewReader
 from worker.stream.surroundings import ProcessorThread, Threads
 
 
@@ -54,7 +53,7 @@ class Site:
         threads = Threads()
         self.thread = ProcessorThread(self.driver.processor, threads.in_order("processing"))
         databases: Any = self
-        self.reader = SummaryReader(self.driver.processor.summaries, databases, threads, die)
+        self.reader = ViewReader(self.driver.processor.summaries, databases, threads, die)
 
     @contextmanager
     def look(self, partition: int, within: bytes) -> Iterator[Rows]:
@@ -79,20 +78,20 @@ async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None
     records = [upsert(2, "r2", "wait"), upsert(3, "r3", "five", entity_id="new")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
-    view = await site.reader.read(0, "e")
+    view = await site.reader.read(0, "e", SummaryView)
     assert view is not None
     assert [sentence.sentence_id for sentence in view.sentences] == ["r0#0", "r0#1"]
     assert (view.sentence_count, view.next_offset) == (2, 2)
-    assert await site.reader.read(0, "new") is None
+    assert await site.reader.read(0, "new", SummaryView) is None
     assert not under_way.done()
     site.engine.go.set()
     batch = await under_way
     # and not committed: it comes from rows, which have no reservoir
-    ranked = await site.reader.read(0, "e")
+    ranked = await site.reader.read(0, "e", SummaryView)
     assert ranked == replace(view, reservoir=None, refills=None)
     site.driver.rows[0].write(batch.rows[0])
     await site.thread.run(lambda processor: processor.committed(batch))
-    view = await site.reader.read(0, "e")
+    view = await site.reader.read(0, "e", SummaryView)
     assert view is not None
     assert (view.sentence_count, view.next_offset) == (3, 4)
 
@@ -101,17 +100,17 @@ async def test_a_partition_that_is_not_here_or_goes_away(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NotHere):
-        await site.reader.read(1, "e")
+        await site.reader.read(1, "e", SummaryView)
     site.driver.restart()
     site.driver.processor.begin(0)
 
     def goes(*_: Any, **__: Any) -> None:
         raise NotOpen
 
-    monkeypatch.setattr(processing, "read_summary", goes)
-    reader = SummaryReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
+    monkeypatch.setattr(processing, "read_view", goes)
+    reader = ViewReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
-        await reader.read(0, "e")
+        await reader.read(0, "e", SummaryView)
 
 
 async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
@@ -121,7 +120,7 @@ async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
     await site.thread.run(lambda processor: processor.forget([0]))
     site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
     with pytest.raises(NotHere):
-        await site.reader.read(0, "e")
+        await site.reader.read(0, "e", SummaryView)
 
 
 async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site: Site) -> None:
@@ -130,7 +129,7 @@ async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site
     site.driver.processor.committed(batch)
     site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
     with pytest.raises(NotHere):
-        await site.reader.read(0, "e")
+        await site.reader.read(0, "e", SummaryView)
 
 
 @pytest.mark.parametrize("was_held", [True, False])
@@ -154,9 +153,9 @@ async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
 
     monkeypatch.setattr(site, "look", at_the_end_of_a_restore)
     with pytest.raises(NotHere):
-        await site.reader.read(0, "e")
+        await site.reader.read(0, "e", SummaryView)
     monkeypatch.setattr(site, "look", look)
-    assert await site.reader.read(0, "e") is not None
+    assert await site.reader.read(0, "e", SummaryView) is not None
 
 
 async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(
@@ -164,9 +163,9 @@ async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partitio
 ) -> None:
     site.open.add(1)
     with pytest.raises(NotHere):
-        await site.reader.read(1, "e")
+        await site.reader.read(1, "e", SummaryView)
     await site.thread.run(lambda processor: processor.begin(1))
-    assert await site.reader.read(1, "e") is None
+    assert await site.reader.read(1, "e", SummaryView) is None
 
 
 async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> None:
@@ -176,7 +175,7 @@ async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> No
 
     site.rows[0] = Damaged()  # type: ignore[assignment]
     with pytest.raises(End) as end:
-        await site.reader.read(0, "unknown")
+        await site.reader.read(0, "unknown", SummaryView)
     assert isinstance(end.value.cause, CorruptRow)
 
 
@@ -184,21 +183,21 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processing, "LARGE", 5)
-    reads, reading, go = processing.read_summary, threading.Event(), threading.Event()
+    reads, reading, go = processing.read_view, threading.Event(), threading.Event()
 
-    def slowly(rows: Rows, entity_id: str, *more: Any) -> Any:
+    def slowly(rows: Rows, entity_id: str, *more: Any, **settings: Any) -> Any:
         if entity_id == "big":
             reading.set()
             assert go.wait(PATIENCE_SECONDS)
-        return reads(rows, entity_id, *more)
+        return reads(rows, entity_id, *more, **settings)
 
-    monkeypatch.setattr(processing, "read_summary", slowly)
+    monkeypatch.setattr(processing, "read_view", slowly)
     site.driver.restart()  # nothing is in memory
     site.driver.processor.begin(0)
-    reader = SummaryReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
-    large = asyncio.ensure_future(reader.read(0, "big"))
+    reader = ViewReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
+    large = asyncio.ensure_future(reader.read(0, "big", SummaryView))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
-    view = await reader.read(0, "e")
+    view = await reader.read(0, "e", SummaryView)
     assert view is not None
     assert view.sentence_count == 2
     assert not large.done()
@@ -220,26 +219,26 @@ async def test_a_short_view_is_told_beside_the_stream(
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
     names: list[str] = []
-    told = processing.Summaries.short_view
+    told = processing.Summaries.from_rows
 
     def noted(*asked: Any) -> Any:
         names.append(threading.current_thread().name)
         return told(*asked)
 
-    monkeypatch.setattr(processing.Summaries, "short_view", noted)
-    view = await site.reader.short_view(0, "e", Extent())
+    monkeypatch.setattr(processing.Summaries, "from_rows", noted)
+    view = await site.reader.read(0, "e", ShortView)
     assert view is not None
     assert (view.sentence_count, view.next_offset) == (2, 2)
     assert {one.sentence_id for one in view.sentences} <= {"r0#0", "r0#1"}
     assert [name.rpartition("_")[0] for name in names] == [
         "summaries" if large else "large summaries"
     ]
-    assert await site.reader.short_view(0, "nobody", Extent()) is None
+    assert await site.reader.read(0, "nobody", ShortView) is None
     assert not under_way.done()
     site.engine.go.set()
     await under_way
     with pytest.raises(NotHere):
-        await site.reader.short_view(1, "e", Extent())
+        await site.reader.read(1, "e", ShortView)
 
 
 async def test_facets_are_those_of_the_last_commit() -> None:
@@ -251,25 +250,25 @@ async def test_facets_are_those_of_the_last_commit() -> None:
     records = [upsert(1, "r1", "wait", occurred_at="2026-11-20T12:00:00Z")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
-    view = await site.reader.facets(0, "e")
-    overview = await site.reader.overview(0, "e", Extent())
+    view = await site.reader.read(0, "e", FacetsView)
+    overview = await site.reader.read(0, "e", Overview)
     assert view is not None
     assert overview is not None
     assert (view.next_offset, view.facets[0].sentence_count) == (1, 2)
     assert (overview.next_offset, overview.sentences[0].review_id) == (1, "r0")
-    assert await site.reader.facets(0, "nobody") is None
+    assert await site.reader.read(0, "nobody", FacetsView) is None
     assert not under_way.done()
     site.engine.go.set()
     await under_way
     with pytest.raises(NotHere):
-        await site.reader.facets(1, "e")
+        await site.reader.read(1, "e", FacetsView)
 
 
 async def test_without_facets_the_setting_is_named_and_nothing_ends(site: Site) -> None:
     with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
-        await site.reader.facets(0, "e")
+        await site.reader.read(0, "e", FacetsView)
     with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
-        await site.reader.overview(0, "e", Extent())
+        await site.reader.read(0, "e", Overview)
 
 
 async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> None:
@@ -277,18 +276,18 @@ async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> 
     (key, value), *_ = [row for row in rows.scan(b"E") if parse_entity_key(row[0]).kind == VECTORS]
     rows.write({key: value[:-1] + bytes([value[-1] ^ 1])})
     with pytest.raises(End):
-        await site.reader.short_view(0, parse_entity_key(key).entity.decode(), Extent())
+        await site.reader.read(0, parse_entity_key(key).entity.decode(), ShortView)
 
 
 async def test_a_question_that_cannot_be_answered_ends_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnicodeEncodeError):
-        await site.reader.read(0, "\udcff")
+        await site.reader.read(0, "\udcff", SummaryView)
 
     def fails(*_: Any) -> Any:
         raise RuntimeError("not about the state")
 
-    monkeypatch.setattr(processing.Summaries, "short_view", fails)
+    monkeypatch.setattr(processing.Summaries, "from_rows", fails)
     with pytest.raises(RuntimeError):
-        await site.reader.short_view(0, "e", Extent())
+        await site.reader.read(0, "e", ShortView)

@@ -15,7 +15,7 @@ from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.processing.short_view import Extent
+    from worker.processing.entity_view import Extent
     from worker.tools.inspect import StoredReview
 
 REVIEW_COLUMNS = (

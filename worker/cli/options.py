@@ -16,7 +16,7 @@ from worker.errors import SetupError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.processing.short_view import Extent
+    from worker.processing.entity_view import Extent
     from worker.sources import Faulty, LeftOut
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -191,7 +191,7 @@ def extent_of(
                 "--sentences, --words and --threshold are for --view short or overview."
             )
         return None
-    from worker.processing.short_view import THRESHOLD, Extent
+    from worker.processing.entity_view import THRESHOLD, Extent
 
     try:
         return Extent(sentences, words, THRESHOLD if threshold is None else threshold)

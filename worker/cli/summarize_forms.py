@@ -3,21 +3,18 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from worker.cli import output
 
 if TYPE_CHECKING:
-    from worker.processing.facet_view import FacetsView, Overview
-    from worker.processing.short_view import Extent, ShortView
-    from worker.state import SummaryView
+    from worker.processing.entity_view import Extent, View
     from worker.tools.summarize import FileSummarizer, Outcome
 
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
 """Formats bodies and states for output."""
-ReadState = Callable[
-    ["FileSummarizer", str], "SummaryView | ShortView | FacetsView | Overview | None"
-]
+ReadState = Callable[["FileSummarizer", str], "View | None"]
 """Reads an entity's state by its id; None for an unknown entity."""
 
 
@@ -157,16 +154,20 @@ class FinalStates(AllChanges):
 
 def state_readers(view: str, extent: "Extent | None", has_facets: bool) -> list[ReadState]:
     """What is read of each entity for `--view`; `extent` of the short view and the overview."""
-    if extent is not None and view == "short":
-        return [lambda summarizer, one: summarizer.short_view(one, extent)]
-    if extent is not None:
-        return [lambda summarizer, one: summarizer.overview(one, extent)]
-    reads: list[ReadState] = [] if view == "facets" else [lambda all_, one: all_.summary(one)]
-    return [*reads, lambda all_, one: all_.facets(one)] if has_facets else reads
+    from worker.processing.entity_view import KINDS
+
+    kinds = [view, "facets"] if view == "set" and has_facets else [view]
+    return [partial(_read, kind=KINDS[one], extent=extent) for one in kinds]
 
 
-def _is_shown(state: "SummaryView | ShortView | FacetsView | Overview") -> bool:
-    from worker.processing.facet_view import FacetsView
+def _read(
+    summarizer: "FileSummarizer", entity_id: str, kind: "type[View]", extent: "Extent | None"
+) -> "View | None":
+    return summarizer.view(entity_id, kind, extent)
+
+
+def _is_shown(state: "View") -> bool:
+    from worker.processing.entity_view import FacetsView
 
     if isinstance(state, FacetsView):
         return any(one.sentences for one in state.facets)

@@ -14,7 +14,7 @@ from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
-from worker.processing.facet_view import NoFacets
+from worker.processing.entity_view import NoFacets
 from worker.published.history import PublishedChange, last_steps
 from worker.published.publication import publications
 from worker.stream.surroundings import OneThread

@@ -26,7 +26,7 @@ from aiohttp import web
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
 from worker.peers import NO_WORKER, PAGE_SECONDS, PeerAnswer, Peers, PeerUnreachable
-from worker.processing.facet_view import NoFacets
+from worker.processing.entity_view import NoFacets
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed

@@ -5,7 +5,7 @@ results.
 `changes`, `embed` fills in vectors, `publish` ranks and fills the `outbox` with messages,
 `partitions` makes rows, and `pace` limits size and time. `partitions`, and `entities` over
 `entity_cache`, last longer than a micro-batch.
-`summaries`, `short_view` and `facet_view` serve committed state to other threads. `stats` feeds the
+`entity_view` and `summaries` serve committed state to other threads. `stats` feeds the
 metrics, `config` holds what comes from settings, `in_memory` runs everything without Kafka and
 RocksDB.
 """

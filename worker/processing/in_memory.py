@@ -10,10 +10,9 @@ from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.processing.entity_cache import EntityKey
-from worker.processing.facet_view import FacetsView, Overview
+from worker.processing.entity_view import Extent, V
 from worker.processing.processor import ProcessedBatch, Processor
-from worker.processing.short_view import Extent, ShortView
-from worker.state import MemoryRows, SummaryView
+from worker.state import MemoryRows
 from worker.state.entity import read_header
 from worker.text.engine import EmbeddingEngine
 
@@ -68,25 +67,9 @@ class ProcessorInMemory:
             records = records[batch.taken :]
             yield batch
 
-    def summary(self, entity_id: str) -> SummaryView | None:
-        """The entity now, or None if it is unknown."""
-        return self._processor.summary(PARTITION, entity_id)
-
-    def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view now, or None if it is unknown."""
-        return self._processor.summaries.short_view(
-            self._rows, EntityKey(PARTITION, entity_id), extent
-        )
-
-    def facets(self, entity_id: str) -> FacetsView | None:
-        """The entity's facets now, or None if it is unknown. Raises NoFacets."""
-        return self._processor.summaries.facets(self._rows, EntityKey(PARTITION, entity_id))
-
-    def overview(self, entity_id: str, extent: Extent) -> Overview | None:
-        """The entity's overview now, or None if it is unknown. Raises NoFacets."""
-        return self._processor.summaries.overview(
-            self._rows, EntityKey(PARTITION, entity_id), extent
-        )
+    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+        """The entity's view of this kind now, or None if it is unknown. Raises NoFacets."""
+        return self._processor.view(EntityKey(PARTITION, entity_id), kind, extent)
 
     def knows(self, entity_id: str) -> bool:
         """Whether the entity exists."""

@@ -35,6 +35,7 @@ from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
+from worker.processing.entity_view import Extent, SummaryView, V
 from worker.processing.facet_changes import last_facets_message
 from worker.processing.facets import ReviewMove, classify
 from worker.processing.outbox import Outbox, kept_message
@@ -44,7 +45,7 @@ from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
-from worker.state import Rows, SummaryView
+from worker.state import Rows
 from worker.state.errors import CorruptRow
 from worker.state.keys import FACETS_OUTPUT, OUTPUT, describe, last_change_key
 from worker.state.partition import (
@@ -148,12 +149,13 @@ class Processor:
         if held.outputs[row] != stored:
             held.new_outputs.add(row)
 
-    def summary(self, partition: int, entity_id: str) -> SummaryView | None:
+    def view(self, key: EntityKey, kind: type[V], extent: Extent | None = None) -> V | None:
         """The entity as of the last commit, or None; only for the processor's own thread."""
-        key = EntityKey(partition, entity_id)
-        return self.summaries.from_memory(key) or self.summaries.from_rows(
-            self._partitions[partition].rows, key
-        )
+        found = self.summaries.from_memory(key) if kind is SummaryView else None
+        if isinstance(found, kind):
+            return found
+        rows = self._partitions[key.partition].rows
+        return self.summaries.from_rows(rows, key, kind, extent)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Drop the caches of these partitions, which are no longer held."""

@@ -10,105 +10,31 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
 
-from worker.coversumm import EntityCore, Ranking
-from worker.coversumm.index.flat import FlatIndex
-from worker.events import RatingCounts
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey, SummaryMember
-from worker.processing.facet_view import (
-    FacetsView,
-    Overview,
-    read_facets_view,
-    read_overview,
-)
-from worker.processing.short_view import Extent, ShortView, read_short_view
-from worker.state import Rows, SummaryView, read_applied
-from worker.state.entity import EntityRows, read_header
-from worker.state.view import view_sentences
+from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
+from worker.processing.entity_view import Extent, SummaryView, V, read_view, view_sentences
+from worker.state import Rows, read_applied
+from worker.state.entity import read_header
 
 
-class EntitySnapshot(NamedTuple):
-    """The data of a view, independent of later changes of the entity."""
-
-    entity_id: str
-    incarnation: int
-    review_count: int
-    sentence_count: int
-    ratings: RatingCounts
-    sequence: int | None
-    ranking: Ranking
-    members: tuple[SummaryMember, ...]
-    reservoir: int
-    refills: int
-
-    def view(self) -> SummaryView:
-        """The view for users."""
-        return SummaryView(
-            self.entity_id,
-            self.incarnation,
-            self.review_count,
-            self.sentence_count,
-            self.ratings.ratings(),
-            self.sequence,
-            view_sentences(
-                self.ranking, ((member.text, member.details) for member in self.members)
-            ),
-            reservoir=self.reservoir,
-            refills=self.refills,
-        )
-
-
-def snapshot_of(entity: CachedEntity) -> EntitySnapshot | None:
+def view_in_memory(entity: CachedEntity) -> SummaryView | None:
     """The entity now, or None if that needs a search of its rows. Raises CorruptRow."""
     ranking = entity.core.look() if entity.is_loaded else None
     if ranking is None:
         return None
-    return EntitySnapshot(
+    members = [entity.member(identifier) for identifier in ranking.ids]
+    return SummaryView(
         entity.entity_id,
         entity.rows.incarnation,
         entity.review_count,
         entity.sentence_count,
-        entity.ratings,
+        entity.ratings.ratings(),
         entity.sequence,
-        ranking,
-        tuple([entity.member(identifier) for identifier in ranking.ids]),
-        entity.core.reservoir_size,
-        entity.core.counters.refilled,
+        view_sentences(ranking, [(member.text, member.details) for member in members]),
+        reservoir=entity.core.reservoir_size,
+        refills=entity.core.counters.refilled,
     )
-
-
-def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> SummaryView | None:
-    """The entity from its rows, or None if unknown. Reads all vectors twice. Raises CorruptRow."""
-    header = read_header(rows, entity_id.encode())
-    if header is None:
-        return None
-    dimension = config.limits.dimension
-    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
-    published = entity.published()
-    index = FlatIndex(dimension, entity.blocks)
-    ranking = EntityCore.load(config.k, dimension, index, distinct=config.distinct).ranking()
-    return SummaryView(
-        entity_id,
-        header.incarnation,
-        header.reviews,
-        header.sentences,
-        entity.ratings(header).ratings(),
-        None if published is None else published.sequence,
-        view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
-    )
-
-
-RowsView = TypeVar("RowsView", ShortView, FacetsView, Overview)
-
-
-def _placed(rows: Rows, key: EntityKey, view: RowsView | None) -> RowsView | None:
-    """The view with the partition and offset of the rows that it was read from."""
-    applied = read_applied(rows)
-    if view is None or applied is None:
-        return None
-    return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
 
 LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
@@ -120,7 +46,7 @@ class _Kept:
 
     __slots__ = ("view",)
 
-    def __init__(self, view: EntitySnapshot | SummaryView | None = None) -> None:
+    def __init__(self, view: SummaryView | None = None) -> None:
         self.view = view
 
 
@@ -137,7 +63,7 @@ class Summaries:
         self._lock = threading.Lock()  # held briefly: never during a ranking or a scan
         self._touched: set[EntityKey] = set()  # by the micro-batch that is processed
         self._waiting: Counter[EntityKey] = Counter()  # by those that wait for their commit
-        self._coming: dict[EntityKey, EntitySnapshot | None] = {}  # of both: the next commit
+        self._coming: dict[EntityKey, SummaryView | None] = {}  # of both: the next commit
         self._next_offsets: dict[int, int] = {}
         self._begun: dict[int, object] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
@@ -157,11 +83,11 @@ class Summaries:
         if kept.view is not None and key not in self._waiting:
             return
         entity = self._cache.peek(key)
-        snapshot = None if entity is None else snapshot_of(entity)
+        view = None if entity is None else view_in_memory(entity)
         if key in self._waiting:
-            self._coming[key] = snapshot
+            self._coming[key] = view
         else:
-            kept.view = snapshot
+            kept.view = view
 
     def processed(self, touched: Iterable[EntityKey]) -> None:
         """A micro-batch with these entities waits for its commit."""
@@ -212,17 +138,16 @@ class Summaries:
         """The entity's summary if memory has it; needs the partition's open database."""
         with self._lock:
             next_offset = self._next_offsets.get(key.partition)
-            found = None if next_offset is None else self._find(key)
-        if found is None or next_offset is None:
+            view = None if next_offset is None else self._find(key)
+        if view is None or next_offset is None:
             return None
-        view = found.view() if isinstance(found, EntitySnapshot) else found
         return replace(
             view,
             partition=key.partition,
             next_offset=max(next_offset, view.next_offset or next_offset),
         )
 
-    def _find(self, key: EntityKey) -> EntitySnapshot | SummaryView | None:
+    def _find(self, key: EntityKey) -> SummaryView | None:
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
@@ -230,38 +155,34 @@ class Summaries:
                 return kept.view
         is_ahead = key in self._touched or key in self._waiting
         entity = None if is_ahead else self._cache.peek(key)
-        snapshot = None if entity is None else snapshot_of(entity)
-        if snapshot is not None and snapshot.sentence_count > LARGE:
-            self._keep(key).view = snapshot
-        return snapshot
-
-    def from_rows(self, rows: Rows, key: EntityKey) -> SummaryView | None:
-        """The entity's summary from the partition's rows, or None. Reads all of its vectors."""
-        applied = read_applied(rows)
-        kept = None if applied is None else self._kept_as_of(applied.next_offset, rows, key)
-        view = read_summary(rows, key.entity_id, self._config)
-        if view is None or applied is None:
-            return None
-        view = replace(view, partition=key.partition, next_offset=applied.next_offset)
-        if kept is not None:
-            kept.view = view
+        view = None if entity is None else view_in_memory(entity)
+        if view is not None and view.sentence_count > LARGE:
+            self._keep(key).view = view
         return view
 
-    def short_view(self, rows: Rows, key: EntityKey, extent: Extent) -> ShortView | None:
-        """The entity's short view from the partition's rows, or None. Reads all of its vectors."""
-        dimension = self._config.limits.dimension
-        return _placed(rows, key, read_short_view(rows, key.entity_id, dimension, extent))
-
-    def facets(self, rows: Rows, key: EntityKey) -> FacetsView | None:
-        """The entity's facets from the partition's rows, or None. Raises NoFacets."""
-        dimension, distinct = self._config.limits.dimension, self._config.distinct
-        view = read_facets_view(rows, key.entity_id, dimension=dimension, distinct=distinct)
-        return _placed(rows, key, view)
-
-    def overview(self, rows: Rows, key: EntityKey, extent: Extent) -> Overview | None:
-        """The entity's overview from the partition's rows, or None. Raises NoFacets."""
-        dimension = self._config.limits.dimension
-        return _placed(rows, key, read_overview(rows, key.entity_id, dimension, extent))
+    def from_rows(
+        self, rows: Rows, key: EntityKey, kind: type[V], extent: Extent | None = None
+    ) -> V | None:
+        """The view of this kind from the partition's rows, or None; see `read_view`."""
+        is_summary = issubclass(kind, SummaryView)
+        applied = read_applied(rows) if is_summary else None
+        kept = None if applied is None else self._kept_as_of(applied.next_offset, rows, key)
+        config = self._config
+        view = read_view(
+            rows,
+            key.entity_id,
+            kind,
+            extent,
+            partition=key.partition,
+            dimension=config.limits.dimension,
+            k=config.k,
+            distinct=config.distinct,
+        )
+        if isinstance(view, SummaryView):
+            view = replace(view, reservoir=None)  # it is not that of the entity in memory
+            if kept is not None:
+                kept.view = view
+        return view
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
         """Where to keep a large entity's view of rows up to this offset; None after a later commit.

@@ -2,8 +2,8 @@
 
 `keys` defines the keys, `rows` the values, `store` the storage protocol and rows in memory.
 `entity` reads and writes one entity's rows, `partition` those of the partition itself (applied
-offset, output topic, fingerprint, garbage); `view`, `listing`, `facet_members` and `verify` read
-entities for people. Nothing here writes to a database: changes are returned as
+offset, output topic, fingerprint, garbage); `snapshot`, `listing`, `facet_members` and `verify`
+read entities for people. Nothing here writes to a database: changes are returned as
 `{key: value or None}`, because they must reach the changelog and the local rows in one commit.
 """
 
@@ -19,7 +19,6 @@ from worker.state.partition import Fingerprint, check_fingerprint, read_applied,
 from worker.state.rows import Applied
 from worker.state.store import Changes, MemoryRows, Rows
 from worker.state.verify import EntityCheck, verify_partition
-from worker.state.view import SummaryView, ViewSentence, read_view
 
 TABLE_NAME = "entities"  # of the one table, in databases and changelog
 
@@ -36,12 +35,9 @@ __all__ = [
     "MemoryRows",
     "Rows",
     "StateError",
-    "SummaryView",
     "UnknownFormat",
-    "ViewSentence",
     "check_fingerprint",
     "read_applied",
     "read_fingerprint",
-    "read_view",
     "verify_partition",
 ]

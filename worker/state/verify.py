@@ -13,8 +13,8 @@ from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers
 from worker.state.keys import garbage_key, parse_sentence_id
 from worker.state.partition import read_facets
+from worker.state.snapshot import Snapshot, brute_force, read_snapshots
 from worker.state.store import Rows
-from worker.state.view import Snapshot, brute_force, read_snapshots
 
 
 def is_due(

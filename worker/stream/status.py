@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.topics import partition_of
-from worker.processing.facet_view import FacetsView, Overview
-from worker.processing.short_view import Extent, ShortView
+from worker.processing.entity_view import Extent, V
 from worker.settings.kinds import web_origin
-from worker.state import SummaryView
 from worker.state.listing import EntitySearch, Page
 from worker.stream.assignment import Role
 from worker.stream.journal import OnceAMinute
@@ -155,29 +153,10 @@ class WorkerStatus:
                 return False, url
         return False, None
 
-    async def summary(self, entity_id: str) -> SummaryView | None:
-        """The entity's summary as of the last commit, or None. Raises NotHere."""
-        return await self._worker.summaries.read(
-            partition_of(entity_id, self._partitions), entity_id
-        )
-
-    async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view as of the last commit, or None. Raises NotHere."""
-        return await self._worker.summaries.short_view(
-            partition_of(entity_id, self._partitions), entity_id, extent
-        )
-
-    async def facets(self, entity_id: str) -> FacetsView | None:
-        """The entity's facets as of the last commit, or None. Raises NotHere, NoFacets."""
-        return await self._worker.summaries.facets(
-            partition_of(entity_id, self._partitions), entity_id
-        )
-
-    async def overview(self, entity_id: str, extent: Extent) -> Overview | None:
-        """The entity's overview as of the last commit, or None. Raises NotHere, NoFacets."""
-        return await self._worker.summaries.overview(
-            partition_of(entity_id, self._partitions), entity_id, extent
-        )
+    async def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+        """The entity's view as of the last commit, or None. Raises NotHere, NoFacets."""
+        partition = partition_of(entity_id, self._partitions)
+        return await self._worker.summaries.read(partition, entity_id, kind, extent)
 
     def describe(self) -> dict[str, Any]:
         """Identity, readiness and partitions of the worker, and the partitions of the others."""

@@ -11,7 +11,7 @@ from worker.stream.delivery import Delivery, SchemaSource
 from worker.stream.feed import ChangeFeed
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog
-from worker.stream.queries import EntityLister, SummaryReader
+from worker.stream.queries import EntityLister, ViewReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
@@ -29,7 +29,7 @@ class StreamWorker:
     contact: Contact
     logs: Logs
     assignment: Assignment
-    summaries: SummaryReader
+    summaries: ViewReader
     entities: EntityLister
     producer: TransactionalProducer
     dead_letters: DeadLetterLog

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from worker.errors import SetupError
 from worker.peers import PeerAnswer, PeerUnreachable, ask, ask_owner
-from worker.processing.short_view import Extent
+from worker.processing.entity_view import Extent
 from worker.state.listing import LONGEST_PAGE, EntitySearch, ListedEntity, Page, merged, read_page
 from worker.storage.snapshot import some_databases, stored_partition
 

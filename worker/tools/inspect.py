@@ -11,25 +11,21 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaException, TopicCollection
 
-from worker.coversumm import EntityCore, FlatIndex
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import changelog_topic, partition_of
-from worker.processing.facet_view import read_facets_view, read_overview
-from worker.processing.short_view import Extent, read_short_view
+from worker.processing.entity_view import KINDS, Extent, read_view
 from worker.settings import Settings
-from worker.state import read_view
-from worker.state.entity import EntityRows
 from worker.state.keys import header_key, review_of
-from worker.state.view import read_snapshots
+from worker.state.snapshot import read_snapshots
 from worker.storage.lock import is_running
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 from worker.stream.gate import CHANGELOG_ID_KEY
@@ -192,28 +188,17 @@ def stored_view(
     part: StoredPartition, entity: str, view: str, extent: Extent | None
 ) -> dict[str, Any]:
     """The fields of this view of the entity; empty if it is unknown. Raises NoFacets."""
-    place = {"partition": part.number, "next_offset": part.next_offset}
-    if view == "facets":
-        dimension, distinct = part.dimension, part.distinct
-        facets = read_facets_view(part.rows, entity, dimension=dimension, distinct=distinct)
-        return {} if facets is None else msgspec.to_builtins(facets) | place
-    if view == "overview" and extent is not None:
-        overview = read_overview(part.rows, entity, part.dimension, extent)
-        return {} if overview is None else asdict(overview) | place
-    if extent is not None:
-        short = read_short_view(part.rows, entity, part.dimension, extent)
-        return {} if short is None else asdict(short) | place
-    summary = read_view(
-        part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct
+    found = read_view(
+        part.rows,
+        entity,
+        KINDS[view],
+        extent,
+        partition=part.number,
+        dimension=part.dimension,
+        k=part.k,
+        distinct=part.distinct,
     )
-    if summary is None:
-        return {}
-    # the reservoir that a worker makes when it loads the entity
-    rows = EntityRows(part.rows, entity.encode(), summary.incarnation, part.dimension)
-    index = FlatIndex(part.dimension, rows.blocks)
-    core = EntityCore.load(part.k, part.dimension, index, distinct=part.distinct)
-    fields: dict[str, Any] = msgspec.to_builtins(summary)
-    return fields | place | {"reservoir": core.reservoir_size}
+    return {} if found is None else msgspec.to_builtins(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,10 @@ from worker.events import Message, Record
 from worker.events.codec import DEFAULT
 from worker.processing.config import check_index, processor_config
 from worker.processing.embed import VectorStore
-from worker.processing.facet_view import FacetsView, Overview
+from worker.processing.entity_view import Extent, V
 from worker.processing.in_memory import ProcessorInMemory, Refusal
-from worker.processing.short_view import Extent, ShortView
 from worker.settings import Settings
 from worker.sources.columns import Faulty
-from worker.state import SummaryView
 from worker.text.engine import EmbeddingEngine
 
 
@@ -71,23 +69,9 @@ class FileSummarizer:
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
 
-    def summary(self, entity_id: str) -> SummaryView | None:
-        """The entity after the last record; None if it does not exist."""
-        return self._processor.summary(entity_id)
-
-    def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view after the last record; None if it does not exist."""
-        return self._processor.short_view(entity_id, extent)
-
-    def facets(self, entity_id: str) -> FacetsView | None:
-        """The entity's facets after the last record; None if it does not exist. Raises NoFacets."""
-        return self._processor.facets(entity_id)
-
-    def overview(self, entity_id: str, extent: Extent) -> Overview | None:
-        """The entity's overview after the last record; None if it does not exist. Raises
-        NoFacets.
-        """
-        return self._processor.overview(entity_id, extent)
+    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+        """The entity after the last record; None if it does not exist. Raises NoFacets."""
+        return self._processor.view(entity_id, kind, extent)
 
 
 class LastChanges:

@@ -22,7 +22,7 @@ from worker.errors import SetupError
 from worker.processing.config import NO_MODEL
 from worker.sources.vector_file import VectorFile
 from worker.state.keys import review_of
-from worker.state.view import Snapshot, read_snapshots
+from worker.state.snapshot import Snapshot, read_snapshots
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 from worker.text.engine import EmbeddingEngine
 from worker.text.identity import EngineIdentity

@@ -23,7 +23,7 @@ from tests.bench.quality.ranking.sum_basic import sum_basic
 from tests.bench.quality.ranking.text_rank import text_rank
 from tests.bench.quality.words import Words, content_words, words_of
 from worker.coversumm.short_view import choose
-from worker.processing.short_view import THRESHOLD
+from worker.processing.entity_view import THRESHOLD
 
 OURS = "ours"
 SHORT = "ours, short view"

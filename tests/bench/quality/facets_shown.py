@@ -21,8 +21,8 @@ from worker.events.outputs import FACETS_CHANGED, decode_facets
 from worker.facets.definitions import PRESET, read_definitions
 from worker.facets.membership import FacetSet
 from worker.processing.config import ProcessorConfig, processor_config
+from worker.processing.entity_view import THRESHOLD
 from worker.processing.in_memory import ProcessorInMemory
-from worker.processing.short_view import THRESHOLD
 from worker.settings import Settings
 
 LEAST = (1, 2, 3)

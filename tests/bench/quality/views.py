@@ -11,7 +11,7 @@ from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.quality.contenders import OURS, SHORT, short_view, step_by_step
 from tests.bench.quality.entity import Entity
 from tests.bench.quality.hotels import near, repeats
-from worker.processing.short_view import THRESHOLD
+from worker.processing.entity_view import THRESHOLD
 
 
 class View(NamedTuple):

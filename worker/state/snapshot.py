@@ -1,23 +1,19 @@
-"""One entity as its rows show it, for people: `inspect`, the web, `verify`.
+"""All rows of an entity, decoded, and its summary by brute force: for `verify` and `inspect`.
 
 One range scan, without cache or stream. A scan is a consistent view, so the worker may write during
 it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
-from worker.events import ReviewDetails
-from worker.events.ratings import Ratings
 from worker.state import rows as formats
-from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
 from worker.state.keys import (
     ENTITY,
@@ -28,7 +24,6 @@ from worker.state.keys import (
     VECTORS,
     describe,
     parse_entity_key,
-    review_of,
     sentence_id,
 )
 from worker.state.rows import FacetSets, Header, PublishedSet, ReviewRow
@@ -137,83 +132,3 @@ def _keys(vectors: NDArray[np.int16], total: NDArray[np.int64]) -> NDArray[np.in
         x = vectors[at : at + TILE].astype(np.int64)
         keys[at : at + TILE] = len(vectors) * np.einsum("ij,ij->i", x, x) - 2 * (x @ total)
     return keys
-
-
-class ViewSentence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sentence of the current summary. JSON leaves out an unknown date and language."""
-
-    rank: int
-    sentence_id: str
-    review_id: str
-    text: str
-    rating: float | None
-    occurred_at: str | None = None  # of its review, as is the language
-    language: str | None = None
-    distance: float
-    support: int
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryView:
-    """An entity's current state: counts, offsets, and its summary with current distances."""
-
-    entity_id: str
-    incarnation: int  # source offset of the event that created it
-    review_count: int
-    sentence_count: int
-    ratings: Ratings  # of its live reviews
-    sequence: int | None  # source offset of the last published change
-    sentences: tuple[ViewSentence, ...]
-    partition: int | None = None
-    next_offset: int | None = None  # of the input partition: all below is in this view
-    reservoir: int | None = None
-    """Distinct vectors in the reservoir; None if the view comes from rows."""
-    refills: int | None = None  # since it came into memory
-
-
-def read_view(
-    rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool
-) -> SummaryView | None:
-    """The entity as of the last commit, or None. Reads all of its vectors; not during a write."""
-    header = read_header(rows, entity_id.encode())
-    if header is None:
-        return None
-    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
-    published = entity.published()
-    ids: list[bytes] = []
-    parts = [np.empty((0, dimension), np.int16)]
-    for block in entity.blocks():
-        ids += [block.id(row) for row in range(len(block))]
-        parts.append(block.vectors)
-    ranking = brute_force(ids, np.concatenate(parts), k, distinct=distinct)
-    texts = map(entity.text_and_details, ranking.ids)
-    return SummaryView(
-        entity_id,
-        header.incarnation,
-        header.reviews,
-        header.sentences,
-        entity.ratings(header).ratings(),
-        None if published is None else published.sequence,
-        view_sentences(ranking, texts),
-    )
-
-
-def view_sentences(
-    ranking: Ranking, texts: Iterable[tuple[str, ReviewDetails]]
-) -> tuple[ViewSentence, ...]:
-    """A ranking with the text of each of its sentences and the details of its review."""
-    facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
-    return tuple(
-        ViewSentence(
-            rank=rank,
-            sentence_id=identifier.decode(),
-            review_id=review_of(identifier).decode(),
-            text=text,
-            rating=details.rating,
-            occurred_at=details.occurred_at,
-            language=details.language,
-            distance=distance,
-            support=support,
-        )
-        for rank, (identifier, (text, details), distance, support) in enumerate(facts)
-    )

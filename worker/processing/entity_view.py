@@ -1,0 +1,469 @@
+"""An entity for people, from its stored rows: its summary, short view, facets or overview.
+
+A view holds what its rows say at one commit. A short view leaves out what says nearly the same as
+a nearer sentence. An overview reads the facets in turn: the facets by their number of sentences,
+from each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
+sentence, of whichever facet. With a word limit a walk goes down to `MOST_SENTENCES`, takes each
+chosen sentence that still fits, and skips the others.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import EntityCore, FlatIndex, Ranking
+from worker.coversumm.short_view import Candidate, Scan, Walk, choose, kept, stands_for
+from worker.errors import SetupError
+from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.events.ratings import NO_RATINGS, RatingCounts
+from worker.facets.definitions import Facet
+from worker.facets.membership import FacetSet
+from worker.state import Rows, read_applied
+from worker.state.entity import EntityRows, VectorBlock, read_header
+from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
+from worker.state.keys import review_of
+from worker.state.partition import read_facets
+from worker.state.rows import Header
+
+CANDIDATES: Final = 512
+"""Distinct vectors of each facet that an overview holds; more are read again if these do not do."""
+SENTENCES, MOST_SENTENCES = 10, 100
+MOST_WORDS = 10_000
+THRESHOLD = 0.8  # of MiniLM: sentences with a cosine above it mean the same
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The limits of a short view. Raises ValueError, for the user, if one is out of range.
+
+    Attributes:
+        sentences: at most this many; by default as many as the words allow, or `SENTENCES`.
+        words: at most this many in all, separated by blanks; by default any number.
+        threshold: a sentence whose cosine to an earlier one is above this is skipped.
+    """
+
+    sentences: int | None = None
+    words: int | None = None
+    threshold: float = THRESHOLD
+
+    def __post_init__(self) -> None:
+        if self.sentences is not None and not 1 <= self.sentences <= MOST_SENTENCES:
+            raise ValueError(f"sentences is a number from 1 to {MOST_SENTENCES}")
+        if self.words is not None and not 1 <= self.words <= MOST_WORDS:
+            raise ValueError(f"words is a number from 1 to {MOST_WORDS}")
+        if not 0 <= self.threshold < 1:
+            raise ValueError("threshold is a number from 0 up to, but not including, 1")
+
+    @property
+    def count(self) -> int:
+        """The number of sentences at which the walk ends."""
+        return self.sentences or (SENTENCES if self.words is None else MOST_SENTENCES)
+
+
+def fitting(texts: Sequence[str], words: int) -> list[int]:
+    """Which of the texts, in order, fit into this many words.
+
+    >>> fitting(["so very quiet", "a host who is kind", "quiet"], 4)
+    [0, 2]
+    """
+    taken = []
+    for at, text in enumerate(texts):
+        if (count := len(text.split())) <= words:
+            taken.append(at)
+            words -= count
+    return taken
+
+
+class NoFacets(SetupError):
+    """The state was made without facets."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there are no facets in this state: it was made without COVERSUMM_FACETS; set that to "
+            "preset:NAME or a file, with another COVERSUMM_EPOCH, and rebuild"
+        )
+
+
+class Source(NamedTuple):
+    """The rows of an entity, and what its views depend on."""
+
+    entity: EntityRows
+    header: Header
+    k: int
+    distinct: bool
+    extent: Extent
+
+    def core(self, k: int, scan: Scan) -> EntityCore:
+        """The sentences of a scan, to be ranked. Reads their vectors twice."""
+        dimension = self.entity.dimension
+        return EntityCore.load(k, dimension, FlatIndex(dimension, scan), distinct=self.distinct)
+
+    def fitting(self, ids: Iterable[bytes]) -> list[tuple[int, str, ReviewDetails]]:
+        """Of the sentences those that fit into the words of the extent: the position of each, its
+        text, and the details of its review.
+        """
+        facts = [self.entity.text_and_details(identifier) for identifier in ids]
+        words = self.extent.words
+        taken = range(len(facts)) if words is None else fitting([text for text, _ in facts], words)
+        return [(at, *facts[at]) for at in taken]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityView:
+    """What each view of an entity has; read by `read_view`."""
+
+    entity_id: str
+    incarnation: int  # source offset of the event that created it
+    review_count: int
+    sentence_count: int
+
+    @classmethod
+    def read(cls, source: Source) -> Self:
+        """The view of this entity, without its place. Raises NoFacets, CorruptRow."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _counts(source: Source) -> tuple[str, int, int, int]:
+        header = source.header
+        name = source.entity.entity.decode()
+        return name, header.incarnation, header.reviews, header.sentences
+
+
+V = TypeVar("V", bound=EntityView)
+
+
+def read_view(
+    rows: Rows,
+    entity_id: str,
+    kind: type[V],
+    extent: Extent | None = None,
+    *,
+    partition: int,
+    dimension: int,
+    k: int,
+    distinct: bool,
+) -> V | None:
+    """The entity's view of this kind as of the last commit, or None if there is no such entity.
+
+    Reads all of its vectors: twice if they are many, and for facets once more for each facet.
+    Raises NoFacets, CorruptRow.
+
+    Args:
+        extent: of a short view or an overview; other kinds ignore it.
+        partition: the number of the partition that has these rows.
+        dimension: of its vectors; `k` and `distinct` are those of the summary.
+    """
+    header, applied = read_header(rows, entity_id.encode()), read_applied(rows)
+    if header is None or applied is None:
+        return None
+    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
+    view = kind.read(Source(entity, header, k, distinct, extent or Extent()))
+    place = {"partition": partition, "next_offset": applied.next_offset}
+    return replace(view, **place)  # type: ignore[arg-type]  # fields of each kind
+
+
+class ViewSentence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sentence of the current summary. JSON leaves out an unknown date and language."""
+
+    rank: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    occurred_at: str | None = None  # of its review, as is the language
+    language: str | None = None
+    distance: float
+    support: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryView(EntityView):
+    """An entity's current state: counts, offsets, and its summary with current distances."""
+
+    ratings: Ratings  # of its live reviews
+    sequence: int | None  # source offset of the last published change
+    sentences: tuple[ViewSentence, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+    reservoir: int | None = None
+    """Distinct vectors in the reservoir; None if a worker's view comes from rows."""
+    refills: int | None = None  # since it came into memory
+
+    @classmethod
+    def read(cls, source: Source) -> Self:
+        """See `EntityView`. Its reservoir is that of a worker that has just loaded the entity."""
+        entity, published = source.entity, source.entity.published()
+        core = source.core(source.k, entity.blocks)
+        ranking = core.ranking()
+        return cls(
+            *cls._counts(source),
+            entity.ratings(source.header).ratings(),
+            None if published is None else published.sequence,
+            view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
+            reservoir=core.reservoir_size,
+        )
+
+
+def view_sentences(
+    ranking: Ranking, texts: Iterable[tuple[str, ReviewDetails]]
+) -> tuple[ViewSentence, ...]:
+    """A ranking with the text of each of its sentences and the details of its review."""
+    facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
+    return tuple(
+        ViewSentence(
+            rank=rank,
+            sentence_id=identifier.decode(),
+            review_id=review_of(identifier).decode(),
+            text=text,
+            rating=details.rating,
+            occurred_at=details.occurred_at,
+            language=details.language,
+            distance=distance,
+            support=support,
+        )
+        for rank, (identifier, (text, details), distance, support) in enumerate(facts)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShortSentence:
+    """A sentence of a short view."""
+
+    rank: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    distance: float
+    stands_for: int
+    """Sentences, itself included, nearest to this one, with a cosine above the threshold."""
+    stands_for_reviews: int  # the reviews of these
+
+
+@dataclass(frozen=True, slots=True)
+class ShortView(EntityView):
+    """An entity's short view and its counts."""
+
+    threshold: float
+    sentences: tuple[ShortSentence, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+
+    @classmethod
+    def read(cls, source: Source) -> Self:
+        """See `EntityView`."""
+        entity, extent = source.entity, source.extent
+        scan = kept(entity.blocks)
+        chosen = choose(scan, entity.dimension, extent.threshold, extent.count)
+        taken = source.fitting(chosen.ids)
+        vectors = chosen.vectors[[at for at, *_ in taken]]
+        counts = stands_for(scan, vectors, extent.threshold, review_of)
+        sentences = [
+            ShortSentence(
+                rank,
+                chosen.ids[at].decode(),
+                review_of(chosen.ids[at]).decode(),
+                text,
+                details.rating,
+                chosen.distances[at],
+                count.sentences,
+                count.groups,
+            )
+            for rank, ((at, text, details), count) in enumerate(zip(taken, counts, strict=True))
+        ]
+        return cls(*cls._counts(source), extent.threshold, tuple(sentences))
+
+
+@dataclass(frozen=True, slots=True)
+class FacetsView(EntityView):
+    """An entity's facets, by descending sentence count, then name."""
+
+    ratings: Ratings  # of all live reviews
+    sequence: int | None  # source offset of the last published change of facets
+    facets: tuple[FacetSummary, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+
+    @classmethod
+    def read(cls, source: Source) -> Self:
+        """See `EntityView`."""
+        members = _Members(source)
+        published = source.entity.facet_sets()
+        return cls(
+            *cls._counts(source),
+            source.entity.ratings(source.header).ratings(),
+            None if published is None else published.sequence,
+            tuple(_facet(source, members, one) for one in members.ordered()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewSentence:
+    """A sentence of an overview, with the facet that brought it."""
+
+    rank: int
+    facet: str
+    facet_sentence_count: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    distance: float  # to the centroid of the facet
+
+
+@dataclass(frozen=True, slots=True)
+class Overview(EntityView):
+    """An entity's overview and its counts."""
+
+    threshold: float
+    sentences: tuple[OverviewSentence, ...]
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this view
+
+    @classmethod
+    def read(cls, source: Source) -> Self:
+        """See `EntityView`."""
+        extent, members = source.extent, _Members(source)
+        facets = [one for one in members.ordered() if one.sentences]
+        walks = [
+            Walk(members.scan(one.number), source.entity.dimension, extent.threshold, CANDIDATES)
+            for one in facets
+        ]
+        turns = in_turn(walks, extent.count)
+        sentences = []
+        for rank, (at, text, details) in enumerate(source.fitting(one.found.id for one in turns)):
+            walk, found = turns[at]
+            sentences.append(
+                OverviewSentence(
+                    rank,
+                    facets[walk].facet.name,
+                    facets[walk].sentences,
+                    found.id.decode(),
+                    review_of(found.id).decode(),
+                    text,
+                    details.rating,
+                    walks[walk].distance(found),
+                )
+            )
+        return cls(*cls._counts(source), extent.threshold, tuple(sentences))
+
+
+View: TypeAlias = SummaryView | ShortView | FacetsView | Overview
+KINDS: Final[Mapping[str, type[View]]] = {
+    "set": SummaryView,
+    "short": ShortView,
+    "facets": FacetsView,
+    "overview": Overview,
+}
+"""By the name that the web and commands have for it."""
+
+
+class Turn(NamedTuple):
+    """A sentence of one of several walks."""
+
+    walk: int
+    found: Candidate
+
+
+def in_turn(walks: Sequence[Walk], count: int) -> list[Turn]:
+    """One sentence of each walk, then the next round, until all are read or there are `count`.
+
+    In its turn a walk gives its nearest sentence that no chosen one stands for.
+    """
+    turns: list[Turn] = []
+    chosen: list[NDArray[np.int16]] = []
+    while True:
+        before = len(turns)
+        for number, walk in enumerate(walks):
+            if len(turns) == count:
+                return turns
+            if (found := walk.nearest(chosen)) is not None:
+                turns.append(Turn(number, found))
+                chosen.append(found.vector)
+        if len(turns) == before:
+            return turns
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A visible facet and what it has."""
+
+    number: int
+    facet: Facet
+    sentences: int
+    reviews: int
+    ratings: RatingCounts
+
+
+class _Members:
+    """An entity's stored sentences by facet."""
+
+    def __init__(self, source: Source) -> None:
+        """Raises NoFacets."""
+        facets: FacetSet | None = read_facets(source.entity.rows)
+        if facets is None:
+            raise NoFacets
+        entity = source.entity
+        self._blocks = kept(entity.blocks)
+        members = FacetMembers(facets, entity.review_facts())
+        self._counted = [
+            _Counted(number, facets.definitions.facets[number], 0, 0, NO_RATINGS)
+            for number in facets.definitions.visible
+        ]
+        self._bits: list[NDArray[np.uint64]] = []  # by block
+        reviews = ReviewBits()
+        for block in self._blocks():
+            assert isinstance(block, VectorBlock)
+            bits = members.bits(block.vectors, block.places)
+            self._bits.append(bits)
+            reviews.add(block.reviews, bits)
+            for one in self._counted:
+                one.sentences += len(rows_of(bits, one.number))
+        for (found, rating), count in reviews.counts(members).items():
+            for one in self._counted:
+                if found >> one.number & 1:
+                    one.reviews += count
+                    one.ratings = one.ratings.plus(rating, count)
+
+    def ordered(self) -> list[_Counted]:
+        """The visible facets by descending sentence count, then name."""
+        return sorted(self._counted, key=lambda one: (-one.sentences, one.facet.name))
+
+    def scan(self, number: int) -> Scan:
+        """Reads the sentences of a facet."""
+
+        def read() -> Iterator[VectorBlock]:
+            for block, bits in zip(self._blocks(), self._bits, strict=True):
+                assert isinstance(block, VectorBlock)
+                if len(rows := rows_of(bits, number)):
+                    yield block.part(rows.tolist())
+
+        return read
+
+
+def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
+    """The facet as it is published."""
+    facet = one.facet
+    summary = FacetSummary(
+        facet.name, facet.k, one.sentences, one.reviews, one.ratings.ratings(), []
+    )
+    if not one.sentences:
+        return summary
+    ranking = source.core(facet.k, kept(members.scan(one.number))).ranking()
+    ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+    sentences = [
+        summary_sentence(
+            rank,
+            identifier.decode(),
+            review_of(identifier).decode(),
+            *source.entity.text_and_details(identifier),
+            distance,
+            support,
+        )
+        for rank, (identifier, distance, support) in enumerate(ranked)
+    ]
+    return msgspec.structs.replace(summary, sentences=sentences)
