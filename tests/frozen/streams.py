@@ -1,0 +1,196 @@
+"""The streams of the corpus, and the hashes of what each publishes and stores."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import NamedTuple
+
+from tests.frozen.adapter import Part, Setup, run
+from tests.frozen.events import Events, packed
+
+STEPS = {"small": 400, "grown": 1100}
+
+
+def _near(*vector: float) -> str:
+    return base64.b64encode(packed([*vector, *[0.0] * (8 - len(vector))])).decode()
+
+
+NEAR = {
+    True: f"""
+[[facet]]
+name = "first"
+vectors = ["{_near(1)}", "{_near(3, 0, 0.5)}"]
+k = 2
+[[facet]]
+name = "taken"
+vectors = ["{_near(1, 1, 1)}"]
+threshold = 0.9
+hidden = true
+[[facet]]
+name = "second"
+vectors = ["{_near(0, 1)}"]
+threshold = 0.2
+""",
+    False: """
+[[facet]]
+name = "room"
+phrases = ["The room was clean.", "The bed was warm."]
+k = 2
+[[facet]]
+name = "taken"
+phrases = ["The street was noisy."]
+threshold = 0.9
+hidden = true
+[[facet]]
+name = "price"
+phrases = ["The price was cheap."]
+threshold = 0.6
+""",
+}
+"""By whether events have vectors."""
+RATINGS = """
+[[facet]]
+name = "critics"
+rating = { max = 2.5 }
+k = 2
+[[facet]]
+name = "fans"
+rating = { min = 4, max = 5 }
+"""
+LABELS = """
+[[facet]]
+name = "cost"
+labels = ["price", "cost"]
+[[facet]]
+name = "any"
+labels = ["price", "view", "odd"]
+k = 1
+"""
+NEWEST = """
+[[facet]]
+name = "last"
+newest = 1
+k = 2
+[[facet]]
+name = "news"
+newest = 6
+"""
+
+
+class Stream(NamedTuple):
+    """A line of the table."""
+
+    emit: str
+    facets: str
+    output: str
+    distinct: str
+    index: str
+    given: str
+    versions: str
+    cuts: str
+    shape: str
+
+    @property
+    def name(self) -> str:
+        """All columns."""
+        return " ".join(self)
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """All that the stream publishes and stores."""
+        has_vectors = self.given not in ("texts", "mapped")
+        near = NEAR[has_vectors]
+        facets = {
+            "plain": "",
+            "near": near,
+            "ratings": RATINGS,
+            "labels": LABELS,
+            "newest": NEWEST,
+            "mixed": NEWEST + near + RATINGS + LABELS,
+        }
+        setup = Setup(
+            self.emit,
+            facets[self.facets],
+            self.output,
+            self.distinct == "distinct",
+            self.index,
+            self.given,
+            self.cuts,
+            k=5 if self.shape == "grown" else 3,
+            is_small=self.shape == "small",
+        )
+        events = Events(
+            self.name, vectors=has_vectors, versions=self.versions, grows=self.shape == "grown"
+        )
+        yield from run(setup, list(events.draw(STEPS[self.shape])))
+
+    def hashes(self) -> dict[str, str]:
+        """By kind of part, the hash of all parts of the kind in order."""
+        found = {}
+        for kind, _, raw in self.parts:
+            one = found.setdefault(kind, sha256())
+            one.update(len(raw).to_bytes(8, "big") + raw)
+        return {kind: found[kind].hexdigest()[:16] for kind in sorted(found)}
+
+
+VALUES = Stream(
+    "every coalesced final none every:2 coalesced:3",
+    "plain near ratings labels newest mixed",
+    "json json-row avro",
+    "all distinct",
+    "flat sgtree",
+    "vectors base64 texts avro mapped",
+    "present absent mixed",
+    "one ten all limits",
+    "small grown",
+)
+"""The values of each column."""
+TABLE = """
+every plain avro distinct flat vectors mixed all grown
+every near json-row distinct sgtree base64 absent all small
+every ratings json-row all sgtree texts absent limits small
+every labels json all sgtree mapped present all grown
+every newest avro all flat texts present all grown
+every mixed json distinct flat texts mixed one grown
+every mixed json-row all sgtree avro mixed ten grown
+coalesced plain avro all sgtree texts mixed limits small
+coalesced near json distinct flat mapped absent one small
+coalesced ratings json distinct flat base64 present ten grown
+coalesced labels json-row distinct flat avro present one grown
+coalesced newest avro all sgtree vectors mixed all small
+coalesced mixed json-row all sgtree vectors present all small
+final plain avro all sgtree avro present ten small
+final near json-row all sgtree base64 mixed all grown
+final ratings json all sgtree vectors absent one grown
+final labels avro all flat base64 absent one small
+final newest json distinct flat texts present limits small
+final mixed avro distinct flat mapped present limits small
+none plain json-row all flat base64 present one small
+none near json distinct sgtree texts absent all grown
+none ratings avro distinct sgtree avro mixed all small
+none labels json distinct flat vectors mixed limits grown
+none newest json all sgtree mapped mixed ten small
+none mixed json-row all flat base64 absent one small
+every:2 plain json all flat avro absent ten small
+every:2 near avro distinct sgtree avro present limits grown
+every:2 ratings json distinct flat mapped mixed one small
+every:2 labels json-row all sgtree texts mixed ten small
+every:2 newest avro all sgtree base64 absent all small
+every:2 mixed avro all flat vectors present one grown
+coalesced:3 plain json-row distinct flat mapped absent all grown
+coalesced:3 near avro all flat vectors mixed ten small
+coalesced:3 ratings json distinct sgtree avro mixed ten small
+coalesced:3 labels json-row all sgtree texts present one small
+coalesced:3 newest json-row distinct sgtree avro present one small
+coalesced:3 mixed json all flat base64 absent limits grown
+"""
+STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
+
+
+def all_hashes() -> str:
+    """The hashes of all streams as the file has them."""
+    found = {stream.name: stream.hashes() for stream in STREAMS}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"

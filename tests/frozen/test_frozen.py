@@ -1,0 +1,47 @@
+"""Bytes, rows, help and exit codes are those on record. They change only on purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frozen.commands import exits, helps
+from tests.frozen.streams import STREAMS, Stream
+
+FOLDER = Path(__file__).parent
+HASHES = FOLDER / "hashes.json"
+ON_PURPOSE = (
+    "A contract changes only on purpose, with a line in CHANGELOG.md; then run "
+    "`python -m tests.frozen --write`."
+)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Any:
+    """The hashes by stream and kind."""
+    return json.loads(HASHES.read_text())
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+def test_a_stream_publishes_and_stores_the_same(stream: Stream, recorded: Any) -> None:
+    now, before = stream.hashes(), recorded[stream.name]
+    other = sorted(kind for kind in now | before if now.get(kind) != before.get(kind))
+    assert not other, (
+        f"other {', '.join(other)}. `python -m tests.frozen --show '{stream.name}'` here and in "
+        f"the tree before shows them. {ON_PURPOSE}"
+    )
+
+
+def test_every_stream_is_on_record(recorded: Any) -> None:
+    assert list(recorded) == [stream.name for stream in STREAMS]
+
+
+def test_help_is_the_same() -> None:
+    assert helps().splitlines() == (FOLDER / "help.txt").read_text().splitlines(), ON_PURPOSE
+
+
+def test_commands_end_as_before() -> None:
+    assert exits().splitlines() == (FOLDER / "exits.txt").read_text().splitlines(), ON_PURPOSE
