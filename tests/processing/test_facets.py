@@ -3,17 +3,27 @@ force over the members gives.
 """
 
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete_entity, sent, upsert
+from tests.harness.drive import (
+    DIMENSION,
+    Driver,
+    FakeEngine,
+    config,
+    delete,
+    delete_entity,
+    sent,
+    upsert,
+)
 from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_set
-from worker.state import CorruptRow
+from worker.state import CorruptRow, FingerprintMismatch
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key
 
 setups = st.fixed_dictionaries(
@@ -67,6 +77,22 @@ def test_an_edit_that_reads_the_facets_first_is_seen():
     assert [one["text"] for one in found["facets"][0]["sentences"]] == ["worse"]
 
 
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_a_change_for_a_deletion_alone_is_stored(emit):
+    """No set changed: the sentence that is deleted was only in the set last published."""
+    driver = Driver(with_facets(min_changes=5, emit=emit))
+    driver.run(upsert(0, "r", "good", rating=5))
+    driver.run(upsert(1, "s", "fine", rating=5))
+    driver.run(upsert(2, "r", rating=5))  # without sentences, and not published
+    driver.restart()
+    messages = driver.run(delete(3, "r")).messages
+    assert [json.loads(one.value)["sequence"] for one in messages if one.topic == "facets"] == [3]
+    driver.restart()
+    messages = driver.run(delete_entity(4)).messages
+    last = next(json.loads(one.value) for one in messages if one.topic == "facets")
+    assert last["previous_sequence"] == 3
+
+
 def test_an_entity_that_is_deleted_is_not_read():
     """Its last messages need the published sets alone."""
     driver = Driver(with_facets())
@@ -89,3 +115,47 @@ def test_vectors_without_their_review_are_a_corrupt_row():
     driver.restart()
     with pytest.raises(CorruptRow, match=r"review b'r'.*it has vectors, and is missing"):
         driver.run(upsert(1, "s", ("good", [0, 1, 0])))
+
+
+def fans(**changes):
+    """A facet of good ratings alone."""
+    facets = facet_set(Definitions([Facet("fans", rating=RatingRange(min=4))]), DIMENSION, None)
+    return config(facets=facets, facets_topic="facets", **changes)
+
+
+@pytest.mark.parametrize(("before", "after"), [(fans, config), (config, fans), (fans, with_facets)])
+def test_other_definitions_need_another_state(before, after):
+    driver = Driver(before())
+    driver.run(upsert(0, "r", "good", rating=5))
+    driver.config = after()
+    driver.restart()
+    with pytest.raises(FingerprintMismatch, match="facets"):
+        driver.processor.check_partition(0)
+
+
+def test_the_end_of_a_replay_counts_the_records_of_facets():
+    """A message and a row of the summary, and of the facets."""
+    driver = Driver(fans(emit="final", batch={"transaction_records": 8}))
+    for offset in range(5):
+        driver.run(upsert(offset, "r", "good", entity_id=f"e{offset}", rating=5))
+    chunks = [driver.processor.finish(0, 5) for _ in range(3)]
+    assert [len(one.messages) for one in chunks] == [4, 4, 2]
+    assert [one.is_end for one in chunks] == [False, False, True]
+
+
+def test_texts_that_left_the_sets_are_released():
+    """The centroid goes round a circle, so that each review was in a set once."""
+    driver = Driver(fans())
+    for offset in range(200):
+        angle = offset / 60
+        sentence = f"{offset} " + 1_500 * "x", [math.cos(angle), math.sin(angle), 0]
+        done = driver.run(upsert(offset, f"r{offset}", sentence, rating=offset % 2 * 5))
+    assert done.stats.cache_bytes < 250_000  # at most 50 texts, each of them twice
+
+
+def test_the_memory_of_a_facet_has_its_reservoir():
+    def cache_bytes(rating):
+        sentences = [(f"s{n}", [1, n, n * n]) for n in range(60)]
+        return Driver(fans()).run(upsert(0, "r", *sentences, rating=rating)).stats.cache_bytes
+
+    assert cache_bytes(5) - cache_bytes(1) > 60 * 300
