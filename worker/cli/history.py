@@ -90,11 +90,11 @@ def _heading(change: "PublishedChange") -> Iterator[str]:
 
 def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep]") -> ShownSteps:
     """Write the page, if there is a step."""
-    from worker.view.timeline import page
+    from worker.page.saved import saved_page
 
     if steps:
         with sink(path) as target:
-            target.write(page(entity, source, steps).encode())
+            target.write(saved_page(entity, source, steps).encode())
         output.note(f"{output.many(len(steps), 'changes')} of {entity} are on {path}")
     return reduce(ShownSteps.plus, steps, ShownSteps())
 

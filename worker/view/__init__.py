@@ -1,4 +1,4 @@
-"""Summaries on a terminal as they change (`demo` and `watch`), and as a page (`timeline`).
+"""Summaries on a terminal as they change (`demo` and `watch`).
 
     published bodies -> Board -> lines of a screen -> LiveScreen
 

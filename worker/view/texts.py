@@ -1,4 +1,4 @@
-"""Foreign texts in terminal lines of known width, and on pages."""
+"""Foreign texts in terminal lines of known width."""
 
 from __future__ import annotations
 
@@ -25,18 +25,6 @@ def one_line(text: str) -> str:
 
 def _has_sure_width(char: str) -> bool:
     return char.isprintable() and unicodedata.category(char) not in ("So", "Sk", "Mn", "Me")
-
-
-# These join emoji and shape scripts; all other format characters are replaced.
-_JOINERS_AND_BREAKS: Final = "\n\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
-
-
-def printable(value: str) -> str:
-    """The value with a replacement character for each control and format character."""
-    return "".join(
-        one if one.isprintable() or one in _JOINERS_AND_BREAKS else "\N{REPLACEMENT CHARACTER}"
-        for one in value
-    )
 
 
 def cut(line: Text, width: int) -> Text:

@@ -3,7 +3,6 @@
 import { moment, number } from "./dom.js";
 
 const MOST_KEPT = 400;
-const MOST_ROWS = 60; // of the chart
 const LAST = 96; // percent of the axis at which the last change is drawn
 
 /** Changes read from the history and those that came live during the reading: each once, in order. */
@@ -54,13 +53,18 @@ export function dateOf(sentence, changes) {
   return own?.occurred_at ?? null;
 }
 
-/** The changes as `timeline` draws them, with the present sentences first, in their order; null without a sentence. */
-export function charted(changes, sentences) {
+/**
+ * The changes as `timeline` draws them, with the present sentences first, in their order; null without a sentence. A sentence of
+ * several facets has a row in each.
+ */
+export function charted(changes, sentences, mostRows) {
   const last = Math.max(changes.length - 1, 0);
   const known = new Map();
-  const of = (id, text) => {
-    if (!known.has(id)) known.set(id, { id, text: text ?? id, spans: [], since: null });
-    return known.get(id);
+  const named = (text, facet) => (facet ? `${facet}: ${text}` : text);
+  const of = (id, text, facet) => {
+    const key = named(id, facet);
+    if (!known.has(key)) known.set(key, { id, text: named(text ?? id, facet), spans: [], since: null });
+    return known.get(key);
   };
   const ends = (life, step) => {
     life.spans.push([life.since ?? 0, step, life.since !== null, true]);
@@ -68,20 +72,24 @@ export function charted(changes, sentences) {
   };
   const shown = () => [...known.values()].filter((life) => life.since !== null);
   const steps = changes.map((change, step) => {
-    const left = change.tombstone ? shown() : change.removed.map((id) => of(id, change.removed_texts[id]));
+    const left = change.tombstone ? shown() : change.removed.map((id) => of(id, change.removed_texts[id], change.facet));
     left.forEach((life) => ends(life, step));
-    for (const id of change.added) of(id, change.added_texts[id]).since = step;
+    for (const id of change.added) of(id, change.added_texts[id], change.facet).since = step;
     return { came: change.added.length, left: left.length, isEnd: change.tombstone };
   });
   const now = sentences.map((one) => {
-    const life = of(one.sentence_id, one.text);
+    const life = of(one.sentence_id, one.text, one.facet);
     const since = life.since ?? (life.spans.length ? last : 0);
-    return Object.assign(life, { text: one.text, rating: one.rating, isShown: true, shade: "now", spans: [...life.spans, [since, null, life.since !== null, true]] });
+    return Object.assign(life, { text: named(one.text, one.facet), rating: one.rating, isShown: true, spans: [...life.spans, [since, null, life.since !== null, true]] });
   });
+  for (const life of shown().filter((one) => !one.isShown)) { // it left with a change that is missing
+    const gap = changes.findIndex((change, step) => step > life.since && change.incomplete);
+    if (gap > 0) life.spans.push([life.since, gap, true, false]);
+  }
   const gone = [...known.values()].filter((life) => !life.isShown && life.spans.length);
-  const rows = [...now, ...gone.reverse()].slice(0, MOST_ROWS);
+  const rows = [...now, ...gone.reverse()].slice(0, mostRows);
   if (!changes.length || !rows.length) return null;
-  return { steps, sentences: rows, axes: { time: byTime(changes), steps: byNumber(changes.length) } };
+  return { steps, sentences: rows, axis: byTime(changes) ?? byNumber(changes.length) };
 }
 
 /** The axis of equidistant changes, labelled by their number. */

@@ -4,9 +4,8 @@ import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } 
 import { el, foreign, letScroll, many, moment, number } from "./dom.js";
 import { asChanges, rows } from "./facets.js";
 import { timeline } from "./timeline.js";
-import { ask, follow, ofEntity, showState } from "./server.js";
+import { MOST, ask, follow, ofEntity, showState } from "./server.js";
 
-const CHANGES_SHOWN = 50;
 const VIEW_EVERY_MS = 5000; // a short view, and that of facets, reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
@@ -23,18 +22,18 @@ class Past {
   }
 }
 
-/** Show the entity in the element, with a heading of this kind; returns a function that ends it. */
-export function entity(id, shown, heading = "h1") {
-  const page = new Entity(id, shown, heading);
+/** Show a view of the entity in the element, with a heading of this kind; returns a function that ends it. */
+export function entity(id, shown, heading = "h1", view = "set") {
+  const page = new Entity(id, shown, heading, view);
   return () => page.end();
 }
 
 class Entity {
-  constructor(id, shown, heading) {
+  constructor(id, shown, heading, view) {
     this.id = id;
     this.isMissing = false; // there is no such entity now
     this.stream = ["connecting", ""];
-    this.view = "set";
+    this.view = view;
     this.summary = null;
     this.views = { short: null, facets: null };
     this.pasts = { set: new Past({}), facets: new Past({ facets: 1 }) };
@@ -61,7 +60,7 @@ class Entity {
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
       el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences, this.facets,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
-    this.choose("set");
+    this.choose(view);
     ask("/page/status").then((status) => (this.buttons.facets.hidden = !status.facets), () => {});
     this.close = follow(ofEntity(id, "changes"), {
       state: (name, why) => this.setState(name, why),
@@ -165,7 +164,7 @@ class Entity {
       past.changes = before === null ? joined(found.changes, past.changes) : [...found.changes, ...past.changes];
       past.before = found.before;
       past.isKnown = true;
-      past.note = past.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
+      past.note = past.changes.length ? found.note ?? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
     } catch (error) {
       if (this.isOver) return;
       past.note = `its history is not available: ${error.message}`;
@@ -228,7 +227,7 @@ class Entity {
     this.drawState();
     const past = this.past, isOfFacets = this.view === "facets";
     const shown = this.view in VIEWS ? this.views[this.view] : this.summary;
-    this.counts.textContent = shown ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
+    this.counts.textContent = shown?.review_count !== undefined ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
     this.sentences.hidden = isOfFacets;
     this.facets.hidden = !isOfFacets;
     this.sentences.replaceChildren();
@@ -236,7 +235,7 @@ class Entity {
     this.picture.replaceChildren();
     if (isOfFacets) this.drawFacets(shown, past);
     else this.drawSentences(shown, past);
-    this.list.replaceChildren(...past.changes.slice(-CHANGES_SHOWN).reverse().map(line));
+    this.list.replaceChildren(...past.changes.slice(-MOST.changes).reverse().map(line));
     this.note.textContent = past.note;
     this.older.hidden = past.before === null;
     this.fresh = new Set();
@@ -247,13 +246,18 @@ class Entity {
     const came = cameWith(past.changes);
     this.sentences.append(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
     if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
-    const chart = charted(past.changes, this.summary?.sentences ?? []);
-    if (chart) this.picture.append(timeline(chart));
+    this.drawChart(past, this.summary?.sentences ?? []);
   }
 
   drawFacets(shown, past) {
     const drawn = { sentence: (one, came) => this.sentence(one, came), line };
     if (shown) this.facets.append(...rows(shown, past.changes, this.heading, drawn));
+    this.drawChart(past, (shown?.facets ?? []).flatMap(({ name, sentences }) => sentences.map((one) => ({ ...one, facet: name }))));
+  }
+
+  drawChart(past, sentences) {
+    const chart = charted(past.changes, sentences, MOST.rows);
+    if (chart) this.picture.append(timeline(chart));
   }
 
   sentence(one, came) {
@@ -276,6 +280,7 @@ function line(change) {
   if (change.tombstone) return el("li", {}, el("time", { textContent: at }), el("p", { textContent: "deleted" }));
   const why = [change.facet, change.cause.type.replaceAll(".", " ")].filter(Boolean).join(" · ");
   const texts = (ids, from, className) => ids.map((one) => el("p", { className }, foreign(from[one] ?? one)));
-  return el("li", {}, el("time", { textContent: `${at} · ${why}` }),
+  const gap = change.incomplete ? [el("small", { className: "note", textContent: " · changes before it are not here" })] : [];
+  return el("li", {}, el("time", { textContent: `${at} · ${why}` }), ...gap,
     ...texts(change.added, change.added_texts, "came"), ...texts(change.removed, change.removed_texts, "left"));
 }

@@ -2,6 +2,9 @@
 
 const AGAIN_MS = 1500;
 
+/** How many changes, and sentences in the chart, are shown. */
+export const MOST = { changes: 50, rows: 60 };
+
 /** The JSON answer of the worker. Throws an Error with the worker's message; `status` is 0 if it does not answer. */
 export async function ask(path) {
   let answer;
