@@ -20,10 +20,10 @@ from worker.processing.processor import Processor
 from worker.state import DamagedDatabase, MemoryRows
 from worker.state.keys import APPLIED, ENTITY, PUBLISHED, parse_entity_key
 from worker.storage import snapshot as stored
+from worker.storage import verify as verification
 from worker.storage.rows import write_rows
 from worker.storage.snapshot import PARTIAL_KEY, stored_partition
-from worker.tools import verify as verification
-from worker.tools.verify import verify_data_dir
+from worker.storage.verify import verify_data_dir
 
 EVENTS = [
     {

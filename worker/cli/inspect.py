@@ -1,65 +1,76 @@
 """`inspect`: an entity's summary, reviews or history."""
 
-from functools import partial
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
 import click
+import msgspec
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.copies import Copy, GroupOffsets, copy_of
+from worker.cli.entities import ServedEntities, answered
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
-from worker.cli.tables import PROSE, Column, show_facts, show_table
+from worker.cli.tables import PROSE, Column, show, show_facts
 from worker.errors import SetupError
+from worker.kafka.topics import partition_of
+from worker.peers import ask_owner
+from worker.processing.entity_view import KINDS, Extent, read_view
+from worker.published.history import last_steps
+from worker.published.published import PublishedTopic
 from worker.settings import Settings
+from worker.state.keys import header_key, review_of
+from worker.state.listing import EntitySearch
+from worker.state.snapshot import read_snapshots
+from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 
-if TYPE_CHECKING:
-    from worker.processing.entity_view import Extent
-    from worker.tools.inspect import StoredReview
+Found = TypeVar("Found")
+
+
+def _distance(row: dict[str, Any]) -> str:
+    return f"{row['distance']:.6f}" if "distance" in row else ""
+
 
 REVIEW_COLUMNS = (
-    Column("review"),
+    Column("review", "review_id"),
     Column("version", right=True),
-    Column("status"),
+    Column("status", lambda one: "deleted" if one.deleted else "live"),
     Column("rating", drop=2, right=True),
-    Column("sentences", drop=1, right=True),
+    Column("sentences", lambda one: len(one.sentences), drop=1, right=True),
 )
-SENTENCE_COLUMNS = {
-    "rank": Column("rank", right=True),
-    "sentence_id": Column("sentence", drop=5),
-    "text": Column("text", prose=PROSE),
-    "rating": Column("rating", drop=1, right=True),
-}
-"""By field."""
-SUMMARY_COLUMNS = {
-    **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=3, right=True),
-    "support": Column("support", drop=2, right=True),
-}
-"""By field."""
-SHORT_COLUMNS = {
-    **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=4, right=True),
-    "stands_for": Column("stands for", right=True),
-    "stands_for_reviews": Column("of reviews", drop=2, right=True),
-}
-"""By field."""
-
-OVERVIEW_COLUMNS = {
-    **SENTENCE_COLUMNS,
-    "distance": Column("distance", drop=4, right=True),
-    "facet": Column("facet"),
-    "facet_sentence_count": Column("of sentences", drop=2, right=True),
-}
-"""By field."""
+SENTENCE = (
+    Column("rank", right=True),
+    Column("sentence", "sentence_id", drop=5),
+    Column("text", prose=PROSE),
+    Column("rating", drop=1, right=True),
+)
+SET_COLUMNS = (
+    *SENTENCE,
+    Column("distance", _distance, drop=3, right=True),
+    Column("support", drop=2, right=True),
+)
 COLUMNS = {
-    "set": SUMMARY_COLUMNS,
-    "short": SHORT_COLUMNS,
-    "facets": SUMMARY_COLUMNS,
-    "overview": OVERVIEW_COLUMNS,
+    "set": SET_COLUMNS,
+    "facets": SET_COLUMNS,
+    "short": (
+        *SENTENCE,
+        Column("distance", _distance, drop=4, right=True),
+        Column("stands for", "stands_for", right=True),
+        Column("of reviews", "stands_for_reviews", drop=2, right=True),
+    ),
+    "overview": (
+        *SENTENCE,
+        Column("distance", _distance, drop=4, right=True),
+        Column("facet"),
+        Column("of sentences", "facet_sentence_count", drop=2, right=True),
+    ),
 }
-"""By view."""
+"""Of sentences, by view."""
 
 
 @click.command(
@@ -123,37 +134,27 @@ def command(
     if view != "set" and (reviews or history is not None):
         raise click.UsageError(f"--view {view}: leave --reviews and --history out.")
     settings = Settings.from_environment()
+    problem = f"there is no entity {entity!r}"
     if history is not None:
         is_found = _show_history(entity, history, settings, as_json)
+        problem = f"there is nothing published of {entity!r}"
     elif reviews:
         is_found = _show_reviews(entity, data_dir or settings.data_dir, settings, as_json)
-    else:
-        is_found = _show_views(entity, url, data_dir, (view, extent), settings, as_json)
-    if is_found:
-        return 0
-    if history is not None:
-        output.complain(f"there is nothing published of {entity!r}")
-    elif not reviews and data_dir is None and (at := _listed_in(entity, url or settings.local_url)):
-        output.complain(
-            f"{entity!r} is in partition {at}, where queries do not look: its producer does not "
-            "choose partitions as Kafka's default partitioner does. Set partitioner=murmur2_random "
-            "there (librdkafka); until then --data-dir shows it"
+    elif data_dir is not None:
+        is_found = _show_views(
+            stored_views(entity, data_dir, settings, view, extent), view, as_json
         )
     else:
-        output.complain(f"there is no entity {entity!r}")
-    return output.CHECK_FAILED
-
-
-def _listed_in(entity: str, url: str) -> str:
-    """The partition where workers list the entity, or an empty text."""
-    from worker.state.listing import EntitySearch
-    from worker.tools.entities import ServedEntities
-
-    try:
-        page = next(ServedEntities(url).pages(EntitySearch(prefix=entity), 1))
-    except SetupError:  # no worker answers
-        return ""
-    return next((str(one.partition) for one in page.entities if one.entity_id == entity), "")
+        url = url or settings.local_url
+        served = served_view(url, entity, view, extent)
+        is_found = _show_views([served] if served else [], view, as_json)
+        if not is_found and (at := _listed_in(entity, url)):
+            problem = (
+                f"{entity!r} is in partition {at}, where queries do not look: its producer does "
+                "not choose partitions as Kafka's default partitioner does. Set "
+                "partitioner=murmur2_random there (librdkafka); until then --data-dir shows it"
+            )
+    return output.exit_code([] if is_found else [problem])
 
 
 def _check_usage(
@@ -171,9 +172,6 @@ def _check_usage(
 
 
 def _show_history(entity: str, limit: int, settings: Settings, as_json: bool) -> bool:
-    from worker.published.history import last_steps
-    from worker.published.published import PublishedTopic
-
     with PublishedTopic(settings.output_topic, settings) as topic:
         shown = list_changes(last_steps(topic.of(entity), limit), as_json)
     if shown.is_incomplete:
@@ -182,65 +180,26 @@ def _show_history(entity: str, limit: int, settings: Settings, as_json: bool) ->
 
 
 def _show_reviews(entity: str, data_dir: Path, settings: Settings, as_json: bool) -> bool:
-    from dataclasses import asdict
-
-    from worker.tools.inspect import look_up, stored_reviews
-
     found: list[StoredReview] = []
     for copy, reviews in look_up(entity, data_dir, settings, stored_reviews):
         found += reviews
         if copy.is_current is False:
             output.note(f"warning: partition {copy.partition} {copy.words}")
-    if as_json:
-        for review in found:
-            output.print_json(asdict(review))
-    elif found:
-        show_table(REVIEW_COLUMNS, map(_review_cells, found))
+    show(found, REVIEW_COLUMNS, as_json)
     return bool(found)
 
 
-def _review_cells(review: "StoredReview") -> tuple[object, ...]:
-    status = "deleted" if review.deleted else "live"
-    return review.review_id, review.version, status, review.rating, len(review.sentences)
-
-
-def _show_views(
-    entity: str,
-    url: str | None,
-    data_dir: Path | None,
-    wanted: "tuple[str, Extent | None]",
-    settings: Settings,
-    as_json: bool,
-) -> bool:
+def _show_views(found: list[dict[str, Any]], view: str, as_json: bool) -> bool:
     """Show the entity as each partition that has it knows it: one, unless its keys are mixed up."""
-    if data_dir is not None:
-        found = _stored_views(entity, data_dir, wanted, settings)
-    else:
-        from worker.tools.entities import served_view
-
-        served = served_view(url or settings.local_url, entity, *wanted)
-        found = [served] if served else []
-    for view in found:
+    for one in found:
         if as_json:
-            output.print_json(view)
+            output.print_json(one)
         else:
-            _show(view, COLUMNS[wanted[0]])
+            _show(one, COLUMNS[view])
     return bool(found)
 
 
-def _stored_views(
-    entity: str, data_dir: Path, wanted: "tuple[str, Extent | None]", settings: Settings
-) -> list[dict[str, Any]]:
-    from worker.tools.inspect import look_up, stored_view
-
-    read = partial(stored_view, view=wanted[0], extent=wanted[1])
-    return [
-        {**view, "as_of": copy.words, "current": copy.is_current}
-        for copy, view in look_up(entity, data_dir, settings, read)
-    ]
-
-
-def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
+def _show(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
     facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
     facts.pop("current", None)  # `as_of` says it in words
     if "as_of" in facts:
@@ -251,16 +210,15 @@ def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
     facets = view.get("facets", ())
     sentences = view.get("sentences") or [one for facet in facets for one in facet["sentences"]]
     if all(one["rating"] is None for one in sentences):
-        columns = {field: column for field, column in columns.items() if field != "rating"}
-    rows = _rows(sentences, columns)
-    styles: list[str | None] = [None] * len(rows)
+        columns = tuple(column for column in columns if column.name != "rating")
     if facets:
-        rows, styles = [], []
-        for facet in facets:
-            own = _rows(facet["sentences"], columns)
-            rows += [[_title(facet) if one == "text" else "" for one in columns], *own]
-            styles += ["bold", *[None] * len(own)]
-    show_table(tuple(columns.values()), rows, styles)
+        titles = dict.fromkeys((column.of or column.name for column in columns), "")
+        sentences = [
+            row
+            for facet in facets
+            for row in ({**titles, "text": _title(facet)}, *facet["sentences"])
+        ]
+    show(sentences, columns, False, lambda row: None if "distance" in row else "bold")
 
 
 def _title(facet: dict[str, Any]) -> str:
@@ -275,6 +233,143 @@ def _ratings(ratings: dict[str, Any]) -> str:
     return f"{ratings['count']:,}, mean {mean:.2f}" if mean is not None else "none"
 
 
-def _rows(sentences: list[dict[str, Any]], columns: dict[str, Column]) -> list[list[object]]:
-    rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in sentences)
-    return [[row[field] for field in columns] for row in rows]
+def _listed_in(entity: str, url: str) -> str:
+    """The partition where workers list the entity, or an empty text."""
+    try:
+        page = ServedEntities(url).page(EntitySearch(prefix=entity), 1)
+    except SetupError:  # no worker answers
+        return ""
+    return next((str(one.partition) for one in page.entities if one.entity_id == entity), "")
+
+
+def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
+    """The view of the entity that its owner serves; empty if it is unknown.
+
+    Raises SetupError.
+    """
+    query: dict[str, object] = {"id": entity} if entity in (".", "..") else {}
+    if extent is not None:
+        query["view"] = view
+        query |= {name: n for name in ("sentences", "words") if (n := getattr(extent, name))}
+        query["threshold"] = f"{extent.threshold:.9f}"
+    name = "" if "id" in query else quote(entity, safe="")
+    kind = "facets" if view == "facets" else "summary"
+    path = f"/entities/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
+    return answered(url, lambda: ask_owner(url, path), missing_status=404)
+
+
+def stored_views(
+    entity: str, data_dir: Path, settings: Settings, view: str, extent: Extent | None
+) -> list[dict[str, Any]]:
+    """The view of the entity in each partition of the data directory that has it, and its age."""
+
+    def read(part: StoredPartition, entity: str) -> dict[str, Any]:
+        return stored_view(part, entity, view, extent)
+
+    return [
+        {**fields, "as_of": copy.words, "current": copy.is_current}
+        for copy, fields in look_up(entity, data_dir, settings, read)
+    ]
+
+
+def look_up(
+    entity: str,
+    data_dir: Path,
+    settings: Settings,
+    read: Callable[[StoredPartition, str], Found | None],
+) -> Iterator[tuple[Copy, Found]]:
+    """What `read` finds of an entity, by partition: one, unless producers mixed up its keys.
+
+    Raises SetupError if no partition has rows, or if the entity is unknown here and may be known
+    to another worker. Raises StateError for damaged rows.
+    """
+    databases = some_databases(data_dir)
+    group = GroupOffsets(settings, list(databases))
+    copies, count, is_found = [], 0, False
+    for number, path in databases.items():
+        with stored_partition(number, path) as part:
+            if part is not None:
+                count = part.partitions
+                copies.append(copy_of(part, path, group))
+                if found := read(part, entity):
+                    is_found = True
+                    yield copies[-1], found
+    if not copies:
+        raise SetupError(
+            f"the databases in {data_dir} (COVERSUMM_DATA_DIR) have no rows: their worker has "
+            f"processed no event yet (partitions here: {_listed(databases)})"
+        )
+    if not is_found:
+        _refuse_unknown(entity, data_dir, partition_of(entity, count), copies)
+
+
+def _refuse_unknown(entity: str, data_dir: Path, number: int, copies: list[Copy]) -> None:
+    """Raise SetupError unless there is a current copy of the entity's partition."""
+    own = next((copy for copy in copies if copy.partition == number), None)
+    if own is None:
+        here = _listed(one.partition for one in copies)
+        raise SetupError(
+            f"partition {number}, where {entity!r} belongs, is not here (here: {here}): name "
+            f"another worker's directory than {data_dir} (--data-dir, COVERSUMM_DATA_DIR), or ask "
+            "a running worker (--url)"
+        )
+    if own.is_current is False:
+        raise SetupError(
+            f"there is no entity {entity!r} in partition {number} {own.words}: name its owner's "
+            "directory (--data-dir, COVERSUMM_DATA_DIR), or ask a running worker (--url)"
+        )
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(map(str, partitions))
+
+
+def stored_view(
+    part: StoredPartition, entity: str, view: str, extent: Extent | None
+) -> dict[str, Any]:
+    """The fields of this view of the entity; empty if it is unknown. Raises NoFacets."""
+    found = read_view(
+        part.rows,
+        entity,
+        KINDS[view],
+        extent,
+        partition=part.number,
+        dimension=part.dimension,
+        k=part.k,
+        distinct=part.distinct,
+    )
+    return {} if found is None else msgspec.to_builtins(found)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReview:
+    """A review's version and live sentences by id. A deleted review keeps its version only."""
+
+    partition: int
+    review_id: str
+    version: int
+    deleted: bool
+    rating: float | None
+    sentences: dict[str, str]
+
+
+def stored_reviews(part: StoredPartition, entity_id: str) -> list[StoredReview]:
+    """The reviews of an entity, by id; empty if it is unknown."""
+    for snapshot in read_snapshots(part.rows, part.dimension, header_key(entity_id.encode())):
+        if snapshot.header is None:
+            continue
+        texts: dict[bytes, dict[str, str]] = defaultdict(dict)
+        for identifier, text in snapshot.texts.items():
+            texts[review_of(identifier)][identifier.decode()] = text
+        return [
+            StoredReview(
+                part.number,
+                review_id.decode(),
+                review.version,
+                review.deleted,
+                review.rating,
+                texts[review_id],
+            )
+            for review_id, review in sorted(snapshot.reviews.items())
+        ]
+    return []

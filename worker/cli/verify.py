@@ -3,29 +3,28 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.copies import Copy, GroupOffsets, copy_of
 from worker.cli.options import data_dir_option
-from worker.cli.tables import PROSE, Column, show_table
+from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
+from worker.storage.snapshot import StoredPartition, some_databases
+from worker.storage.verify import verify_data_dir
 
-if TYPE_CHECKING:
-    from worker.storage.snapshot import StoredPartition
-    from worker.tools.inspect import Copy
-
+SHOWN_SOUND = 30
+"""Rows of sound entities in the table. It shows all that differ."""
 COLUMNS = (
-    Column("entity"),
+    Column("entity", "entity_id"),
     Column("partition", drop=1, right=True),
     Column("reviews", drop=2, right=True),
     Column("sentences", drop=3, right=True),
-    Column("result", prose=PROSE),
+    Column("result", lambda one: one["problems"] or "equal", prose=PROSE),
 )
-SHOWN_SOUND = 30
-"""Rows of sound entities in the table. It shows all that differ."""
 
 
 @click.command(
@@ -51,54 +50,45 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     """
     settings = Settings.from_environment()
     started = time.monotonic()
-    copies: list[Copy] = []
-    rows: list[tuple[object, ...]] = []
-    styles: list[str | None] = []
-    entities = differing = 0
-    for check in checks(settings, data_dir or settings.data_dir, copies):
-        entities += 1
-        differing += not check["ok"]
-        if as_json:
-            output.print_json(check)
-        elif not check["ok"] or entities - differing <= SHOWN_SOUND:
-            facts = (check[name] for name in ("entity_id", "partition", "reviews", "sentences"))
-            rows.append((*facts, check["problems"] or "equal"))
-            styles.append(None if check["ok"] else "red")
+    copies: dict[int, Copy] = {}
+    sound = differing = 0
+
+    def shown() -> Iterator[dict[str, Any]]:
+        nonlocal sound, differing
+        for one in verified(settings, data_dir or settings.data_dir, copies):
+            sound += one["ok"]
+            differing += not one["ok"]
+            if as_json or not one["ok"] or sound <= SHOWN_SOUND:
+                yield one
+
+    show(shown(), COLUMNS, as_json, lambda one: None if one["ok"] else "red")
     if not as_json:
-        console = output.console()
-        show_table(COLUMNS, rows, styles)
-        if entities > len(rows):
-            console.print(f"... and {entities - len(rows):,} more that are equal")
-        for copy in copies:
-            console.print(f"partition {copy.partition} {copy.words}")
+        if sound > SHOWN_SOUND:
+            output.say(f"... and {sound - SHOWN_SOUND:,} more that are equal")
+        for copy in copies.values():
+            output.say(f"partition {copy.partition} {copy.words}")
         seconds = time.monotonic() - started
-        console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")
-    for copy in copies:
+        output.say(f"{sound + differing:,} entities, {differing:,} differ, {seconds:.1f} s")
+    for copy in copies.values():
         if copy.is_current is False:
-            verified = "it was not verified" if copy.is_partial else "this copy was verified"
-            output.note(f"warning: partition {copy.partition} {copy.words}; {verified}")
-    if differing:
-        output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
-    return output.CHECK_FAILED if differing else 0
+            what = "it was not verified" if copy.is_partial else "this copy was verified"
+            output.note(f"warning: partition {copy.partition} {copy.words}; {what}")
+    problem = f"{differing} of {sound + differing} entities differ from the brute-force summary"
+    return output.exit_code([problem] if differing else [])
 
 
-def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator[dict[str, Any]]:
-    """The result of each entity; a damaged row ends its partition with a result of its own.
-
-    Appends each partition that is read to `copies`.
-    """
-    from worker.storage.snapshot import some_databases
-    from worker.tools.inspect import GroupOffsets, copy_of
-    from worker.tools.verify import verify_data_dir
-
+def verified(
+    settings: Settings, data_dir: Path, copies: dict[int, Copy]
+) -> Iterator[dict[str, Any]]:
+    """The result of each entity; adds each partition that is read to `copies`."""
     group = GroupOffsets(settings, list(some_databases(data_dir)))
 
-    def add_copy(part: "StoredPartition", path: Path) -> None:
-        copies.append(copy_of(part, path, group))
+    def add_copy(part: StoredPartition, path: Path) -> None:
+        copies[part.number] = copy_of(part, path, group)
 
     min_changes = settings.emit_min_changes
     for partition, entity, problems in verify_data_dir(data_dir, add_copy, min_changes):
-        copy = copies[-1] if copies and copies[-1].partition == partition else None
+        copy = copies.get(partition)
         yield {
             "partition": partition,
             "entity_id": entity and entity.entity_id,

@@ -35,7 +35,7 @@ from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.published.publication import SetName
 from worker.settings import Settings, origins
-from worker.tools.verify import verify_data_dir
+from worker.storage.verify import verify_data_dir
 from worker.view import ending_signals
 
 FIRST_PER_SECOND: Final = 1.5

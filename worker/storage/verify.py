@@ -1,4 +1,4 @@
-"""`verify`: recomputes every entity of a data directory, its worker running or stopped.
+"""Recomputes every entity of a data directory, its worker running or stopped.
 
 The rows of a partition are consistent at each commit of its owner. Rows that a worker reads from
 the changelog may end amid a transaction; such a copy is marked, and is not verified.
