@@ -9,6 +9,7 @@ FLOORS = (
     ("worker.app",),
     ("worker.replay",),
     ("worker.page",),
+    ("worker.bridge",),
     ("worker.tools",),
     ("worker.published",),
     ("worker.web",),

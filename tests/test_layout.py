@@ -42,6 +42,7 @@ CONFINED = {
     "faust": ("worker/stream/faust/", "worker/web.py"),
     "aiokafka": ("worker/kafka/topics.py", "worker/stream/"),
     "confluent_kafka": (
+        "worker/bridge.py",
         "worker/cli/",
         "worker/demo/",
         "worker/kafka/",
@@ -66,7 +67,6 @@ CIRCLES: list[set[str]] = [
         ),
     },
     {"worker.processing.entity_cache", "worker.processing.facets"},
-    {"worker.tools.bridge", "worker.tools.bridge_setup"},
 ]
 
 

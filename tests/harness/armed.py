@@ -304,7 +304,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
 
 
 def _arm_bridge(passes: Callable[[str], None]) -> None:
-    from worker.tools.bridge import Bridge
+    from worker.bridge import Bridge
 
     assigned, revoked = Bridge._assigned, Bridge._revoked
 

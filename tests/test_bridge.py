@@ -17,12 +17,11 @@ from tests.harness.debezium import deletions
 from tests.harness.fake_admin import SETTINGS, FakeAdmin
 from tests.harness.fake_clients import FakeClients
 from tests.harness.fake_producer import FakeProducer
+from worker import bridge as module
+from worker.bridge import Bridge, bridge_settings
 from worker.errors import Crash, Fenced, SetupError
 from worker.kafka.topics import partition_of
 from worker.metrics import Metrics
-from worker.tools import bridge as module
-from worker.tools.bridge import Bridge
-from worker.tools.bridge_setup import bridge_settings
 
 SOURCE = "shop"
 

@@ -19,6 +19,8 @@ which decides the transaction.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -27,17 +29,18 @@ from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
-from worker.kafka.errors import OVERTAKEN, is_retriable
+from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
+from worker.kafka.topics import Topics, TopicSpec, topic_specs
 from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
+from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.metrics import Metrics
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
 from worker.stream.surroundings import Threads
-from worker.tools.bridge_setup import prepare_bridge, source_mapping
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,63 @@ LAG_SECONDS: Final = 1.0
 """Interval of measuring the lag."""
 NOTE: Final = "topics"
 """Begins the metadata of a bridge's offsets."""
+
+
+def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
+    """The bridge's settings: its group and dead letters are those of the source topic."""
+    if source == settings.input_topic:
+        raise SetupError(
+            f"--from {source}: it is COVERSUMM_INPUT_TOPIC, to which the bridge writes: set that "
+            "to the topic that the workers read"
+        )
+    return replace(
+        settings,
+        app_id=f"{settings.app_id}-bridge-{source}"[:200],
+        input_topic=source,
+        output_topic=settings.input_topic,
+        dlq_topic=f"{source}.dlq",
+        mapping=file,
+    )
+
+
+def source_mapping(settings: Settings) -> TopicMapping:
+    """The mapping of the source topic. Raises SetupError and FileErrors."""
+    assert settings.mapping is not None
+    topics = load_mapping(settings.mapping)
+    if settings.input_topic not in topics:
+        raise SetupError(
+            f'{settings.mapping} has no [topic."{settings.input_topic}"], only '
+            f"{', '.join(topics)}: add it, or name one of these with --from"
+        )
+    return topics[settings.input_topic]
+
+
+def prepare_bridge(settings: Settings, clients: Clients) -> tuple[int, int]:
+    """Create the dead letter topic; the partition counts of the source and the target.
+
+    Raises SetupError if a topic or the broker is not as required.
+    """
+    specs = topic_specs(settings)
+    target = TopicSpec("target", settings.output_topic, specs["input"].config)
+    kept = {role: specs[role] for role in ("input", "dead letters")} | {"target": target}
+    topics = Topics(settings, clients, specs=kept, patient=True)
+    if settings.input_topic not in topics.partitions:
+        raise SetupError(f"--from {settings.input_topic}: there is no such topic")
+    if settings.output_topic not in topics.partitions:
+        raise SetupError(
+            f"the topic {settings.output_topic} does not exist (COVERSUMM_INPUT_TOPIC): create it "
+            "with `coversumm-worker topics --partitions N`"
+        )
+    count = topics.partitions[settings.input_topic]
+    missing = [spec for spec in topics.missing() if spec.role == "dead letters"]
+    patiently(lambda: topics.create(missing, count))
+    letters = topics.partitions[settings.dlq_topic]
+    if letters < count:
+        raise SetupError(
+            f"the dead letter topic {settings.dlq_topic} has {letters} partitions and "
+            f"{settings.input_topic} has {count}: add partitions to it"
+        )
+    return count, topics.partitions[settings.output_topic]
 
 
 class Bridge:
