@@ -141,16 +141,20 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     vectors = open_vector_store(settings, engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
     metrics = Metrics()
+    mapping, schemas = reading(settings, partitions)
     worker = assemble(
-        settings,
-        partitions,
-        engine,
-        metrics,
-        Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
-        seek,
-        bounds,
-        *reading(settings, partitions),
-        avro,
+        settings=settings,
+        partitions=partitions,
+        engine=engine,
+        metrics=metrics,
+        surroundings=Surroundings(
+            clients, databases, vectors, die=end, started=started, tracing=tracing
+        ),
+        seek=seek,
+        bounds=bounds,
+        mapping=mapping,
+        schemas=schemas,
+        avro=avro,
     )
     worker.group.check_before_joining()
     worker.producer.start()
@@ -178,7 +182,8 @@ def assemble(
     Without an `engine` every event brings its embeddings, without a `mapping` the input has the
     contract's events, without `schemas` they are JSON. `avro` writes summaries and facets.
     """
-    clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
+    clients, databases = surroundings.clients, surroundings.databases
+    clock, threads = surroundings.clock, surroundings.threads
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
     codec = DEFAULT if schemas is None else schemas.codec
@@ -189,74 +194,94 @@ def assemble(
     facets = config.facets_topic if output and config.facets is not None else None
     outputs = [topic for topic in (output, facets) if topic]
     ids = TopicIds(
-        clients,
-        (settings.input_topic, *outputs, changelog),
-        {settings.input_topic: partitions},
-        settings.commit_timeout_ms / 1000,
-        clock,
+        clients=clients,
+        topics=(settings.input_topic, *outputs, changelog),
+        partitions={settings.input_topic: partitions},
+        timeout_seconds=settings.commit_timeout_ms / 1000,
+        clock=clock,
         on_error=ContactErrors(settings, contact, ADMIN, WORKER_LOG),
         planned={settings.input_topic: bounds.topic_id},
     )
     logs = Logs(
-        InputLog(
-            clients,
-            settings.input_topic,
-            settings.app_id,
-            clock,
-            bounds.first,
-            {} if bounds.history is None else bounds.history.partitions(),
-            bounds.ends,
+        input=InputLog(
+            clients=clients,
+            topic=settings.input_topic,
+            group=settings.app_id,
+            clock=clock,
+            first=bounds.first,
+            file_ranges={} if bounds.history is None else bounds.history.partitions(),
+            ends=bounds.ends,
         ),
-        ChangelogLog(clients, changelog, settings.app_id, ids, clock),
-        ids,
-        output,
-        facets,
+        changelog=ChangelogLog(
+            clients=clients, topic=changelog, group=settings.app_id, ids=ids, clock=clock
+        ),
+        ids=ids,
+        output=output,
+        facets=facets,
     )
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
-    processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
-    is_replay = bounds is not ENDLESS
-    dead_letters = DeadLetterLog(surroundings.threads, settings.dlq_topic if is_replay else None)
-    gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
+    processor_thread = ProcessorThread(processor, threads.in_order("processing"))
+    gate = Gate(
+        changelog=changelog,
+        assignment=assignment,
+        databases=databases,
+        topic_ids=ids,
+        threads=threads,
+    )
     producer = TransactionalProducer(
-        settings,
-        clients,
+        settings=settings,
+        clients=clients,
         on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT),
         clock=clock,
-        bounded=surroundings.threads.within,
+        bounded=threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    as_json = None if avro is None else avro.to_json
-    topics = config.output_topic, config.facets_topic
-    feed = ChangeFeed(*topics, surroundings.threads, as_json)
-    commit = Commit(
-        producer,
-        logs,
-        group,
-        gate,
-        processor,
-        metrics,
-        dead_letters,
-        feed,
-        pace.transaction,
-        clock,
-        bounds.ledger,
+    dead_letters = DeadLetterLog(threads, None if bounds is ENDLESS else settings.dlq_topic)
+    feed = ChangeFeed(
+        topic=config.output_topic,
+        facets_topic=config.facets_topic,
+        threads=threads,
+        as_json=None if avro is None else avro.to_json,
     )
     takeover = Takeover(
-        assignment,
-        logs,
-        gate,
-        processor_thread,
-        group,
-        producer.decide_open,
-        seek,
-        metrics.observe_restore,
-        surroundings,
-        bounds.ledger,
+        assignment=assignment,
+        logs=logs,
+        gate=gate,
+        processor=processor_thread,
+        group=group,
+        decide_open=producer.decide_open,
+        seek=seek,
+        on_restore=metrics.observe_restore,
+        surroundings=surroundings,
+        ledger=bounds.ledger,
     )
-    settlement = Settlement(settings, assignment, producer, takeover, contact, surroundings)
-    commits = CommitQueue(commit, settlement, assignment, surroundings)
+    commits = CommitQueue(
+        commit=Commit(
+            producer=producer,
+            logs=logs,
+            group=group,
+            gate=gate,
+            processor=processor,
+            metrics=metrics,
+            dead_letters=dead_letters,
+            feed=feed,
+            size=pace.transaction,
+            clock=clock,
+            ledger=bounds.ledger,
+        ),
+        settlement=Settlement(
+            settings=settings,
+            assignment=assignment,
+            producer=producer,
+            takeover=takeover,
+            contact=contact,
+            surroundings=surroundings,
+        ),
+        assignment=assignment,
+        surroundings=surroundings,
+    )
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -264,23 +289,21 @@ def assemble(
         contact=contact,
         logs=logs,
         assignment=assignment,
-        summaries=ViewReader(
-            processor.summaries, databases, surroundings.threads, surroundings.die
-        ),
-        entities=EntityLister(databases, surroundings.threads, surroundings.die),
+        summaries=ViewReader(processor.summaries, databases, threads, surroundings.die),
+        entities=EntityLister(databases, threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
         feed=feed,
         group=group,
         takeover=takeover,
         delivery=Delivery(
-            settings,
-            assignment,
-            processor_thread,
-            commits,
-            metrics.observe_limit,
-            surroundings,
-            schemas,
+            settings=settings,
+            assignment=assignment,
+            processor=processor_thread,
+            commits=commits,
+            on_limit=metrics.observe_limit,
+            surroundings=surroundings,
+            schemas=schemas,
         ),
         bounds=bounds,
         with_headers=mapping is not None and mapping.needs_headers,

@@ -515,7 +515,7 @@ def test_a_full_queue_drains_and_the_commit_goes_on(
 ) -> None:
     """There are five records; each one that has to wait for room is told."""
     told: list[None] = []
-    producer._transactions._on_full = lambda: told.append(None)
+    producer._transactions.on_full = lambda: told.append(None)
     fake(producer).room = room
     assert commit(producer) == {0: 102, 1: 103}
     assert fake(producer).calls.count("poll") == waits

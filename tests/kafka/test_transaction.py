@@ -228,7 +228,7 @@ def test_the_contact_is_asked_for_while_a_decision_is_under_way(
         assert not asking.is_alive()
         return Bounded.__call__(bounded, seconds, work)
 
-    transactions._bounded = asked_meanwhile
+    transactions.bounded = asked_meanwhile
     transactions.decide(5.0)
     assert len(producers.made) == 2
     assert failed.calls[-1] == "list"

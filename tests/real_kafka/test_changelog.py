@@ -334,7 +334,7 @@ def test_a_restored_log_goes_into_rocksdb_with_its_offsets(
     changelog = Changelog(kafka, "tests-entities-changelog")
     parts = Parts(tmp_path)
     ids: Any = parts.logs.ids
-    parts.takeover._changelog = ChangelogLog(changelog.clients, changelog.topic, "tests", ids)
+    parts.takeover.logs.changelog = ChangelogLog(changelog.clients, changelog.topic, "tests", ids)
     changelog.commit("one", a="1", b="1")
     changelog.commit("two", b=None, c="2")
     parts.assignment.assign(Membership(1, "member"), frozenset({0}))

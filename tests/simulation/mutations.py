@@ -44,7 +44,7 @@ def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
 
     def early(self: Any, flight: Any) -> None:
         for partition, changes in flight.batch.rows.items():
-            self._gate._databases.write(partition, changes)
+            self.gate.databases.write(partition, changes)
         commit(self, flight)
 
     return patch.object(Commit, "__call__", early)
@@ -57,9 +57,9 @@ def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
     def in_two(
         self: Any, role: Any, epoch: int, partition: int, changes: Any, last: int, after: Any
     ) -> None:
-        database = self._databases.open(partition)
+        database = self.databases.open(partition)
         before = database.get(OFFSET_KEY)
-        self._databases.write(partition, {OFFSET_KEY: str(last).encode()})
+        self.databases.write(partition, {OFFSET_KEY: str(last).encode()})
         database.file.rows.write({OFFSET_KEY: before})  # so that the gate takes the rows after it
         apply(self, role, epoch, partition, changes, last, after)
 
@@ -130,7 +130,7 @@ def stale_batches_taken() -> AbstractContextManager[Any]:
     deliver = Delivery.deliver
 
     async def taking(self: Any, batch: Any) -> None:
-        await deliver(self, replace(batch, tenure=self._assignment.tenure))
+        await deliver(self, replace(batch, tenure=self.assignment.tenure))
 
     return patch.object(Delivery, "deliver", taking)
 
@@ -212,7 +212,7 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
         try:
             commit(self, flight)
         except InDoubt:
-            self._processor.committed(flight.batch)
+            self.processor.committed(flight.batch)
 
     return patch.object(Commit, "__call__", passing_over)
 
@@ -249,17 +249,17 @@ def doubts_taken_for_failures() -> AbstractContextManager[Any]:
     fetch_starts = Takeover.fetch_starts
 
     async def as_before(self: Any) -> Any:
-        held = dict(self._assignment.positions) or getattr(self, "_held_before", {})
+        held = dict(self.assignment.positions) or getattr(self, "_held_before", {})
         starts = await fetch_starts(self)
-        if self._assignment.doubt is not None:
+        if self.assignment.doubt is not None:
             starts = {
                 p: start._replace(offset=held.get(p, start.offset)) for p, start in starts.items()
             }
-            self._assignment.starts = starts
+            self.assignment.starts = starts
         return starts
 
     def let_go(self: Any) -> Any:
-        self._held_before = dict(self._assignment.positions)
+        self._held_before = dict(self.assignment.positions)
         return original(self)
 
     original = Takeover.let_go
@@ -281,7 +281,7 @@ def caches_kept_over_a_doubt() -> AbstractContextManager[Any]:
     settle = Settlement.settle
 
     async def marking(self: Any, doubt: Any, next_offsets: Any) -> bool:
-        processor = self._takeover._processor._processor
+        processor = self.takeover.processor.processor
         processor.in_doubt = True
         try:
             return await settle(self, doubt, next_offsets)

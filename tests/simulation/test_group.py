@@ -93,9 +93,9 @@ def _committed_alone() -> AbstractContextManager[Any]:
     check = GroupFingerprint.check
 
     def blind(self: GroupFingerprint) -> None:
-        first_rows = self._changelog.first_rows
+        first_rows = self.changelog.first_rows
         committed = lambda partitions: [row for row in first_rows(partitions) if row.is_committed]  # noqa: E731
-        with patch.object(self._changelog, "first_rows", committed):
+        with patch.object(self.changelog, "first_rows", committed):
             check(self)
 
     return patch.object(GroupFingerprint, "check", blind)

@@ -664,7 +664,7 @@ async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_proce
             assert rig.assignment.positions == {}
             told.append(dict(starts))
 
-    rig.takeover._ledger = BegunLedger()
+    rig.takeover.ledger = BegunLedger()
     start = Start(4, True, 10, "a note")
     rig.processor.applied = {0: 4}
     await rig.takeover.begin_processing({0: start})

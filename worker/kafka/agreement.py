@@ -8,6 +8,7 @@ pauses and reads again before it takes the id back.
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -31,24 +32,22 @@ TRANSACTION_TIMEOUT_MS = 10_000
 KEY = b"agreed"
 
 
+@dataclass(eq=False)
 class AgreedRecord:
     """The record of one topic, which has one partition.
 
     The name of the topic is also the transactional id.
     """
 
-    def __init__(
-        self, clients: Clients, admin: AdminClient, topic: str, clock: Clock = time
-    ) -> None:
-        self.topic = topic
-        self._clock = clock
-        self._clients = clients
-        self._admin = admin
+    clients: Clients
+    admin: AdminClient
+    topic: str
+    clock: Clock = time
 
     def read(self) -> bytes | None:
         """The record, None if there is none. Raises SetupError if no broker answers."""
         with broker_errors("no answer from the broker"):
-            if self.topic not in self._admin.list_topics(timeout=SECONDS).topics:
+            if self.topic not in self.admin.list_topics(timeout=SECONDS).topics:
                 return None
         found = None
         with self._reader() as reader:
@@ -58,14 +57,14 @@ class AgreedRecord:
 
     def _reader(self) -> TopicReader:
         """A reader of a topic that one broker knows; others may not know it yet."""
-        give_up = self._clock.monotonic() + KNOWN_SECONDS
+        give_up = self.clock.monotonic() + KNOWN_SECONDS
         while True:
             try:
-                return TopicReader(self._clients, self.topic, self.topic)
+                return TopicReader(self.clients, self.topic, self.topic)
             except NoTopic:
-                if self._clock.monotonic() > give_up:
+                if self.clock.monotonic() > give_up:
                     raise
-                self._clock.sleep(PAUSE_SECONDS)
+                self.clock.sleep(PAUSE_SECONDS)
 
     def agree(self, make: Callable[[], bytes]) -> bytes:
         """The existing record, else a new one of this or another process. Raises SetupError."""
@@ -74,22 +73,22 @@ class AgreedRecord:
             return found
         self._create()
         record = make()
-        give_up = self._clock.monotonic() + DEADLINE_SECONDS
+        give_up = self.clock.monotonic() + DEADLINE_SECONDS
         longest = FIRST_PAUSE_SECONDS
         while (found := self.read()) is None and (found := self._write(record)) is None:
-            if self._clock.monotonic() > give_up:
+            if self.clock.monotonic() > give_up:
                 raise SetupError(
                     f"{self.topic} is not written after {DEADLINE_SECONDS:g} s: other processes "
                     "keep writing it; give the same command again"
                 )
-            self._clock.sleep(random.uniform(longest / 2, longest))
+            self.clock.sleep(random.uniform(longest / 2, longest))
             longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
         return found
 
     def _create(self) -> None:
         topic = NewTopic(self.topic, 1, -1, config={"cleanup.policy": "compact"})
         try:
-            self._admin.create_topics([topic])[self.topic].result(SECONDS)
+            self.admin.create_topics([topic])[self.topic].result(SECONDS)
         except KafkaException as cause:
             if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise SetupError(
@@ -98,7 +97,7 @@ class AgreedRecord:
 
     def _write(self, record: bytes) -> bytes | None:
         """Write the record, or return another's; None if another process fences this one."""
-        producer = self._clients.producer(
+        producer = self.clients.producer(
             {"transactional.id": self.topic, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         )
         try:

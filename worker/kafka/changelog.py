@@ -58,6 +58,7 @@ class StaleCopy(Unanswered):
         self.partition = partition
 
 
+@dataclass(eq=False)
 class ChangelogReader:
     """Applies the committed rows of some changelog partitions.
 
@@ -65,26 +66,22 @@ class ChangelogReader:
     `follow` raise StaleCopy if a partition's end is not reached within `tombstone_seconds`.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        group: str,
-        topic: str,
-        starts: Mapping[int, int],
-        apply: Apply,
-        at_end: AtEnd,
-        tombstone_seconds: float = DELETE_RETENTION_MS / 1000,
-        since: float | None = None,
-        clock: Clock = time,
-    ) -> None:
-        """`since`: when `starts` were found to lack no tombstone, by default now."""
-        self._clients, self._group, self._topic = clients, group, topic
-        self._next = dict(starts)
-        self._apply, self._at_end = apply, at_end
-        self._tombstone_seconds = tombstone_seconds
-        self._clock = clock
+    clients: Clients
+    group: str
+    topic: str
+    starts: Mapping[int, int]
+    apply: Apply
+    at_end: AtEnd
+    tombstone_seconds: float = DELETE_RETENTION_MS / 1000
+    since: float | None = None
+    """When `starts` were found to lack no tombstone, by default now."""
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
+        self._next = dict(self.starts)
         # By partition: when its copy last lacked no tombstone. Compaction uses the time of day.
-        self._complete_at = dict.fromkeys(starts, clock.time() if since is None else since)
+        since = self.clock.time() if self.since is None else self.since
+        self._complete_at = dict.fromkeys(self.starts, since)
         self._stop = threading.Event()
         self.rows_read = 0
         self._consumer: Consumer  # while it reads
@@ -107,21 +104,21 @@ class ChangelogReader:
         open_partitions = {p for p, position in self._next.items() if position < goals[p]}
         if not open_partitions:
             return 0
-        rows_before, moved_at = self.rows_read, self._clock.monotonic()
+        rows_before, moved_at = self.rows_read, self.clock.monotonic()
         with self._reading(open_partitions):
             while open_partitions and not self._stop.is_set():
                 before = dict(self._next)
                 self._step()
                 open_partitions -= {p for p in open_partitions if self._next[p] >= goals[p]}
                 if before != self._next:
-                    moved_at = self._clock.monotonic()
+                    moved_at = self.clock.monotonic()
                     on_progress(
                         self.rows_read,
                         sum(max(0, goals[p] - self._next[p]) for p in open_partitions),
                     )
-                elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
+                elif self.clock.monotonic() - moved_at > STALLED_SECONDS:
                     raise Unanswered(
-                        f"the restore of {self._topic} {sorted(open_partitions)} makes no progress"
+                        f"the restore of {self.topic} {sorted(open_partitions)} makes no progress"
                     )
         return self.rows_read - rows_before
 
@@ -135,25 +132,23 @@ class ChangelogReader:
                 if isinstance(cause, StaleCopy) or not is_retriable(cause):
                     raise
                 log.debug("the standby starts a new consumer: %s", cause)
-                self._clock.sleep(PAUSE_SECONDS)
+                self.clock.sleep(PAUSE_SECONDS)
 
     def _follow_until_idle(self) -> None:
-        moved_at = self._clock.monotonic()
-        while not self._stop.is_set() and self._clock.monotonic() - moved_at <= IDLE_SECONDS:
+        moved_at = self.clock.monotonic()
+        while not self._stop.is_set() and self.clock.monotonic() - moved_at <= IDLE_SECONDS:
             before = dict(self._next)
             self._step()
             if before != self._next:
-                moved_at = self._clock.monotonic()
+                moved_at = self.clock.monotonic()
 
     @contextmanager
     def _reading(self, partitions: Iterable[int]) -> Iterator[None]:
         """With a new consumer of these partitions at their positions."""
-        self._consumer = self._clients.standalone_consumer(
-            self._group, "read_committed", READ_TO_END
-        )
+        self._consumer = self.clients.standalone_consumer(self.group, "read_committed", READ_TO_END)
         with closing(self._consumer):
             self._consumer.assign(
-                [TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)]
+                [TopicPartition(self.topic, p, self._next[p]) for p in sorted(partitions)]
             )
             yield
 
@@ -165,7 +160,7 @@ class ChangelogReader:
         for message in self._consumer.consume(ROWS_PER_BATCH, 0.1):
             partition, offset, error = message.partition(), message.offset(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise refusal(error, self._group, self._topic)
+                raise refusal(error, self.group, self.topic)
             assert partition is not None
             assert offset is not None
             if error is not None:
@@ -176,20 +171,20 @@ class ChangelogReader:
             key = message.key()
             if key is None:
                 raise Crash(
-                    f"{self._topic}-{partition} has a record without a key at {offset}: the worker "
+                    f"{self.topic}-{partition} has a record without a key at {offset}: the worker "
                     "did not write it"
                 )
             changes.setdefault(partition, {})[key] = message.value()
             last[partition] = offset
             self.rows_read += 1
-        now = self._clock.time()
+        now = self.clock.time()
         for partition, rows in changes.items():
-            if now - self._complete_at[partition] > self._tombstone_seconds:
-                raise StaleCopy(self._topic, partition)
-            self._apply(partition, self._next[partition], rows, last[partition])
+            if now - self._complete_at[partition] > self.tombstone_seconds:
+                raise StaleCopy(self.topic, partition)
+            self.apply(partition, self._next[partition], rows, last[partition])
             self._next[partition] = last[partition] + 1
         for partition in at_end:
-            self._at_end(partition)
+            self.at_end(partition)
             self._complete_at[partition] = now
         for partition, offset in self._positions(passed).items():
             self._next[partition] = max(self._next[partition], offset)
@@ -285,25 +280,25 @@ class LogBounds(NamedTuple):
     horizon: int
 
 
+@dataclass(eq=False)
 class ChangelogLog:
     """The changelog topic. Its readers use the worker's group, join nothing and commit nothing."""
 
-    def __init__(
-        self, clients: Clients, topic: str, group: str, ids: TopicIds, clock: Clock = time
-    ) -> None:
-        self.topic = topic
-        self._clients = clients
-        self._group = group
-        self._ids = ids
-        self._clock = clock
+    clients: Clients
+    topic: str
+    group: str
+    ids: TopicIds
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
         self._tombstone_ms = DELETE_RETENTION_MS
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
         """See `log_bounds`."""
-        life_ms = self._ids.tombstone_life_ms(self.topic) or DELETE_RETENTION_MS
+        life_ms = self.ids.tombstone_life_ms(self.topic) or DELETE_RETENTION_MS
         self._tombstone_ms = min(life_ms, DELETE_RETENTION_MS)
         return log_bounds(
-            self._clients, self._group, self.topic, partitions, self._tombstone_ms, self._clock
+            self.clients, self.group, self.topic, partitions, self._tombstone_ms, self.clock
         )
 
     def reader(
@@ -313,20 +308,20 @@ class ChangelogLog:
         which their bounds were fetched.
         """
         return ChangelogReader(
-            self._clients,
-            self._group,
+            self.clients,
+            self.group,
             self.topic,
             starts,
             apply,
             at_end,
             self._tombstone_ms / 1000,
             since,
-            self._clock,
+            self.clock,
         )
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
         """See `first_rows`."""
-        return first_rows(self._clients, self._group, self.topic, partitions, self._clock)
+        return first_rows(self.clients, self.group, self.topic, partitions, self.clock)
 
 
 def log_bounds(

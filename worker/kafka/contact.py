@@ -5,6 +5,7 @@ of several brokers is enough: a client reports any answer.
 """
 
 import time
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from worker.clock import Clock
@@ -48,15 +49,17 @@ class _Failures(NamedTuple):
     reason: str
 
 
+@dataclass(eq=False)
 class Contact:
     """When each client last heard from a broker. Safe to use from any thread.
 
     A client that heard nothing for `timeout_seconds` has lost contact.
     """
 
-    def __init__(self, timeout_seconds: float, clock: Clock = time) -> None:
-        self.timeout_seconds = timeout_seconds
-        self._clock = clock
+    timeout_seconds: float
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
         self._heard: dict[str, float] = {}
         self._failed: dict[str, _Failures] = {}
 
@@ -66,12 +69,12 @@ class Contact:
         A client counts from its first answer on.
         """
         self._heard[client] = max(
-            self._heard.get(client, float("-inf")), self._clock.monotonic() if at is None else at
+            self._heard.get(client, float("-inf")), self.clock.monotonic() if at is None else at
         )
 
     def failed(self, client: str, reason: str) -> None:
         """This client could not reach a broker."""
-        now, before = self._clock.monotonic(), self._failed.get(client)
+        now, before = self.clock.monotonic(), self._failed.get(client)
         lasts = before is not None and now - before.at <= STREAK_SECONDS
         self._failed[client] = _Failures(
             before.since if before is not None and lasts else now, now, reason
@@ -79,7 +82,7 @@ class Contact:
 
     def trouble(self) -> str | None:
         """Why a client has failed to reach some broker for a minute, even if others answer."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for failures in list(self._failed.values()):
             if (
                 failures.at - failures.since >= REPEAT_SECONDS
@@ -94,7 +97,7 @@ class Contact:
 
     def silent_seconds(self) -> dict[str, float]:
         """By client the seconds since it last heard from a broker."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         return {client: max(0.0, now - at) for client, at in sorted(self._heard.items())}
 
     def silence(self, for_seconds: float | None = None) -> Silence | None:
@@ -114,22 +117,24 @@ class Contact:
         return next((one.reason for client, one in failures if one.at > self._heard[client]), "")
 
 
+@dataclass(eq=False)
 class Announcer:
     """Chooses the log lines about contact: when it is lost, each minute, and when it is back.
 
     Also once a minute that one of several brokers is unreachable: clients do not log connections.
     """
 
-    def __init__(self, contact: Contact, clock: Clock = time) -> None:
-        self._contact = contact
-        self._clock = clock
+    contact: Contact
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
         self._announced_at: float | None = None
         self._longest = 0.0
         self._troubled_at = float("-inf")
 
     def lost(self) -> str | None:
         """The line about a lost contact, if one is due."""
-        silence, now = self._contact.silence(), self._clock.monotonic()
+        silence, now = self.contact.silence(), self.clock.monotonic()
         at = self._announced_at
         if silence is None or (at is not None and now - at < REPEAT_SECONDS):
             self._longest = max(self._longest, silence.seconds if silence else 0.0)
@@ -141,22 +146,22 @@ class Announcer:
 
     def back(self) -> str | None:
         """The line about a contact that is back, once."""
-        if self._announced_at is None or self._contact.silence() is not None:
+        if self._announced_at is None or self.contact.silence() is not None:
             return None
         seconds, self._announced_at, self._longest = self._longest, None, 0.0
-        self._contact.begin_again()
+        self.contact.begin_again()
         return f"a broker answers again, after {seconds:.0f} s"
 
     def trouble(self) -> str | None:
         """The line about an unreachable broker while others answer, if one is due."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if (
             now - self._troubled_at < REPEAT_SECONDS
             or self._announced_at is not None
-            or self._contact.silence()
+            or self.contact.silence()
         ):
             return None
-        reason = self._contact.trouble()
+        reason = self.contact.trouble()
         if reason is None:
             return None
         self._troubled_at = now

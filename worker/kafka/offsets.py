@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -88,6 +89,7 @@ class Start(NamedTuple):
     note: str = ""
 
 
+@dataclass(eq=False)
 class InputLog:
     """The input topic as the worker's group reads it.
 
@@ -98,23 +100,13 @@ class InputLog:
         ends: by partition the first offset that is not read.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        topic: str,
-        group: str,
-        clock: Clock = time,
-        first: Mapping[int, int] = {},
-        file_ranges: Mapping[int, range] = {},
-        ends: Mapping[int, int] = {},
-    ) -> None:
-        self.topic = topic
-        self._clients = clients
-        self._group = group
-        self._clock = clock
-        self._first = first
-        self._file_ranges = file_ranges
-        self._ends = ends
+    clients: Clients
+    topic: str
+    group: str
+    clock: Clock = time
+    first: Mapping[int, int] = field(default_factory=dict)
+    file_ranges: Mapping[int, range] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
 
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
         """By partition where the group resumes, once its previous owner's transaction is decided.
@@ -125,19 +117,17 @@ class InputLog:
             Crash: the broker refuses to return a committed offset.
         """
         partitions = list(partitions)
-        with closing(self._clients.standalone_consumer(self._group, "read_committed")) as consumer:
+        with closing(self.clients.standalone_consumer(self.group, "read_committed")) as consumer:
             committed = self._committed(consumer, partitions)
-            bounds = all_watermarks(consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock)
+            bounds = all_watermarks(consumer, self.topic, partitions, TAKEOVER_SECONDS, self.clock)
         return {p: self._start(p, bounds[p], committed.get(p)) for p in partitions}
 
     def _committed(self, consumer: Consumer, partitions: list[int]) -> dict[int, CommittedOffset]:
         try:
-            return committed_offsets(
-                consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock
-            )
+            return committed_offsets(consumer, self.topic, partitions, TAKEOVER_SECONDS, self.clock)
         except KafkaException as cause:
             error = cause.args[0]
-            refused = refusal(error, self._group, self.topic)
+            refused = refusal(error, self.group, self.topic)
             if isinstance(refused, SetupError):
                 raise refused from cause
             what = f"could not fetch the committed offsets of {self.topic}"
@@ -148,9 +138,9 @@ class InputLog:
     def _start(self, partition: int, log: range, committed: CommittedOffset | None) -> Start:
         low, end = log.start, log.stop
         offset, note = committed or (low, "")
-        in_files = self._file_ranges.get(partition, log)
+        in_files = self.file_ranges.get(partition, log)
         low, high = min(low, in_files.start), max(end, in_files.stop)
-        if not low <= offset <= high and offset < self._ends.get(partition, offset + 1):
+        if not low <= offset <= high and offset < self.ends.get(partition, offset + 1):
             raise SetupError(
                 f"the committed offset {offset} of {self.topic}-{partition} is outside the log "
                 f"[{low}, {high}]: records were removed before they were read, or the topic was "
@@ -161,8 +151,8 @@ class InputLog:
         return Start(offset, committed is not None, end, note)
 
     def _first_offset(self, partition: int, log_start: int) -> int:
-        first = self._first.get(partition, log_start)
-        if first < log_start and first not in self._file_ranges.get(partition, ()):
+        first = self.first.get(partition, log_start)
+        if first < log_start and first not in self.file_ranges.get(partition, ()):
             raise SetupError(
                 f"{self.topic}-{partition} is to be read from offset {first}, but its log begins "
                 f"at {log_start} now: the records between were removed before they were read"

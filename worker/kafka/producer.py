@@ -9,6 +9,7 @@ decided under the same transactional id, and then the committed offsets show whe
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -48,6 +49,7 @@ Neither a broker that gave up on a transaction nor a late call of an old client 
 """
 
 
+@dataclass(eq=False)
 class TransactionalProducer:
     """Commits a worker's micro-batches, one transaction each.
 
@@ -58,36 +60,32 @@ class TransactionalProducer:
         bounded: runs calls that may hang.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        clients: Clients,
-        on_full: Callable[[], None] = lambda: None,
-        clock: Clock = time,
-        bounded: Within = within,
-    ) -> None:
-        self._group = settings.app_id
-        self._instance_id = settings.instance_id
-        self._patience = Patience(settings.commit_timeout_ms / 1000)
+    settings: Settings
+    clients: Clients
+    on_full: Callable[[], None] = lambda: None
+    clock: Clock = time
+    bounded: Within = within
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(self.settings.commit_timeout_ms / 1000)
         self._fenced_in_a_row = 0
-        self._timeout_seconds = settings.transaction_timeout_ms / 1000
-        self._clock = clock
+        self._timeout_seconds = self.settings.transaction_timeout_ms / 1000
         self._transactions = Transactions(
-            clients,
-            settings.transactional_id,
-            timeout_ms=settings.transaction_timeout_ms,
-            write_seconds=settings.commit_timeout_ms / 1000,
+            self.clients,
+            self.settings.transactional_id,
+            timeout_ms=self.settings.transaction_timeout_ms,
+            write_seconds=self.settings.commit_timeout_ms / 1000,
             abort_seconds=None,
             options={
                 "partitioner": "murmur2_random",  # Kafka's default, but not librdkafka's
                 "linger.ms": 1,  # a batch is queued at once and flushed: more only adds latency
-                "queue.buffering.max.messages": settings.in_flight_messages,
-                "queue.buffering.max.kbytes": settings.in_flight_bytes // 1024,
-                "message.max.bytes": settings.max_message_bytes,
+                "queue.buffering.max.messages": self.settings.in_flight_messages,
+                "queue.buffering.max.kbytes": self.settings.in_flight_bytes // 1024,
+                "message.max.bytes": self.settings.max_message_bytes,
             },
-            on_full=on_full,
-            clock=clock,
-            bounded=bounded,
+            on_full=self.on_full,
+            clock=self.clock,
+            bounded=self.bounded,
         )
 
     def start(self, timeout_seconds: float = START_SECONDS) -> None:
@@ -141,7 +139,7 @@ class TransactionalProducer:
         if membership.generation < 0 or not membership.member_id:
             raise Crash("a commit without a membership would not be checked by the broker")
         last_changelog_offsets: dict[int, int] = {}
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         offsets = [
             _noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()
         ]
@@ -155,7 +153,7 @@ class TransactionalProducer:
                 transaction.produce(messages)
                 transaction.commit(
                     offsets,
-                    group_metadata(self._group, membership),
+                    group_metadata(self.settings.app_id, membership),
                     lambda: check(last_changelog_offsets),
                 )
         except UnwrittenError:
@@ -165,7 +163,7 @@ class TransactionalProducer:
         except (Hung, Unanswered) as cause:
             raise InDoubt(str(cause)) from cause
         except TransactionError as cause:
-            raise self._failure(cause, self._clock.monotonic() - began) from cause
+            raise self._failure(cause, self.clock.monotonic() - began) from cause
         self._patience.answered(transaction.answered_seconds)
         self._fenced_in_a_row = 0
         return last_changelog_offsets
@@ -221,8 +219,8 @@ class TransactionalProducer:
 
     def _fenced(self, why: str) -> Fenced:
         return Fenced(
-            f"another worker has the instance id {self._instance_id} ({why}); give each worker its "
-            "own COVERSUMM_INSTANCE_ID"
+            f"another worker has the instance id {self.settings.instance_id} ({why}); give each "
+            "worker its own COVERSUMM_INSTANCE_ID"
         )
 
 

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -46,6 +47,7 @@ class _Asked(NamedTuple):
     futures: Mapping[str, Any]
 
 
+@dataclass(eq=False)
 class TopicIds:
     """Fetches the ids of some topics.
 
@@ -56,25 +58,17 @@ class TopicIds:
         planned: the ids of topics in the plan of a replay; empty for an unknown one.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        topics: tuple[str, ...],
-        partitions: Mapping[str, int],
-        timeout_seconds: float,
-        clock: Clock = time,
-        on_error: OnError | None = None,
-        planned: Mapping[str, str] = {},
-    ) -> None:
-        self._planned = planned
-        self._clients = clients
-        self._on_error = on_error
-        self._admin = clients.admin(on_error)
-        self._clock = clock
-        self.topics = topics
-        self._partitions = partitions
-        self._timeout_seconds = timeout_seconds
-        self._question_seconds = min(QUESTION_SECONDS, timeout_seconds)
+    clients: Clients
+    topics: tuple[str, ...]
+    partitions: Mapping[str, int]
+    timeout_seconds: float
+    clock: Clock = time
+    on_error: OnError | None = None
+    planned: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._admin = self.clients.admin(self.on_error)
+        self._question_seconds = min(QUESTION_SECONDS, self.timeout_seconds)
         self._has_controller = False  # it answers these requests, and may not be elected yet
         self._known: dict[str, str] = {}
 
@@ -127,7 +121,7 @@ class TopicIds:
 
     def suspect(self) -> None:
         """After a long silence of the brokers: use new connections, see `Transactions.suspect`."""
-        self._admin = self._clients.admin(self._on_error)
+        self._admin = self.clients.admin(self.on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None if the broker does not tell this client."""
@@ -150,12 +144,12 @@ class TopicIds:
 
         Asks again while a topic is unknown or the broker is away.
         """
-        patience = dict.fromkeys(RETRIABLE, self._timeout_seconds)
-        patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
+        patience = dict.fromkeys(RETRIABLE, self.timeout_seconds)
+        patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self.timeout_seconds)
         waiting = list(asked)
         what = f"could not fetch the ids of {', '.join(self.topics)}"
         try:
-            return retry(lambda: self._attempt(topics, waiting), patience, self._clock)
+            return retry(lambda: self._attempt(topics, waiting), patience, self.clock)
         except TimeoutError as cause:
             raise Unanswered(what) from cause
         except KafkaException as cause:
@@ -188,7 +182,7 @@ class TopicIds:
             topic: future.result(self._question_seconds + 1)
             for topic, future in asked.futures.items()
         }
-        for topic, stored in self._partitions.items():
+        for topic, stored in self.partitions.items():
             if topic in answers and (found := len(answers[topic].partitions)) > stored:
                 raise PartitionsChanged(topic, stored, found)
         ids = {topic: str(answer.topic_id) for topic, answer in answers.items()}
@@ -197,7 +191,7 @@ class TopicIds:
         return ids
 
     def _refuse_unplanned(self, ids: Mapping[str, str]) -> None:
-        for topic, planned in self._planned.items():
+        for topic, planned in self.planned.items():
             found = ids.get(topic)
             if planned and found and found != planned:
                 raise SetupError(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -95,6 +96,7 @@ class UnwrittenError(Exception):
     """Records of a transaction were not written before its deadline."""
 
 
+@dataclass(eq=False)
 class Transaction:
     """A transaction of one client, from `begin` to its end.
 
@@ -109,27 +111,20 @@ class Transaction:
         bounded: runs the steps that may hang.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        write_seconds: float,
-        answer_seconds: float,
-        on_full: Callable[[], None],
-        clock: Clock,
-        bounded: Within,
-    ) -> None:
-        self._producer = producer
-        self._write_seconds = write_seconds
-        self._answer_seconds = answer_seconds
-        self._on_full = on_full
-        self._clock = clock
-        self._bounded = bounded
+    producer: Any
+    write_seconds: float
+    answer_seconds: float
+    on_full: Callable[[], None]
+    clock: Clock
+    bounded: Within
+
+    def __post_init__(self) -> None:
         self._refused: KafkaError | None = None
         self.answered_seconds = 0.0
 
     def begin(self) -> None:
         """Open it. Raises KafkaException."""
-        self._producer.begin_transaction()
+        self.producer.begin_transaction()
 
     def produce(self, records: Iterable[Outgoing]) -> None:
         """Queue records. Raises UnwrittenError if the producer's queue stays full."""
@@ -158,7 +153,7 @@ class Transaction:
 
         *others, (key, value) = rows.items()
         batch: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in others]
-        if batch and self._producer.produce_batch(topic, batch, partition) < len(batch):
+        if batch and self.producer.produce_batch(topic, batch, partition) < len(batch):
             self.produce(
                 (topic, partition, one["key"], one["value"], ()) for one in batch if "_error" in one
             )
@@ -182,12 +177,12 @@ class Transaction:
                 takes over the transactional id.
         """
         # Records first: accepted offsets then imply that all records are below the high watermarks.
-        if self._producer.flush(self._write_seconds):
+        if self.producer.flush(self.write_seconds):
             raise UnwrittenError
         if self._refused is not None:
             raise KafkaException(self._reason(self._refused))
         check()
-        producer, seconds = self._producer, self._answer_seconds
+        producer, seconds = self.producer, self.answer_seconds
         self._ask(
             "sending the offsets",
             lambda: producer.send_offsets_to_transaction(list(offsets), group_metadata, seconds),
@@ -196,12 +191,12 @@ class Transaction:
 
     def _ask(self, step: str, call: Callable[[], None]) -> None:
         """Run a step that a coordinator answers. Raises KafkaException and Hung."""
-        asked = self._clock.monotonic()
+        asked = self.clock.monotonic()
         try:
-            self._bounded(self._answer_seconds + GRACE_SECONDS, call)
+            self.bounded(self.answer_seconds + GRACE_SECONDS, call)
         except Hung:
-            raise Hung(f"{step} takes longer than {self._answer_seconds:g} s") from None
-        self.answered_seconds = max(self.answered_seconds, self._clock.monotonic() - asked)
+            raise Hung(f"{step} takes longer than {self.answer_seconds:g} s") from None
+        self.answered_seconds = max(self.answered_seconds, self.clock.monotonic() - asked)
 
     def _reason(self, refused: KafkaError) -> KafkaError:
         """Why a record was not written.
@@ -211,7 +206,7 @@ class Transaction:
         """
         if refused.code() in PURGED:
             try:
-                self._producer.begin_transaction()
+                self.producer.begin_transaction()
             except KafkaException as cause:
                 error: KafkaError = cause.args[0]
                 return refused if error.code() == KafkaError._STATE else error
@@ -220,7 +215,7 @@ class Transaction:
     def abort(self, seconds: float) -> KafkaError | None:
         """Abort it; the error of the abort, if any."""
         try:
-            self._producer.abort_transaction(seconds)
+            self.producer.abort_transaction(seconds)
         except KafkaException as cause:
             error: KafkaError = cause.args[0]
             return error
@@ -233,19 +228,20 @@ class Transaction:
         give_up: float | None = None
         while True:
             try:
-                self._producer.produce(
+                self.producer.produce(
                     topic, value, key, partition, on_delivery=on_delivery, headers=list(headers)
                 )
                 return
             except BufferError:  # librdkafka's queue is full: let it drain
                 if give_up is None:
-                    give_up = self._clock.monotonic() + self._write_seconds
-                    self._on_full()
-                elif self._clock.monotonic() > give_up:
+                    give_up = self.clock.monotonic() + self.write_seconds
+                    self.on_full()
+                elif self.clock.monotonic() > give_up:
                     raise UnwrittenError from None
-                self._producer.poll(0.1)
+                self.producer.poll(0.1)
 
 
+@dataclass(eq=False)
 class Transactions:
     """The transactions of one transactional id, one after the other.
 
@@ -260,39 +256,31 @@ class Transactions:
         bounded: runs calls that may hang.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        transactional_id: str,
-        *,
-        timeout_ms: int,
-        write_seconds: float,
-        abort_seconds: float | None,
-        options: Mapping[str, Any],
-        on_full: Callable[[], None] = lambda: None,
-        clock: Clock = time,
-        bounded: Within = within,
-    ) -> None:
-        self.transactional_id = transactional_id
-        self._write_seconds = write_seconds
-        self._abort_seconds = abort_seconds
-        self._on_full = on_full
-        self._clock = clock
-        self._bounded = bounded
+    clients: Clients
+    transactional_id: str
+    _: KW_ONLY
+    timeout_ms: int
+    write_seconds: float
+    abort_seconds: float | None
+    options: Mapping[str, Any]
+    on_full: Callable[[], None] = lambda: None
+    clock: Clock = time
+    bounded: Within = within
+
+    def __post_init__(self) -> None:
         self._renewing = threading.Lock()
         self._open: Transaction | None = None  # also one in doubt, until it is decided
         self._is_suspect = False
         self._candidate: Any = None  # a client whose takeover has no answer yet
-        self._clients = clients
         self._options = {
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": timeout_ms,
-            "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, timeout_ms),
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": self.timeout_ms,
+            "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, self.timeout_ms),
             "compression.type": "lz4",
             "allow.auto.create.topics": False,  # a request must not create a deleted topic again
-            **options,
+            **self.options,
         }
-        self._producer = clients.producer(self._options)
+        self._producer = self.clients.producer(self._options)
 
     def take_over(self, timeout_seconds: float) -> None:
         """Take over the transactional id: fences its last holder and waits for its transaction.
@@ -357,7 +345,7 @@ class Transactions:
 
     def _renew(self, topic: str | None, timeout_seconds: float) -> None:
         """Replace the client. Raises KafkaException and Hung, and then changes nothing."""
-        fresh, self._candidate = self._candidate or self._clients.producer(self._options), None
+        fresh, self._candidate = self._candidate or self.clients.producer(self._options), None
         try:
             # Fails sooner than the takeover if no broker answers.
             fresh.list_topics(topic, timeout=timeout_seconds)
@@ -369,7 +357,7 @@ class Transactions:
 
     def _take_over_with(self, fresh: Any) -> None:
         try:
-            self._bounded(
+            self.bounded(
                 RENEWAL_SECONDS + GRACE_SECONDS, lambda: fresh.init_transactions(RENEWAL_SECONDS)
             )
         except KafkaException as cause:
@@ -413,11 +401,11 @@ class Transactions:
                 self._renew(None, RENEWAL_SECONDS)
             self._open = transaction = Transaction(
                 self._producer,
-                self._write_seconds,
+                self.write_seconds,
                 answer_seconds,
-                self._on_full,
-                self._clock,
-                self._bounded,
+                self.on_full,
+                self.clock,
+                self.bounded,
             )
         return transaction
 
@@ -428,7 +416,7 @@ class Transactions:
         return nothing and set no exception), and an abort raises it. So does a SetupError: nothing
         is in doubt, and nobody need wait for the timeout.
         """
-        seconds = self._abort_seconds
+        seconds = self.abort_seconds
         if seconds is None:
             if not isinstance(cause, (SystemError, SetupError)):
                 return None

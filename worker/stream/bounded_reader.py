@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from worker.errors import Crash, Unanswered
 from worker.events import Record
@@ -31,6 +31,7 @@ BACKLOG_BYTES = 4 * 2**20
 """Bytes of file-backed records that are taken at once; a larger record comes alone."""
 
 
+@dataclass(eq=False)
 class Tail:
     """The end of a partition, and what proves that it is reached.
 
@@ -46,10 +47,12 @@ class Tail:
     True
     """
 
-    def __init__(self, end: int, *, is_in_log: bool = True) -> None:
-        """`is_in_log`: False if files hold the records up to the end."""
-        self.end = end
-        self.is_in_log = is_in_log
+    end: int
+    _: KW_ONLY
+    is_in_log: bool = True
+    """False if files hold the records up to the end."""
+
+    def __post_init__(self) -> None:
         self._shown: int | None = None  # the cursor from which the end was reached once
         self._hole: int | None = None
         self._is_waiting = False
@@ -98,6 +101,7 @@ class Tail:
         return self._short_since is not None and now - self._short_since > CUT_SHORT_SECONDS
 
 
+@dataclass(eq=False)
 class FileBacklog:
     """The remaining file-backed records of one partition.
 
@@ -105,15 +109,14 @@ class FileBacklog:
         stop: the offset after them, where the log continues or the run ends.
     """
 
-    def __init__(self, records: Iterator[Record], stop: int) -> None:
-        self.stop = stop
-        self._records = records
+    records: Iterator[Record]
+    stop: int
 
     def take(self, most: int) -> tuple[tuple[Record, ...], int]:
         """The next records, at most `most`, and the offset after them or `stop`. Blocks."""
         taken: list[Record] = []
         size = 0
-        for record in self._records:
+        for record in self.records:
             if record.offset >= self.stop:
                 break
             taken.append(record)

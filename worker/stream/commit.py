@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -26,7 +27,7 @@ from worker.stream.settlement import Settlement
 from worker.stream.surroundings import Contexts, Surroundings, Tracing, WorkerMetrics
 
 Afterwards = Callable[[bool], Awaitable[None]]
-"""Called after a commit with whether it happened."""
+"""Called after a commit: with False if it was in doubt, which ends the tenure of its records."""
 
 
 class Stage(IntEnum):
@@ -79,28 +80,23 @@ class InFlight(ExitStack):
         self.close()
 
 
+@dataclass(eq=False)
 class CommitQueue:
     """Commits one part after another, each beside the processing of the next one.
 
     At most one part is in flight and one waits for it. `commit` runs in a thread of its own.
     """
 
-    def __init__(
-        self,
-        commit: "Commit",
-        settlement: Settlement,
-        assignment: Assignment,
-        surroundings: Surroundings,
-    ) -> None:
-        self._commit = commit
-        self._settlement = settlement
-        self._assignment = assignment
-        self._threads = surroundings.threads
-        self._thread = surroundings.threads.in_order("commit")
-        self._die = surroundings.die
+    commit: "Commit"
+    settlement: Settlement
+    assignment: Assignment
+    surroundings: Surroundings
+
+    def __post_init__(self) -> None:
+        self._thread = self.surroundings.threads.in_order("commit")
         self._task: Any = None  # of the last commit that was begun
         self._is_under_way = False
-        self._happened = True
+        self._is_sure = True  # False: the last commit was in doubt, though it may have happened
         self._afterwards: list[Afterwards] = []
 
     async def begin(self, flight: InFlight) -> bool:
@@ -109,87 +105,76 @@ class CommitQueue:
         False: the tenure ended first, nothing was sent, and the caller still owns the part.
         """
         await self.over()
-        if flight.tenure != self._assignment.tenure:
+        if flight.tenure != self.assignment.tenure:
             return False
         flight.reach(Stage.IN_FLIGHT)
         self._is_under_way = True
-        self._task = self._threads.task("commit", lambda: self._see_through(flight))
+        self._task = self.surroundings.threads.task("commit", lambda: self._see_through(flight))
         return True
 
     async def over(self) -> None:
         """Wait until no commit is under way."""
         if self._task is not None:
-            await self._threads.ended(self._task)
+            await self.surroundings.threads.ended(self._task)
 
     async def then(self, work: Afterwards) -> None:
         """Run this after the commit under way, or at once if there is none."""
         if self._is_under_way:
             self._afterwards.append(work)
         else:
-            await work(self._happened)
+            await work(self._is_sure)
 
     async def _see_through(self, flight: InFlight) -> None:
         try:
             with flight:
-                self._happened = await self._committed(flight)
+                self._is_sure = await self._committed(flight)
             while self._afterwards:
-                await self._afterwards.pop(0)(self._happened)
+                await self._afterwards.pop(0)(self._is_sure)
             self._is_under_way = False
         except asyncio.CancelledError:
             raise  # the app stops; the transaction in the thread may still happen
         except BaseException as cause:
-            self._die(cause)
+            self.surroundings.die(cause)
 
     async def _committed(self, flight: InFlight) -> bool:
         """Commit it; False if the commit was in doubt.
 
         A doubt ends the tenure. The next one begins after the last commit that happened.
         """
-        self._settlement.commit_begins()
+        self.settlement.commit_begins()
         try:
-            await self._thread.run(lambda: self._commit(flight))
+            await self._thread.run(lambda: self.commit(flight))
         except InDoubt as doubt:
             flight.span.in_doubt()
             if isinstance(doubt, TooSlow):
-                self._assignment.progress.made()  # the next one is smaller, which has an end
-            happened = await self._settlement.settle(doubt, flight.batch.next_offsets)
-            self._commit.settled(flight, happened)
+                self.assignment.progress.made()  # the next one is smaller, which has an end
+            happened = await self.settlement.settle(doubt, flight.batch.next_offsets)
+            self.commit.settled(flight, happened)
             return False
-        self._settlement.commit_answered()
-        self._assignment.progress.made()
+        self.settlement.commit_answered()
+        self.assignment.progress.made()
         return True
 
 
+@dataclass(eq=False)
 class Commit:
     """Takes one part from IN_FLIGHT to ANNOUNCED."""
 
-    def __init__(
-        self,
-        producer: TransactionalProducer,
-        logs: Logs,
-        group: GroupFingerprint,
-        gate: Gate,
-        processor: Processor,
-        metrics: WorkerMetrics,
-        dead_letters: DeadLetterLog,
-        feed: ChangeFeed,
-        size: TransactionSize,
-        clock: Clock,
-        ledger: Ledger = NO_LEDGER,
-    ) -> None:
-        self._producer = producer
-        self._logs = logs
-        self._group = group
-        self._gate = gate
-        self._processor = processor
-        self._metrics = metrics
-        self._dead_letters = dead_letters
-        self._feed = feed
-        self._size = size
-        self._clock = clock
-        self._ledger = ledger
-        outputs = [topic for topic in (logs.output, logs.facets) if topic]
-        self._topics = [logs.input.topic, *outputs, logs.changelog.topic]
+    producer: TransactionalProducer
+    logs: Logs
+    group: GroupFingerprint
+    gate: Gate
+    processor: Processor
+    metrics: WorkerMetrics
+    dead_letters: DeadLetterLog
+    feed: ChangeFeed
+    size: TransactionSize
+    clock: Clock
+    ledger: Ledger = NO_LEDGER
+
+    def __post_init__(self) -> None:
+        outputs = [topic for topic in (self.logs.output, self.logs.facets) if topic]
+        self._topics = [self.logs.input.topic, *outputs, self.logs.changelog.topic]
 
     def __call__(self, flight: InFlight) -> None:
         """Commit it.
@@ -197,16 +182,16 @@ class Commit:
         Raises InDoubt before anything is stored or announced; Fenced and Crash end the process.
         """
         batch, tenure = flight.batch, flight.tenure
-        started = self._clock.monotonic()
-        notes = self._ledger.notes(batch)
+        started = self.clock.monotonic()
+        notes = self.ledger.notes(batch)
         # Sent before the records: describing topics of many partitions takes long.
-        check_ids = self._logs.ids.ask_ahead(self._topics)
+        check_ids = self.logs.ids.ask_ahead(self._topics)
         try:
-            last_offsets = self._producer.commit(
+            last_offsets = self.producer.commit(
                 batch.messages,
-                self._logs.changelog.topic,
+                self.logs.changelog.topic,
                 batch.rows,
-                self._logs.input.topic,
+                self.logs.input.topic,
                 batch.next_offsets,
                 tenure.membership,
                 lambda last_offsets: self._check(check_ids, batch, last_offsets),
@@ -215,40 +200,40 @@ class Commit:
         except Overtaken:
             raise
         except InDoubt as doubt:
-            self._check_pace(batch, self._clock.monotonic() - started, doubt)
+            self._check_pace(batch, self.clock.monotonic() - started, doubt)
             raise
         flight.reach(Stage.DECIDED)
-        self._size.written(batch.size, self._clock.monotonic() - started)
-        self._group.agreed()
+        self.size.written(batch.size, self.clock.monotonic() - started)
+        self.group.agreed()
         for partition, changes in batch.rows.items():
             if changes:
-                self._gate.write(tenure.epoch, partition, changes, last_offsets[partition])
+                self.gate.write(tenure.epoch, partition, changes, last_offsets[partition])
         flight.reach(Stage.STORED)
-        self._processor.committed(batch)
-        self._ledger.committed(batch, notes)
-        self._metrics.observe_commit(self._clock.monotonic() - started)
+        self.processor.committed(batch)
+        self.ledger.committed(batch, notes)
+        self.metrics.observe_commit(self.clock.monotonic() - started)
         self._announce(flight)
 
     def settled(self, flight: InFlight, happened: bool) -> None:
         """Its commit in doubt is decided. If it happened, the takeover stored its rows."""
         flight.reach(Stage.DECIDED)
-        self._metrics.observe_doubt(happened)
+        self.metrics.observe_doubt(happened)
         if happened:
             flight.reach(Stage.STORED)
             self._announce(flight)
 
     def _announce(self, flight: InFlight) -> None:
-        self._metrics.observe_batch(flight.batch.stats)
-        self._dead_letters.count(flight.batch.stats)
-        self._feed.committed(flight.batch.messages)
+        self.metrics.observe_batch(flight.batch.stats)
+        self.dead_letters.count(flight.batch.stats)
+        self.feed.committed(flight.batch.messages)
         flight.reach(Stage.ANNOUNCED)
 
     def _check_pace(self, batch: ProcessedBatch, seconds: float, doubt: InDoubt) -> None:
         """Raise TooSlow if the transaction may have been too large to be written in time."""
-        if self._size.unwritten(batch.taken or len(batch.messages), batch.size, seconds):
+        if self.size.unwritten(batch.taken or len(batch.messages), batch.size, seconds):
             raise TooSlow(
                 f"{doubt}; it had {batch.size} bytes and failed after {seconds:.1f} s, so the next "
-                f"has at most {self._size.most} bytes"
+                f"has at most {self.size.most} bytes"
             ) from doubt
 
     def _check(
@@ -262,13 +247,13 @@ class Commit:
         check_ids()
         for partition, last in last_offsets.items():
             first = last - len(batch.rows[partition]) + 1
-            stored = self._gate.stored_offset(partition)
+            stored = self.gate.stored_offset(partition)
             if first <= stored:
                 # If a row before the last one was not written, the transaction has failed. The
                 # takeover then checks the changelog's id.
                 raise Unanswered(
-                    f"rows of {self._logs.changelog.topic}-{partition} seem to begin at offset "
+                    f"rows of {self.logs.changelog.topic}-{partition} seem to begin at offset "
                     f"{first}, and those up to {stored} are stored: one was not written, or the "
                     "topic was deleted and created again"
                 )
-        self._group.check()
+        self.group.check()

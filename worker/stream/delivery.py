@@ -81,32 +81,20 @@ class SchemaSource(Protocol):
         """Try once to fetch these; blocks for a few seconds at most."""
 
 
+@dataclass(eq=False)
 class Delivery:
     """Takes micro-batches from the consumer, in order, through processing and commit."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        assignment: Assignment,
-        processor: ProcessorThread,
-        commits: CommitQueue,
-        on_limit: Callable[[Limit], None],
-        surroundings: Surroundings,
-        schemas: SchemaSource | None = None,
-    ) -> None:
-        """Without `schemas` records need none."""
-        self._input_topic = settings.input_topic
-        self._batch_events = settings.batch_size
-        self._batch_bytes = settings.batch_bytes
-        self._assignment = assignment
-        self._processor = processor
-        self._commits = commits
-        self._on_limit = on_limit
-        self._tracing = surroundings.tracing
-        self._die = surroundings.die
-        self._threads = surroundings.threads
-        self._clock = surroundings.clock
-        self._schemas = schemas
+    settings: Settings
+    assignment: Assignment
+    processor: ProcessorThread
+    commits: CommitQueue
+    on_limit: Callable[[Limit], None]
+    surroundings: Surroundings
+    schemas: SchemaSource | None = None
+    """None: records need no schemas."""
+
+    def __post_init__(self) -> None:
         self._tenure: Tenure | None = None  # of the last micro-batch
         self._ends: dict[int, int] = {}  # where the next one of this tenure has to begin
         self._latest: MicroBatch | None = None  # the last one that was delivered
@@ -122,16 +110,16 @@ class Delivery:
         """
         try:
             is_complete = False
-            if batch.tenure == self._assignment.tenure:
+            if batch.tenure == self.assignment.tenure:
                 self._check_chain(batch)
                 is_complete = await self._schemas_known(batch) and await self._deliver_all(batch)
-            await self._commits.then(
-                lambda happened: self._close(batch, done, is_committed=is_complete and happened)
+            await self.commits.then(
+                lambda is_sure: self._close(batch, done, is_committed=is_complete and is_sure)
             )
         except asyncio.CancelledError:
             raise  # the app stops; the commit under way may still happen
         except BaseException as cause:
-            self._die(cause)
+            self.surroundings.die(cause)
         finally:
             self._latest = batch
 
@@ -139,18 +127,18 @@ class Delivery:
         self, batch: MicroBatch, done: Callable[[], Awaitable[Any]], *, is_committed: bool
     ) -> None:
         if is_committed:
-            self._assignment.committed(batch.ends)
+            self.assignment.committed(batch.ends)
         await done()
 
     def _check_chain(self, batch: MicroBatch) -> None:
         """Raise Crash unless it follows the last one, which may still be in flight."""
         if batch.tenure != self._tenure:
-            self._tenure, self._ends = batch.tenure, dict(self._assignment.positions)
+            self._tenure, self._ends = batch.tenure, dict(self.assignment.positions)
         for partition, start in batch.starts.items():
             expected = self._ends.get(partition)
             if start != expected:
                 raise Crash(
-                    f"{self._input_topic}-{partition}: a micro-batch begins at {start}, "
+                    f"{self.settings.input_topic}-{partition}: a micro-batch begins at {start}, "
                     f"not at {expected}"
                 )
         self._ends.update(batch.ends)
@@ -160,15 +148,15 @@ class Delivery:
 
         The requests have a thread of their own: processing must be free to let partitions go.
         """
-        schemas = self._schemas
+        schemas = self.schemas
         if schemas is None:
             return True
         while ids := schemas.missing(batch.records):
-            await self._threads.beside(lambda: schemas.fetch(ids))
-            if batch.tenure != self._assignment.tenure:
+            await self.surroundings.threads.beside(lambda: schemas.fetch(ids))
+            if batch.tenure != self.assignment.tenure:
                 return False
             if schemas.missing(batch.records):
-                await self._threads.beside(lambda: self._clock.sleep(SCHEMA_PAUSE_SECONDS))
+                await self.surroundings.pause(SCHEMA_PAUSE_SECONDS)
         return True
 
     async def _deliver_all(self, batch: MicroBatch) -> bool:
@@ -204,7 +192,7 @@ class Delivery:
         for record in batch.records:
             length = len(record.value or b"") + len(record.key or b"")
             if part and (limit := self._exceeded(len(part) + 1, size + length)):
-                self._on_limit(limit)
+                self.on_limit(limit)
                 yield tuple(part)
                 part, size = [], 0
             part.append(record)
@@ -212,9 +200,9 @@ class Delivery:
         yield tuple(part)
 
     def _exceeded(self, events: int, size: int) -> Limit | None:
-        if events > self._batch_events:
+        if events > self.settings.batch_size:
             return Limit.BATCH_EVENTS
-        return Limit.BATCH_BYTES if size > self._batch_bytes else None
+        return Limit.BATCH_BYTES if size > self.settings.batch_bytes else None
 
     async def _deliver(
         self,
@@ -224,10 +212,10 @@ class Delivery:
         contexts: Contexts = NO_CONTEXTS,
     ) -> ProcessedBatch | None:
         """Process one part and begin its commit; None, with nothing sent, if the tenure ended."""
-        flight = InFlight(tenure, self._assignment.progress, self._tracing)
+        flight = InFlight(tenure, self.assignment.progress, self.surroundings.tracing)
         try:
             flight.processed(await self._process(process), records, contexts)
-            is_begun = await self._commits.begin(flight)
+            is_begun = await self.commits.begin(flight)
         except BaseException:
             with flight:  # closes it, and its span with the error
                 raise
@@ -238,10 +226,10 @@ class Delivery:
 
     async def _process(self, process: Callable[[Processor], ProcessedBatch]) -> ProcessedBatch:
         try:
-            return await self._processor.run(process)
+            return await self.processor.run(process)
         except Exception:
             # The process ends, and an open transaction would keep all readers waiting.
-            await self._commits.over()
+            await self.commits.over()
             raise
 
 

@@ -4,6 +4,7 @@ look, also of facets.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import Message
@@ -30,6 +31,7 @@ class RecentChanges(NamedTuple):
     """The messages of facets likewise."""
 
 
+@dataclass(eq=False)
 class ChangeFeed:
     """A bounded buffer between the thread that commits and the page.
 
@@ -37,18 +39,14 @@ class ChangeFeed:
     `as_json` turns their values into JSON; None: they are JSON.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        facets_topic: str,
-        threads: Threads,
-        as_json: Callable[[bytes], bytes] | None = None,
-    ) -> None:
-        self._topic = topic
-        self._facets_topic = facets_topic
-        self._as_json = as_json
+    topic: str
+    facets_topic: str
+    threads: Threads
+    as_json: Callable[[bytes], bytes] | None = None
+
+    def __post_init__(self) -> None:
         self._summaries, self._facets = _Entities(), _Entities()
-        self._lock = threads.lock()
+        self._lock = self.threads.lock()
         self._is_open = False
         self._count = 0
         self._last: deque[Message] = deque(maxlen=RECENT_CHANGES)
@@ -56,8 +54,8 @@ class ChangeFeed:
 
     def committed(self, messages: Sequence[Message]) -> None:
         """Buffer the changes among these committed messages."""
-        changes = [message for message in messages if message.topic == self._topic]
-        of_facets = [message for message in messages if message.topic == self._facets_topic]
+        changes = [message for message in messages if message.topic == self.topic]
+        of_facets = [message for message in messages if message.topic == self.facets_topic]
         with self._lock:
             self._latest.extend(changes)
             if not self._is_open:
@@ -100,7 +98,7 @@ class ChangeFeed:
 
     def _in_json(self, messages: list[Message]) -> list[Message]:
         """Only those that somebody looks at are turned into JSON."""
-        as_json = self._as_json
+        as_json = self.as_json
         if as_json is None:
             return messages
         return [

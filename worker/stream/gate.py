@@ -11,6 +11,7 @@ reader has reached the log's end, so that nobody takes it for the partition's st
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from worker.errors import Crash
@@ -29,6 +30,7 @@ OFFSET_KEY = b"__faust\0offset__"
 CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
 
 
+@dataclass(eq=False)
 class Gate:
     """Writes rows of partitions that are held in the right role.
 
@@ -40,24 +42,16 @@ class Gate:
         threads: where its locks come from.
     """
 
-    def __init__(
-        self,
-        changelog: str,
-        assignment: Assignment,
-        databases: PartitionDatabases,
-        topic_ids: TopicIds,
-        threads: Threads,
-    ) -> None:
-        self._changelog = changelog
-        self._assignment = assignment
-        self._databases = databases
-        self._topic_ids = topic_ids
-        self._threads = threads
-        self._locks: dict[int, AbstractContextManager[Any]] = {}
+    changelog: str
+    assignment: Assignment
+    databases: PartitionDatabases
+    topic_ids: TopicIds
+    threads: Threads
+    _locks: dict[int, AbstractContextManager[Any]] = field(default_factory=dict, init=False)
 
     def stored_offset(self, partition: int) -> int:
         """The changelog offset of the last stored row; -1 if there is none."""
-        stored = self._databases.rows(partition).get(OFFSET_KEY)
+        stored = self.databases.rows(partition).get(OFFSET_KEY)
         return -1 if stored is None else int(stored)
 
     def write(self, epoch: int, partition: int, changes: Changes, last_offset: int) -> None:
@@ -99,9 +93,9 @@ class Gate:
                 batch[PARTIAL_KEY] = b"1"
             elif self._is_partial(partition):
                 batch[PARTIAL_KEY] = None
-            if known := self._topic_ids.known(self._changelog):
+            if known := self.topic_ids.known(self.changelog):
                 batch[CHANGELOG_ID_KEY] = known.encode()
-            self._databases.write(partition, batch)
+            self.databases.write(partition, batch)
 
     def mark_whole(self, role: Role, epoch: int, partition: int) -> None:
         """Note that the stored rows end with a transaction of the changelog.
@@ -110,23 +104,23 @@ class Gate:
         """
         with self._held(role, epoch, partition):
             if self._is_partial(partition):
-                self._databases.write(partition, {PARTIAL_KEY: None})
+                self.databases.write(partition, {PARTIAL_KEY: None})
 
     def discard(self, role: Role, epoch: int, partition: int) -> None:
         """Remove the local copy, which the next reader builds again. Raises as `apply` does."""
         with self._held(role, epoch, partition):
-            self._databases.wipe(partition)
+            self.databases.wipe(partition)
 
     @contextmanager
     def _held(self, role: Role, epoch: int, partition: int) -> Iterator[None]:
         """Alone, and while the partition is held in this role."""
-        with self._locks.setdefault(partition, self._threads.lock()):
-            if self._assignment.roles.get(partition) != role or epoch != self._assignment.epoch:
+        with self._locks.setdefault(partition, self.threads.lock()):
+            if self.assignment.roles.get(partition) != role or epoch != self.assignment.epoch:
                 raise Crash(f"partition {partition} is no longer {role} here")
             yield
 
     def _is_partial(self, partition: int) -> bool:
-        return self._databases.rows(partition).get(PARTIAL_KEY) is not None
+        return self.databases.rows(partition).get(PARTIAL_KEY) is not None
 
     def restore_start(self, partition: int, bounds: LogBounds) -> int:
         """The offset from which to read the changelog: after the stored one, or its start if the
@@ -146,12 +140,12 @@ class Gate:
                 bounds.start,
                 bounds.end,
             )
-            self._databases.wipe(partition)
+            self.databases.wipe(partition)
             return bounds.start
         return stored + 1
 
     def _is_of_this_changelog(self, partition: int) -> bool:
         """Whether the local rows are from the present changelog; True if an id is unknown."""
-        stored = self._databases.rows(partition).get(CHANGELOG_ID_KEY)
-        known = self._topic_ids.known(self._changelog)
+        stored = self.databases.rows(partition).get(CHANGELOG_ID_KEY)
+        known = self.topic_ids.known(self.changelog)
         return not (stored and known) or stored == known.encode()

@@ -9,6 +9,7 @@ later workers see a committed one.
 """
 
 import logging
+from dataclasses import dataclass, field
 
 from worker.kafka.changelog import ChangelogLog
 from worker.kafka.errors import is_retriable
@@ -20,13 +21,13 @@ from worker.state.rows import decode_fingerprint
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class GroupFingerprint:
     """Compares the fingerprint of the group's state with this worker's."""
 
-    def __init__(self, changelog: ChangelogLog, fingerprint: Fingerprint) -> None:
-        self._changelog = changelog
-        self._fingerprint = fingerprint
-        self._is_agreed = False
+    changelog: ChangelogLog
+    fingerprint: Fingerprint
+    _is_agreed: bool = field(default=False, init=False)
 
     def agreed(self) -> None:
         """Rows with this worker's fingerprint are committed: any other one is refused now."""
@@ -40,12 +41,12 @@ class GroupFingerprint:
         """
         if self._is_agreed:
             return
-        for row in self._changelog.first_rows(range(self._fingerprint.partitions)):
+        for row in self.changelog.first_rows(range(self.fingerprint.partitions)):
             if row.key != FINGERPRINT or row.value is None:
                 continue  # it lost its beginning, which the takeover of the partition refuses
-            place = f"{self._changelog.topic}-{row.partition}"
+            place = f"{self.changelog.topic}-{row.partition}"
             whose = f"the state of this group (COVERSUMM_APP_ID; {place})"
-            refuse_other(decode_fingerprint(row.key, row.value), self._fingerprint, whose)
+            refuse_other(decode_fingerprint(row.key, row.value), self.fingerprint, whose)
             if row.is_committed:
                 self._is_agreed = True
                 return

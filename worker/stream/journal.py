@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
@@ -182,32 +183,38 @@ INTERVAL_SECONDS: Final = 60.0
 """Seconds between two lines about the same frequent event."""
 
 
+@dataclass(eq=False)
 class OnceAMinute:
     """Counts a frequent event; for one thread."""
 
-    def __init__(self, clock: Clock = time) -> None:
-        self._clock = clock
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
         self._count = 0
         self._next = float("-inf")
 
     def count(self) -> int:
         """How often it happened since the last line, this time included; 0 if no line is due."""
         self._count += 1
-        if self._clock.monotonic() < self._next:
+        if self.clock.monotonic() < self._next:
             return 0
         found, self._count = self._count, 0
-        self._next = self._clock.monotonic() + INTERVAL_SECONDS
+        self._next = self.clock.monotonic() + INTERVAL_SECONDS
         return found
 
 
+@dataclass(eq=False)
 class DeadLetterLog:
     """Counts the dead letters of committed micro-batches, in any thread, and logs the counts."""
 
-    def __init__(self, threads: Threads, topic: str | None = None) -> None:
-        """`topic` has them, if it is another one than the environment names."""
-        given = "" if topic is None else f"COVERSUMM_DLQ_TOPIC={quote(topic)} "
+    threads: Threads
+    topic: str | None = None
+    """The topic that has them, if it is another one than the environment names."""
+
+    def __post_init__(self) -> None:
+        given = "" if self.topic is None else f"COVERSUMM_DLQ_TOPIC={quote(self.topic)} "
         self._command = f"{given}coversumm-worker dlq list"
-        self._lock = threads.lock()
+        self._lock = self.threads.lock()
         self._counts: Counter[str] = Counter()
         self._first: dict[str, Coordinates] = {}
 

@@ -59,6 +59,7 @@ BURST_SECONDS = 0.25
 """Seconds of the allowed rate that one read takes, so that others wait only briefly."""
 
 
+@dataclass(eq=False)
 class RateThrottle:
     """Keeps average rates; saves up at most one unused second.
 
@@ -68,44 +69,36 @@ class RateThrottle:
         clock: measures time.
     """
 
-    def __init__(
-        self,
-        events_per_s: float | None = None,
-        bytes_per_s: float | None = None,
-        clock: Clock = time,
-    ) -> None:
-        self._events_per_s = events_per_s
-        self._bytes_per_s = bytes_per_s
-        self._clock = clock
-        self._due = clock.monotonic()  # when everything read so far should have been read
+    events_per_s: float | None = None
+    bytes_per_s: float | None = None
+    clock: Clock = time
+
+    def __post_init__(self) -> None:
+        self._due = self.clock.monotonic()  # when everything read so far should have been read
 
     @property
     def is_on(self) -> bool:
         """Whether there is a limit."""
-        return self._events_per_s is not None or self._bytes_per_s is not None
+        return self.events_per_s is not None or self.bytes_per_s is not None
 
     @property
     def events_at_once(self) -> int | None:
         """Events of a micro-batch, at least one; None: no limit."""
         return (
-            None
-            if self._events_per_s is None
-            else max(1, round(self._events_per_s * BURST_SECONDS))
+            None if self.events_per_s is None else max(1, round(self.events_per_s * BURST_SECONDS))
         )
 
     @property
     def bytes_at_once(self) -> int | None:
         """Bytes of a micro-batch of several events; None: no limit."""
-        return (
-            None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * BURST_SECONDS))
-        )
+        return None if self.bytes_per_s is None else max(1, round(self.bytes_per_s * BURST_SECONDS))
 
     def pause(self, events: int, size: int) -> float:
         """Seconds to wait before reading on, after this many events of `size` bytes."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         seconds = max(
-            events / self._events_per_s if self._events_per_s else 0.0,
-            size / self._bytes_per_s if self._bytes_per_s else 0.0,
+            events / self.events_per_s if self.events_per_s else 0.0,
+            size / self.bytes_per_s if self.bytes_per_s else 0.0,
         )
         self._due = max(self._due, now - 1.0) + seconds
         return max(0.0, self._due - now)
@@ -141,22 +134,14 @@ class RunBounds:
 ENDLESS = RunBounds()
 
 
+@dataclass(eq=False)
 class Ending:
     """Calls `end`, which ends this process in order, when the group has finished all partitions."""
 
-    def __init__(
-        self,
-        bounds: RunBounds,
-        assignment: Assignment,
-        end: Callable[[], None],
-        surroundings: Surroundings,
-    ) -> None:
-        self._bounds = bounds
-        self._assignment = assignment
-        self._end = end
-        self._threads = surroundings.threads
-        self._clock = surroundings.clock
-        self._die = surroundings.die
+    bounds: RunBounds
+    assignment: Assignment
+    end: Callable[[], None]
+    surroundings: Surroundings
 
     async def watch(self) -> None:
         """Wait for the end of the run, then end this process.
@@ -166,19 +151,19 @@ class Ending:
         try:
             while not (self._is_idle() and await self._is_over()):
                 seconds = ASK_SECONDS if self._is_idle() else IDLE_SECONDS
-                await self._threads.beside(lambda s=seconds: self._clock.sleep(s))  # type: ignore[misc]
+                await self.surroundings.pause(seconds)
         except Exception as cause:
-            self._die(cause)
-        self._end()
+            self.surroundings.die(cause)
+        self.end()
 
     def _is_idle(self) -> bool:
-        held = list(self._assignment.positions)
-        is_taken_over = self._assignment.is_flowing
-        return is_taken_over and all(self._bounds.ledger.is_over(partition) for partition in held)
+        held = list(self.assignment.positions)
+        is_taken_over = self.assignment.is_flowing
+        return is_taken_over and all(self.bounds.ledger.is_over(partition) for partition in held)
 
     async def _is_over(self) -> bool:
         try:
-            return not await self._threads.beside(self._bounds.open_partitions)
+            return not await self.surroundings.threads.beside(self.bounds.open_partitions)
         except Exception as cause:
             if not isinstance(cause, Crash) and not is_retriable(cause):
                 raise

@@ -18,6 +18,7 @@ next transaction is begun by a client that has decided the one before.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
@@ -32,25 +33,19 @@ PAUSE_SECONDS = 0.5
 """Pause between two attempts to decide a transaction."""
 
 
+@dataclass(eq=False)
 class Settlement:
     """Settles commits in doubt, one at a time; no commit begins during that time."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        assignment: Assignment,
-        producer: TransactionalProducer,
-        takeover: Takeover,
-        contact: Contact,
-        surroundings: Surroundings,
-    ) -> None:
-        self._limit_seconds = settings.stall_timeout_ms / 1000
-        self._assignment = assignment
-        self._producer = producer
-        self._takeover = takeover
-        self._contact = contact
-        self._clock = surroundings.clock
-        self._threads = surroundings.threads
+    settings: Settings
+    assignment: Assignment
+    producer: TransactionalProducer
+    takeover: Takeover
+    contact: Contact
+    surroundings: Surroundings
+
+    def __post_init__(self) -> None:
+        self._limit_seconds = self.settings.stall_timeout_ms / 1000
         self._since: float | None = None  # the first doubt after the last answered commit
         self._settled_at = 0.0
         self._membership: Membership | None = None  # under which the last doubt was settled
@@ -59,10 +54,10 @@ class Settlement:
         """The limit counts no time since the last doubt, and no doubt of a past membership."""
         if self._since is None:
             return
-        if self._assignment.membership != self._membership:
+        if self.assignment.membership != self._membership:
             self._since = None
         else:
-            self._since += self._clock.monotonic() - self._settled_at
+            self._since += self.surroundings.clock.monotonic() - self._settled_at
 
     def commit_answered(self) -> None:
         """The last commit was no doubt: the limit begins again with the next doubt."""
@@ -74,7 +69,7 @@ class Settlement:
         `next_offsets` are the offsets that it would have committed. Raises Crash, which ends the
         process.
         """
-        self._assignment.suspend(str(doubt))
+        self.assignment.suspend(str(doubt))
         if isinstance(doubt, TooSlow):
             self._since = None  # a smaller one follows
         self._check_limit(doubt)
@@ -86,30 +81,31 @@ class Settlement:
         def found(starts: Mapping[int, int]) -> None:
             nonlocal happened
             happened = all(starts.get(p, -1) >= offset for p, offset in next_offsets.items())
-            self._assignment.journal.settled(happened)
+            self.assignment.journal.settled(happened)
 
-        await self._takeover.again(found)
+        await self.takeover.again(found)
         if happened:
             self._since = None
-        self._settled_at, self._membership = self._clock.monotonic(), self._assignment.membership
+        self._settled_at = self.surroundings.clock.monotonic()
+        self._membership = self.assignment.membership
         return happened
 
     async def _decide(self) -> bool:
         """False if the group took the partitions back before the decision."""
-        while self._assignment.is_lasting:
+        while self.assignment.is_lasting:
             try:
-                await self._threads.beside(self._producer.decide)
+                await self.surroundings.threads.beside(self.producer.decide)
             except Unanswered as cause:
                 self._check_limit(cause)
-                await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
+                await self.surroundings.pause(PAUSE_SECONDS)
             else:
                 return True
         return False
 
     def _check_limit(self, cause: Crash) -> None:
         """Raise Crash if commits are in doubt for longer than the limit, though brokers answer."""
-        now = self._clock.monotonic()
-        silence = self._contact.silence()
+        now = self.surroundings.clock.monotonic()
+        silence = self.contact.silence()
         if self._since is None or (silence is not None and silence.everywhere):
             self._since = now
         elif now - self._since > self._limit_seconds:

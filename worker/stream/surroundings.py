@@ -175,6 +175,10 @@ class Surroundings:
     started: float | None = None
     tracing: Tracing = NO_TRACING
 
+    async def pause(self, seconds: float) -> None:
+        """Wait by the clock, beside the event loop."""
+        await self.threads.beside(lambda: self.clock.sleep(seconds))
+
 
 class WorkerMetrics(Protocol):
     """What a worker reports of its work."""
@@ -195,13 +199,13 @@ class WorkerMetrics(Protocol):
         """A restore has read these rows, and has these changelog offsets to go."""
 
 
+@dataclass(eq=False)
 class ProcessorThread:
     """A processor that one thread alone may use."""
 
-    def __init__(self, processor: Processor, thread: OneThread) -> None:
-        self._processor = processor
-        self._thread = thread
+    processor: Processor
+    thread: OneThread
 
     async def run(self, work: Callable[[Processor], T]) -> T:
         """The result of `work`, which waits for its turn."""
-        return await self._thread.run(lambda: work(self._processor))
+        return await self.thread.run(lambda: work(self.processor))

@@ -20,6 +20,7 @@ ends the process. A commit in doubt ends in the same steps, without the group (`
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from worker.errors import SetupError
@@ -41,6 +42,7 @@ PAUSE_SECONDS = 1.0
 """Pause before a takeover begins again after a retriable error."""
 
 
+@dataclass(eq=False)
 class Takeover:
     """Takes over the partitions that the group assigns, and releases them.
 
@@ -50,34 +52,18 @@ class Takeover:
         on_restore: called with the rows read and the remaining changelog offsets.
     """
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        logs: Logs,
-        gate: Gate,
-        processor: ProcessorThread,
-        group: GroupFingerprint,
-        decide_open: Callable[[], None],
-        seek: Callable[[], Awaitable[None]],
-        on_restore: Callable[[int, int], None],
-        surroundings: Surroundings,
-        ledger: Ledger = NO_LEDGER,
-    ) -> None:
-        self._assignment = assignment
-        self._logs = logs
-        self._input = logs.input
-        self._changelog = logs.changelog
-        self._topic_ids = logs.ids
-        self._gate = gate
-        self._processor = processor
-        self._group = group
-        self._decide_open = decide_open
-        self._on_restore = on_restore
-        self._clock = surroundings.clock
-        self._threads = surroundings.threads
-        self._die = surroundings.die
-        self._ledger = ledger
-        self._seek = seek
+    assignment: Assignment
+    logs: Logs
+    gate: Gate
+    processor: ProcessorThread
+    group: GroupFingerprint
+    decide_open: Callable[[], None]
+    seek: Callable[[], Awaitable[None]]
+    on_restore: Callable[[int, int], None]
+    surroundings: Surroundings
+    ledger: Ledger = NO_LEDGER
+
+    def __post_init__(self) -> None:
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
         self._follower: Any = None
@@ -91,21 +77,22 @@ class Takeover:
         if self._reader is not None:
             self._reader.stop()
         if self._running is not None:
-            await self._threads.ended(self._running)
+            await self.surroundings.threads.ended(self._running)
             self._running = None
         if self._follower is not None:
-            await self._threads.beside(self._follower.join)
+            await self.surroundings.threads.beside(self._follower.join)
         self._reader = self._follower = None
         self._leaving = False
-        processed = self._assignment.end()
-        await self._processor.run(lambda processor: processor.forget(processed))
+        processed = self.assignment.end()
+        await self.processor.run(lambda processor: processor.forget(processed))
 
     # -- the beginning of the next
 
     async def run(self, actives: set[int], standbys: set[int]) -> None:
         """Take over `actives` and follow the changelog of `standbys`. Errors end the process."""
-        self._running = self._threads.task("takeover", lambda: self._take_over(actives, standbys))
-        await self._threads.ended(self._running)
+        threads = self.surroundings.threads
+        self._running = threads.task("takeover", lambda: self._take_over(actives, standbys))
+        await threads.ended(self._running)
 
     async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:
         """Take over the held partitions as if the group had just assigned them.
@@ -113,27 +100,29 @@ class Takeover:
         `found` is called with the next source offset of each partition, unless a rebalance goes
         first.
         """
-        roles = dict(self._assignment.roles)
+        roles = dict(self.assignment.roles)
         actives, standbys = (
             {partition for partition, held in roles.items() if held is role}
             for role in (Role.ACTIVE, Role.STANDBY)
         )
         await self.let_go()
         await self.run(actives, standbys)
-        if self._assignment.is_lasting and self._assignment.positions.keys() == actives:
-            found(self._assignment.positions)
-            await self._seek()
+        if self.assignment.is_lasting and self.assignment.positions.keys() == actives:
+            found(self.assignment.positions)
+            await self.seek()
 
     async def fetch_starts(self) -> dict[int, Start]:
         """Step 1: where the assigned partitions of the input are read from.
 
         Raises SetupError if a committed offset lies outside the log.
         """
-        partitions = sorted(self._assignment.inputs)
-        starts = (
-            await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
-        )
-        self._assignment.starts = starts
+        partitions = sorted(self.assignment.inputs)
+        starts: dict[int, Start] = {}
+        if partitions:
+            starts = await self.surroundings.threads.beside(
+                lambda: self.logs.input.starts(partitions)
+            )
+        self.assignment.starts = starts
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
@@ -142,11 +131,11 @@ class Takeover:
             while (cause := await self._retriable_error(actives, standbys - actives)) is not None:
                 log.log(level, "retrying the takeover after an error of the brokers: %s", cause)
                 level = logging.DEBUG
-                await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
+                await self.surroundings.pause(PAUSE_SECONDS)
                 if not self._may_continue():
                     return
         except BaseException as cause:
-            self._die(cause)
+            self.surroundings.die(cause)
 
     async def _retriable_error(self, actives: set[int], standbys: set[int]) -> Exception | None:
         """Do all steps once; a retriable error of the brokers is returned."""
@@ -159,40 +148,40 @@ class Takeover:
         return None
 
     async def _attempt(self, actives: set[int], standbys: set[int]) -> None:
-        epoch = self._assignment.epoch
-        await self._threads.beside(self._decide_open)
+        epoch, beside = self.assignment.epoch, self.surroundings.threads.beside
+        await beside(self.decide_open)
         starts = await self.fetch_starts()
-        await self._threads.beside(self._topic_ids.read)
+        await beside(self.logs.ids.read)
         if starts.keys() != actives:
             return  # the group has assigned others since, and another takeover follows
-        self._assignment.begin(actives, standbys)
-        complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
+        self.assignment.begin(actives, standbys)
+        complete = await beside(lambda: self._restore(epoch, sorted(actives)))
         if not complete:
             return  # overtaken by a rebalance
         await self.begin_processing(starts)
-        if standbys and epoch == self._assignment.epoch:
+        if standbys and epoch == self.assignment.epoch:
             self._follow(epoch, sorted(standbys))
 
     def _may_continue(self) -> bool:
         """Whether this takeover's assignment has not ended."""
-        return self._assignment.is_lasting and not self._leaving
+        return self.assignment.is_lasting and not self._leaving
 
     # -- the changelog
 
     def _restore(self, epoch: int, partitions: list[int]) -> bool:
         """Steps 2 and 3; False if a rebalance interrupted them."""
-        started = self._clock.monotonic()
+        started = self.surroundings.clock.monotonic()
         if not partitions:
             return True
-        since = self._clock.time()
-        bounds = self._changelog.bounds(partitions)
-        starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
+        since = self.surroundings.clock.time()
+        bounds = self.logs.changelog.bounds(partitions)
+        starts = {p: self.gate.restore_start(p, bounds[p]) for p in partitions}
         reader = self._open_reader(Role.ACTIVE, epoch, starts, since)
 
         def on_progress(rows: int, remaining: int) -> None:
-            self._assignment.progress.made()
-            self._on_restore(rows, remaining)
-            if not self._assignment.is_lasting:
+            self.assignment.progress.made()
+            self.on_restore(rows, remaining)
+            if not self.assignment.is_lasting:
                 reader.stop()  # after a doubt the group waits for this
 
         try:
@@ -200,16 +189,16 @@ class Takeover:
                 reader.restore({p: bounds[p].end for p in partitions}, on_progress)
                 and not reader.stopped
             ):
-                bounds = self._changelog.bounds(partitions)
+                bounds = self.logs.changelog.bounds(partitions)
         except StaleCopy as stale:
-            self._gate.discard(Role.ACTIVE, epoch, stale.partition)
+            self.gate.discard(Role.ACTIVE, epoch, stale.partition)
             raise
         if not reader.stopped:
             for partition in partitions:
-                self._gate.mark_whole(Role.ACTIVE, epoch, partition)
-        seconds = self._clock.monotonic() - started
-        self._assignment.journal.restored(reader.rows_read, len(partitions), seconds)
-        return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
+                self.gate.mark_whole(Role.ACTIVE, epoch, partition)
+        seconds = self.surroundings.clock.monotonic() - started
+        self.assignment.journal.restored(reader.rows_read, len(partitions), seconds)
+        return epoch == self.assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
         """Start a thread for standbys, so that neither event loop nor active partitions wait."""
@@ -221,27 +210,27 @@ class Takeover:
                         return reader.follow()
                     except StaleCopy as stale:
                         log.warning("%s", stale)
-                        self._gate.discard(Role.STANDBY, epoch, stale.partition)
+                        self.gate.discard(Role.STANDBY, epoch, stale.partition)
             except BaseException as cause:
-                self._die(cause)
+                self.surroundings.die(cause)
 
-        self._follower = self._threads.start("standby", follow)
+        self._follower = self.surroundings.threads.start("standby", follow)
 
     def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
         """A reader that begins after the local rows; None if the assignment ended first."""
         while self._may_continue():
-            since = self._clock.time()
+            since = self.surroundings.clock.time()
             try:
-                bounds = self._changelog.bounds(partitions)
+                bounds = self.logs.changelog.bounds(partitions)
             except Exception as cause:
                 if not is_retriable(cause):
                     raise
                 log.debug("fetching the bounds of standbys again: %s", cause)
-                self._clock.sleep(PAUSE_SECONDS)
+                self.surroundings.clock.sleep(PAUSE_SECONDS)
                 continue
             if not self._may_continue():
                 break
-            starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
+            starts = {p: self.gate.restore_start(p, bounds[p]) for p in partitions}
             return self._open_reader(Role.STANDBY, epoch, starts, since)
         return None
 
@@ -249,12 +238,12 @@ class Takeover:
         self, role: Role, epoch: int, starts: Mapping[int, int], since: float
     ) -> ChangelogReader:
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
-            self._gate.apply(role, epoch, partition, changes, last, after=first)
+            self.gate.apply(role, epoch, partition, changes, last, after=first)
 
         def at_end(partition: int) -> None:
-            self._gate.mark_whole(role, epoch, partition)
+            self.gate.mark_whole(role, epoch, partition)
 
-        self._reader = reader = self._changelog.reader(starts, apply, at_end, since)
+        self._reader = reader = self.logs.changelog.reader(starts, apply, at_end, since)
         if self._leaving:
             reader.stop()
         return reader
@@ -268,24 +257,24 @@ class Takeover:
         """
 
         def check(processor: Processor) -> None:
-            topic_id = self._topic_ids.known(self._input.topic)
+            topic_id = self.logs.ids.known(self.logs.input.topic)
             processor.forget(starts)  # caches are from before the restore
             for partition, start in starts.items():
-                _check_topic(processor, self._logs, partition)
-                _check_state(processor, self._logs, partition, start)
+                _check_topic(processor, self.logs, partition)
+                _check_state(processor, self.logs, partition, start)
                 processor.reads_from(partition, topic_id)
-            _check_outputs(processor, self._logs, starts)
+            _check_outputs(processor, self.logs, starts)
             if any(processor.check_partition(partition) is not None for partition in starts):
-                self._group.agreed()
-            self._group.check()
+                self.group.agreed()
+            self.group.check()
             for partition in starts:
                 processor.begin(partition)
 
-        await self._processor.run(check)
-        self._ledger.begin(starts)
-        self._assignment.restored(starts)
-        if self._assignment.doubt is None:
-            self._assignment.progress.made()  # after a doubt only a commit is progress
+        await self.processor.run(check)
+        self.ledger.begin(starts)
+        self.assignment.restored(starts)
+        if self.assignment.doubt is None:
+            self.assignment.progress.made()  # after a doubt only a commit is progress
 
 
 log = logging.getLogger(__name__)

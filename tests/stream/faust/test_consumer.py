@@ -711,7 +711,7 @@ async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     def refuse(partitions: Any) -> Any:
         raise refusal
 
-    rig.parts.takeover._input.starts = refuse
+    rig.parts.takeover.logs.input.starts = refuse
     with pytest.raises(End) as end:
         await rig.consumer.perform_seek()
     assert end.value.cause is refusal
