@@ -23,6 +23,8 @@ from tests.registry import test_avro as avro
 from tests.registry.framing import CONTRACT, UNION, codec
 from tests.registry.test_framed import EVENTS as AVRO_EVENTS
 from tests.registry.test_framed import as_avro
+from worker.cli.letters import DeadLetter
+from worker.cli.sent_letters import Sent, UnknownMetadata
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
@@ -41,8 +43,6 @@ from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
 from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
-from worker.tools.dlq import DeadLetter
-from worker.tools.resend import Sent, UnknownMetadata
 
 Law = Callable[[bytes], object]
 

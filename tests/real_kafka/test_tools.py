@@ -205,7 +205,7 @@ PATIENT = """
 import os, signal, sys, time
 from confluent_kafka import Producer
 import worker.kafka.clients as clients
-import worker.tools.resend as resend
+import worker.cli.dlq_send as resend
 from worker.cli import main
 
 class Patient(Producer):

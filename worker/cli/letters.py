@@ -1,15 +1,23 @@
-"""Dead letters: their headers, the selection of some, and their original records."""
+"""Dead letters: their headers, the options that select some, and their original records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from worker.errors import CoversummError
-from worker.events import Record
+import click
+
+from worker.cli.options import TIME, Parsed
+from worker.events import Reason, Record
 from worker.events.messages import timestamp
+from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import Stored, TopicReader
+from worker.kafka.topics import reached
+from worker.settings import Settings
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Place(NamedTuple):
@@ -31,10 +39,6 @@ class LetterOrigin(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}/{self.offset}"
-
-
-class NotTheOriginal(CoversummError):
-    """The record at a dead letter's source is not its original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ class DeadLetter:
         cut = self._number("dlq.truncated_bytes") or 0
         return None if self.value is None else len(self.value) + cut
 
-    def check_original(self, record: Record) -> None:
-        """Raise NotTheOriginal unless the record can be the original."""
+    def difference(self, record: Record) -> str | None:
+        """The part in which the record differs from the original; None if it can be it."""
         for name, kept, found, cut_by in (
             ("key", self.key, record.key, self._number("dlq.truncated_key_bytes") or 0),
             ("value", self.value, record.value, self._number("dlq.truncated_bytes") or 0),
@@ -105,7 +109,8 @@ class DeadLetter:
                 and found is not None
                 and not (found.startswith(kept) and len(found) == len(kept) + cut_by)
             ):
-                raise NotTheOriginal(f"the record at its source has another {name}")
+                return name
+        return None
 
     def describe(self) -> dict[str, object]:
         """The fields of `dlq list`, in order."""
@@ -177,10 +182,65 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
     found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)
     if found is None or found.record.offset != source.offset:
         raise Impossible(f"it is cut, and its original at {source} is gone")
-    try:
-        letter.check_original(found.record)
-    except NotTheOriginal as error:
+    if other := letter.difference(found.record):
         raise Impossible(
-            f"it is cut, and {error} ({source}): the topic was created again"
-        ) from error
+            f"it is cut, and the record at its source has another {other} ({source}): the topic "
+            "was created again"
+        )
     return found.record._replace(headers=letter.own_headers)
+
+
+def open_letters(settings: Settings) -> TopicReader:
+    """A reader of the dead letter topic, in the group that stores what was sent."""
+    clients = reached(settings, KafkaClients(settings))
+    return TopicReader(clients, settings.dlq_topic, group_of(settings))
+
+
+def group_of(settings: Settings) -> str:
+    """The group that stores what was sent; also the transactional id of `dlq send`."""
+    return f"{settings.app_id}-dlq"
+
+
+def _parse_place(text: str) -> Place:
+    match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not PARTITION:OFFSET like 3:991.")
+    return Place(int(match[1]), int(match[2]))
+
+
+PLACE = Parsed("PARTITION:OFFSET", _parse_place)
+
+
+def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
+
+
+def selection_options(command: F) -> F:
+    """`--reason`, `--since` and `--entity`, for `selection_of`."""
+    for option in (
+        click.option("--entity", metavar="ID", help="Only letters with this key."),
+        click.option("--since", type=TIME, help="Only letters written at this time or later."),
+        click.option(
+            "--reason",
+            "reasons",
+            multiple=True,
+            metavar="CODE",
+            shell_complete=_complete_reason,
+            help="Only letters with this reason; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def selection_of(
+    reasons: tuple[str, ...],
+    since_ms: int | None,
+    entity_id: str | None,
+    places: tuple[Place, ...] = (),
+) -> LetterSelection:
+    """The letters that the options select. Raises click.UsageError for an unknown reason."""
+    known = {reason.value for reason in Reason}
+    if unknown := sorted(set(reasons) - known):
+        raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
+    return LetterSelection(frozenset(reasons), since_ms, entity_id, frozenset(places))

@@ -1,4 +1,4 @@
-"""`dlq send`: sends dead letters again, exactly once.
+"""`dlq send`: send dead letters again, exactly once.
 
 A transaction sends letters to the input topic, and commits which letters have been sent as offsets
 of the group `APP_ID-dlq` on the dead letter topic. So after a kill both are there or neither, and
@@ -8,154 +8,38 @@ id `APP_ID-dlq` *before* it reads the group's offsets, so that it knows what the
 
 from __future__ import annotations
 
-import base64
-import binascii
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import click
 from confluent_kafka import KafkaError, TopicPartition
 
-from worker.errors import CoversummError, Crash, Fenced, SetupError
+from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.letters import (
+    PLACE,
+    DeadLetter,
+    Impossible,
+    LetterSelection,
+    Place,
+    group_of,
+    open_letters,
+    original,
+    selection_of,
+    selection_options,
+)
+from worker.cli.options import DECLINED, agreed, check_can_ask, yes_option
+from worker.cli.sent_letters import Sent, Tally, TooScattered, sent_so_far
+from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import TopicReader
-from worker.kafka.topics import reached
 from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
-from worker.tools.dlq import DeadLetter, Impossible, LetterSelection, original
-
-FORMAT = "1:"
-MAX_METADATA_CHARS = 4000
-"""Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""
-
-
-class TooScattered(CoversummError):
-    """The sent offsets have too many ranges for the metadata."""
-
-
-class UnknownMetadata(CoversummError):
-    """The metadata of a commit has another format."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """All letters below `first_unsent`, and those in `beyond`: ascending ranges with gaps between
-    each other and after `first_unsent`.
-    """
-
-    first_unsent: int = 0
-    beyond: tuple[range, ...] = ()
-
-    def __contains__(self, offset: int) -> bool:
-        return offset < self.first_unsent or any(offset in part for part in self.beyond)
-
-    def metadata(self) -> str:
-        """The metadata of the commit of `first_unsent`. Raises TooScattered."""
-        if not self.beyond:
-            return ""
-        packed = bytearray()
-        at = self.first_unsent
-        for part in self.beyond:
-            packed += _leb128(part.start - at) + _leb128(len(part))
-            at = part.stop
-        text = FORMAT + base64.b64encode(packed).decode()
-        if len(text) > MAX_METADATA_CHARS:
-            raise TooScattered(
-                f"{len(self.beyond)} pieces take {len(text)} of {MAX_METADATA_CHARS} characters"
-            )
-        return text
-
-    @classmethod
-    def parse(cls, first_unsent: int, metadata: str) -> Sent:
-        """Inverse of `metadata`. Raises UnknownMetadata."""
-        if not metadata:
-            return cls(first_unsent)
-        if not metadata.startswith(FORMAT):
-            raise UnknownMetadata(f"{metadata[:40]!r} is not of format {FORMAT!r}")
-        try:
-            lengths = list(_lengths(base64.b64decode(metadata[len(FORMAT) :], validate=True)))
-        except (binascii.Error, ValueError) as error:
-            raise UnknownMetadata(f"{metadata[:40]!r} cannot be read ({error})") from error
-        if len(lengths) % 2 or 0 in lengths:
-            raise UnknownMetadata(f"{metadata[:40]!r} has a piece without a length")
-        beyond, at = [], first_unsent
-        for gap, length in zip(lengths[::2], lengths[1::2], strict=True):
-            beyond.append(range(at + gap, at + gap + length))
-            at += gap + length
-        return cls(first_unsent, tuple(beyond))
-
-
-class Tally:
-    """The sent letters of a partition, during a walk over *all* of its letters by offset.
-
-    The walk begins at or before the first unsent letter. Offsets without a letter (transaction
-    markers, aborted records) belong to the range around them, so that they do not split it.
-    """
-
-    def __init__(self, before: Sent) -> None:
-        self._before = before
-        self._first_unsent: int | None = None
-        self._at = before.first_unsent
-        self._beyond: list[range] = []
-        self._in_run = False
-
-    def passed(self, offset: int, sent: bool) -> None:
-        """Take the next letter of the walk, and whether it is sent."""
-        self._at = max(self._at, offset + 1)
-        if not sent:
-            assert offset not in self._before
-            if self._first_unsent is None:
-                self._first_unsent = offset
-            self._in_run = False
-        elif self._first_unsent is not None:
-            start = self._beyond.pop().start if self._in_run else offset
-            self._beyond.append(range(start, offset + 1))
-            self._in_run = True
-
-    def now(self) -> Sent:
-        """The sent letters so far, with earlier ones ahead of the walk."""
-        ahead = [range(max(part.start, self._at), part.stop) for part in self._before.beyond]
-        ahead = [part for part in ahead if part]
-        first_unsent = self._at if self._first_unsent is None else self._first_unsent
-        beyond = [*self._beyond, *ahead]
-        while beyond and beyond[0].start == first_unsent:
-            first_unsent = beyond.pop(0).stop
-        return Sent(first_unsent, tuple(_joined(beyond)))
-
-
-def _joined(parts: list[range]) -> list[range]:
-    """Adjacent ranges become one."""
-    joined: list[range] = []
-    for part in parts:
-        if joined and joined[-1].stop == part.start:
-            part = range(joined.pop().start, part.stop)
-        joined.append(part)
-    return joined
-
-
-def _leb128(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _lengths(packed: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in packed:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number = shift = 0
-    if shift:
-        raise ValueError("it ends within a number")
-
 
 TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
@@ -174,30 +58,104 @@ class LetterOutcome(NamedTuple):
     why: str | None = None
 
 
-def group_of(settings: Settings) -> str:
-    """The group that stores what was sent; also the transactional id of a run."""
-    return f"{settings.app_id}-dlq"
+@click.command(
+    "send",
+    cls=Command,
+    short_help="Send dead letters to the input topic again, each exactly once.",
+    examples=[
+        ("coversumm-worker dlq send --dry-run", "how many there are to send"),
+        ("coversumm-worker dlq send --reason text_too_long", "after the limit was raised"),
+        ("coversumm-worker dlq send 3:991 3:994", "these two"),
+    ],
+)
+@click.argument("places", type=PLACE, nargs=-1, metavar="[PARTITION:OFFSET]...")
+@selection_options
+@click.option("--dry-run", is_flag=True, help="Send nothing.")
+@yes_option
+@output.json_option
+def send(
+    places: tuple[Place, ...],
+    reasons: tuple[str, ...],
+    since: int | None,
+    entity: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Send dead letters to the input topic again, after a fix: with the original key and value, to
+    the original partition. By default all that were not sent yet.
 
+    Each letter is sent exactly once, even if the command is killed, repeated, or run twice at the
+    same time: the transaction that sends also commits what was sent.
 
-def open_letters(settings: Settings) -> TopicReader:
-    """A reader of the dead letter topic, in the group that stores what was sent."""
-    clients = reached(settings, KafkaClients(settings))
-    return TopicReader(clients, settings.dlq_topic, group_of(settings))
+    For the worker it is a new record at a new offset. So an event without a review_version counts
+    as the newest of its review, even if a later one was applied since. One with an older
+    review_version is ignored.
 
+    A letter that was cut for its size is read from its source. Exit code 1 if the source is gone,
+    or a letter cannot be sent for another reason.
 
-def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
-    """The sent letters of every partition; without `wait` without those of an open transaction."""
+    Says how many letters would be sent, then asks. Exit code 1 if the answer is no.
+    """
+    settings = Settings.from_environment()
+    check_can_ask(yes, dry_run)
+    selection = selection_of(reasons, since, entity, places)
+    counts: Counter[str] = Counter()
     try:
-        committed = {
-            p: Sent.parse(offset, text)
-            for p, (offset, text) in letters.committed(wait=wait).items()
+        with open_letters(settings) as letters:
+            if not (dry_run or _agreed(settings, letters, selection, yes)):
+                return DECLINED
+            with output.file_progress(letters.size, "sent") as progress:
+                for outcome in resend(
+                    settings, letters, selection, dry_run=dry_run, progress=progress.update
+                ):
+                    counts[outcome.status] += 1
+                    if outcome.why is not None:
+                        output.note(f"{outcome.letter.place} cannot be sent: {outcome.why}")
+    except BaseException:
+        if counts:
+            _report(settings, counts, dry_run, as_json)
+        raise
+    _report(settings, counts, dry_run, as_json)
+    missing = len(selection.places) - counts.total()
+    if missing > 0:
+        output.complain(f"{missing} of the letters named are not there, or not as chosen")
+    return output.CHECK_FAILED if counts[IMPOSSIBLE] or missing > 0 else 0
+
+
+def _agreed(
+    settings: Settings, letters: TopicReader, selection: LetterSelection, yes: bool
+) -> bool:
+    """Whether to send, by the user's answer; nothing to send needs none."""
+    outcomes = resend(settings, letters, selection, dry_run=True)
+    reasons = Counter(outcome.letter.reason for outcome in outcomes if outcome.status == SENT)
+    if not reasons:
+        return True
+    output.note(
+        f"to be sent to {settings.input_topic} again, each once: "
+        f"{output.many(reasons.total(), 'dead letters')} ({by_reason(reasons)}). An event without "
+        "a review_version counts as the newest of its review then: it may overwrite a later edit, "
+        "or bring a deleted review back"
+    )
+    return agreed("Send them?", yes)
+
+
+def by_reason(counts: Counter[str]) -> str:
+    """Numbers of letters by reason, for people."""
+    return ", ".join(f"{n:,} {reason or 'without a reason'}" for reason, n in counts.most_common())
+
+
+def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        named = {
+            status.replace(" ", "_"): counts[status] for status in (SENT, ALREADY_SENT, IMPOSSIBLE)
         }
-    except UnknownMetadata as error:
-        raise SetupError(
-            f"the offsets of the sent dead letters of {letters.topic} are not readable ({error}): "
-            "another version of the worker wrote them; use that version"
-        ) from error
-    return {partition: committed.get(partition, Sent()) for partition in letters.partitions}
+        output.print_json({"topic": settings.input_topic, **named, "dry_run": dry_run})
+    else:
+        sent = f"{counts[SENT]:,} {'would be ' if dry_run else ''}sent to {settings.input_topic}"
+        output.say(
+            f"{sent}, {counts[ALREADY_SENT]:,} were already, {counts[IMPOSSIBLE]:,} cannot be"
+        )
 
 
 def resend(
