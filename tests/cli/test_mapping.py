@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.harness.debezium import MAPPING, TOPIC, change, key, row, written
+from tests.harness.debezium import MAPPING, TOPIC, change, deletions, key, row, written
 from tests.harness.terminal import CONTROL
 from worker.cli.group import execute
 from worker.kafka.clients import KafkaClients
@@ -101,6 +101,45 @@ def test_a_field_that_no_event_has_is_named(tmp_path, capsys):
     path.write_text('{"op": "c", "after": {"status": "published", "body": "Good."}}')
     assert execute(["mapping", "check", str(file), "--sample", str(path)]) == 1
     assert "found no" not in capsys.readouterr().err  # it made no event
+
+
+@pytest.mark.parametrize("path", ["before.product_id", "key.product_id"])
+def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
+    """With PostgreSQL's default REPLICA IDENTITY, Debezium fills the product of deleted rows, in
+    the key too.
+    """
+    mapping = MAPPING.replace("before.product_id", path).replace('"draft"', '"d"')
+    file, sample = written(tmp_path, mapping), tmp_path / "samples.jsonl"
+    first, second = row(5, 3), row(6, 4)
+
+    def warnings(*records):
+        sample.write_text("".join(json.dumps(one) + "\n" for one in records))
+        assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
+        return [one for one in capsys.readouterr().err.splitlines() if "no upsert" in one]
+
+    def record(op, of, lsn):
+        return {"key": key(of).decode(), "value": change(op, of, lsn).decode()}
+
+    upserts = [record("c", first, 1), record("c", second, 2)]
+    right = [record("d", first, 3), record("d", second, 4)]
+    assert warnings(*upserts, *right) == []
+    assert warnings(*right, *upserts) == [], "the partitions of a topic have no order"
+    wrong = [record("d", {**one, "product_id": 0}, 5) for one in (first, second)]
+    (warning,) = warnings(*upserts, *right, *wrong)
+    assert warning.startswith(
+        f"warning: {TOPIC}: rule 'gone' deletes in entity '0' (line 5), of which these records "
+        "have no upsert"
+    )
+    assert "REPLICA IDENTITY FULL or USING INDEX" in warning
+    (warning,) = warnings(*wrong, *right)
+    assert "in entity '0' (line 1) and 2 more, of which" in warning
+
+
+def test_a_tombstone_of_an_entity_without_an_upsert(tmp_path, capsys):
+    file, sample = written(tmp_path, deletions("products")), tmp_path / "samples.jsonl"
+    sample.write_text('{"key": "B00X", "value": null}')
+    assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
+    assert "warning: products: tombstone deletes in entity 'B00X'" in capsys.readouterr().err
 
 
 def test_a_sample_of_no_topic_needs_one(tmp_path, capsys):

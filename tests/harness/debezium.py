@@ -51,11 +51,11 @@ emit = "ignore"
 name = "gone"
 when = {{ op = "d" }}
 emit = "review.deleted"
-entity_id = "key.product_id"
+entity_id = "before.product_id"
 review_id = "before.id"
 review_version = "source.lsn"
 """
-"""The key has the columns (product_id, id), as with a primary key of both."""
+"""For a table with the replica identity (product_id, id), or a full one."""
 
 
 def deletions(topic: str) -> str:
@@ -96,23 +96,29 @@ def row(number: int, product: int, **columns: Any) -> dict[str, Any]:
 
 
 def key(after: dict[str, Any], *, schemas: bool = True) -> bytes:
-    """The record's key: the row's primary key."""
+    """The record's key: the columns of message.key.columns."""
     return _enveloped({name: after[name] for name in ("product_id", "id")}, schemas)
 
 
 def change(op: str, after: dict[str, Any], lsn: int, *, schemas: bool = True) -> bytes:
-    """The record's value. In `before` of a deletion only the primary key is not null, as with
-    PostgreSQL's default REPLICA IDENTITY.
+    """The record's value. As with REPLICA IDENTITY USING INDEX, `before` of a deletion has the
+    columns of the key; Debezium fills the others.
     """
-    before = dict.fromkeys(after) | {"id": after["id"], "product_id": after["product_id"]}
     body = {
-        "before": before if op == "d" else None,
+        "before": filled(after, ("product_id", "id")) if op == "d" else None,
         "after": None if op == "d" else after,
         "source": {"version": "3.2.0", "connector": "postgresql", "table": "reviews", "lsn": lsn},
         "op": op,
         "ts_ms": 1_763_640_000_000,
     }
     return _enveloped(body, schemas)
+
+
+def filled(after: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """A deleted row of which PostgreSQL knows these columns: Debezium fills the others, here all
+    NOT NULL, with 0 and empty texts.
+    """
+    return {name: value if name in known else type(value)() for name, value in after.items()}
 
 
 def _enveloped(payload: dict[str, Any], schemas: bool) -> bytes:

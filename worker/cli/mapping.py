@@ -80,8 +80,8 @@ def check(
     broker only with --from-topic.
 
     An error in the file is a line with its position, and exit code 2. A record that would become a
-    dead letter makes the exit code 1. Rules that took no record, and fields that no event had, are
-    named at the end.
+    dead letter makes the exit code 1. Warnings at the end name rules that took no record, fields
+    that no event had, and deletions in entities of which the records have no upsert.
     """
     from worker.mapping import load_mapping
     from worker.processing.config import event_limits

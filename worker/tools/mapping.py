@@ -52,6 +52,10 @@ class MappingCheck:
     """By topic and rule."""
     filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By topic, rule and field: events that have it."""
+    upserted: set[str] = field(default_factory=set)
+    """Entities that have an upsert."""
+    deletions: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """By topic, rule and entity: the place of the first deletion."""
 
     def judge(self, place: str, record: Record) -> SampleOutcome:
         """What becomes of a record of one of the topics. Raises SetupError for another one."""
@@ -76,15 +80,23 @@ class MappingCheck:
         body = msgspec.to_builtins(mapping.read(record))
         event = {field: value for field, value in body.items() if value is not None}
         self.filled.update((record.topic, str(name), field) for field in event)
+        if event["type"] == "review.upserted":
+            self.upserted.add(event["entity_id"])
+        else:
+            self.deletions.setdefault((record.topic, str(name), event["entity_id"]), place)
         return SampleOutcome(place, record.topic, name, event["type"], None, event)
 
     def doubts(self) -> Iterator[str]:
-        """Rules that took no record, and fields that no event of a rule has."""
+        """Rules that took no record, fields that no event of a rule has, and deletions in entities
+        that have no upsert.
+        """
         for topic, mapping in self.topics.items():
             if not any(of == topic for of, _ in self.taken):
                 continue
             for rule in mapping.rules:
                 yield from self._doubts_of(topic, rule)
+            for rule in (*mapping.rules, mapping.tombstone):
+                yield from self._strange_deletions(topic, rule.name)
 
     def _doubts_of(self, topic: str, rule: Rule) -> Iterator[str]:
         if not self.taken[topic, rule.name]:
@@ -93,6 +105,22 @@ class MappingCheck:
         empty = [name for name in rule.fields if not self.filled[topic, rule.name, name]]
         if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+
+    def _strange_deletions(self, topic: str, rule: str) -> Iterator[str]:
+        """A deletion with a wrong entity id deletes nothing, and nobody notices."""
+        found = {
+            entity: place
+            for (of_topic, of_rule, entity), place in self.deletions.items()
+            if (of_topic, of_rule) == (topic, rule) and entity not in self.upserted
+        }
+        if found:
+            first = next(iter(found))
+            more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+            yield (
+                f"{topic}: {rule} deletes in entity {first!r} ({found[first]}){more}, of which "
+                "these records have no upsert: check its entity_id; a table that Debezium captures "
+                "needs REPLICA IDENTITY FULL or USING INDEX"
+            )
 
 
 def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]]:
