@@ -14,10 +14,10 @@ from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environment, worker_command
 from tests.view.changes import body, facets_body
-from worker.cli.viewers import WatchLines
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.topics import partition_of
+from worker.view.watch import WatchScene
 
 APP_ID = "who-watches"
 PARTITIONS = 4
@@ -212,16 +212,12 @@ def test_a_topic_of_facets_that_does_not_exist(run, topic):
     assert "with COVERSUMM_FACETS" in ended.err
 
 
-def test_a_message_that_is_no_summary_is_named(capsys):
+def test_a_message_that_is_no_summary_is_named():
     class Watch:
         topic, of_facets = "summaries", False
 
-    with (
-        WatchLines(Watch(), None) as lines,
-        pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is no summary change"),
-    ):
-        lines.take(Record("summaries", 1, 7, 0, b"stay", b"{}"))
-    capsys.readouterr()
+    with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is no summary change"):
+        WatchScene(Watch(), None).take(Record("summaries", 1, 7, 0, b"stay", b"{}"), 0.0)
 
 
 def terminal_with(*arguments, columns=80, rows=24, **variables):

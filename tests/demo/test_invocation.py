@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.demo.display import next_steps, own_command, typed_path
+from worker.demo.closing import next_steps, own_command, typed_path
 from worker.demo.reviews import reviews_file
 from worker.view.texts import folded
 

@@ -5,19 +5,22 @@ import io
 import json
 import re
 import time
+from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 from rich.console import Console
 
 from tests.view.changes import body, facets_body
-from worker.demo import display as displays
+from worker.demo import closing as closings
 from worker.demo import play as pace
-from worker.demo.display import make_display
+from worker.demo.closing import closing_lines
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.events import Record
-from worker.view import EntityNames
+from worker.settings import Settings
+from worker.view.board import EntityNames
+from worker.view.viewer import make_viewer
 
 PARKING = {"parking": {"a#0": "Easy \x1b[31mparking."}, "noise": {}}
 TEXTS = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
@@ -25,7 +28,8 @@ TEXTS = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
 
 @pytest.fixture
 def story():
-    story = Story(k=2, reviews=4, names=EntityNames({"stay": "Earl's loft"}))
+    names = EntityNames({"stay": "Earl's loft"})
+    story = Story(k=2, reviews=4, facets_topic="facets", names=names)
     story.started_at = 0.0
     tell(
         story,
@@ -41,12 +45,12 @@ def story():
 
 
 def tell(story, value, now):
-    return story.take_change(Record("out", 0, 0, 0, b"stay", value), now)
+    return story.take(Record("out", 0, 0, 0, b"stay", value), now)
 
 
 def tell_facets(story, facets, **more):
     value = facets_body("stay", 9, facets, list(facets), **more)
-    story.take_facets(Record("facets", 0, 0, 0, b"stay", value), 2.0)
+    story.take(Record("facets", 0, 0, 0, b"stay", value), 2.0)
 
 
 class Screen(io.StringIO):
@@ -64,11 +68,10 @@ def drawn(story, as_json=False, terminal=False, width=140, height=24, close=Fals
         emoji=False,
         **options,
     )
-    display = make_display(console, story, as_json)
-    with display:
-        display.update()
+    with make_viewer(console, story, as_json=as_json) as viewer:
+        viewer.update()
     if close:
-        display.close()
+        viewer.end(story.figures(), lambda height: closing_lines(console, story, height))
     return console.file.getvalue()
 
 
@@ -156,8 +159,8 @@ def test_the_closing_has_the_facets_of_the_largest_stay(story):
 
 def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story, monkeypatch):
     # longer paths, of another directory, would take lines of their own
-    monkeypatch.setattr(displays, "own_command", lambda: ".venv/bin/coversumm-worker")
-    monkeypatch.setattr(displays, "typed_path", lambda _: "worker/demo/data/reviews.jsonl.gz")
+    monkeypatch.setattr(closings, "own_command", lambda: ".venv/bin/coversumm-worker")
+    monkeypatch.setattr(closings, "typed_path", lambda _: "worker/demo/data/reviews.jsonl.gz")
     story.left_out = 999
     for number in range(7):
         text = f"The sentence of {number} is {'rather ' * 20}long."
@@ -230,8 +233,9 @@ def test_the_last_json_line_has_the_figures(story):
 
 def test_an_end_by_ctrl_c_during_the_reviews_has_a_time(story, monkeypatch):
     monkeypatch.setattr(pace, "verify_data_dir", lambda _: [])
+    monkeypatch.setattr(pace, "TopicWatch", MagicMock())
     story.started_at = time.monotonic() - 3.0
-    pace.Play(story, MagicMock(), MagicMock(), MagicMock()).verify()
+    pace.Play(story, MagicMock(), MagicMock(), Settings(data_dir=Path("."))).verify()
     assert 3.0 <= story.seconds() < 60.0
 
 

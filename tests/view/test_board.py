@@ -3,8 +3,7 @@
 from tests.view.changes import facets_body, summary
 from worker.events import Record
 from worker.published.publication import publications
-from worker.view import Board
-from worker.view.board import ENTITIES
+from worker.view.board import ENTITIES, Board
 
 
 def test_a_change_has_the_sentences_that_came_and_went():

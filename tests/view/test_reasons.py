@@ -3,8 +3,9 @@
 import pytest
 
 from tests.view.changes import summary
-from worker.view import Board, EntityNames, change_lines
+from worker.view.board import Board, EntityNames
 from worker.view.reasons import headline, why_come, why_gone
+from worker.view.screen import change_lines
 
 BEFORE = {"a#0": "One.", "b#0": "Two."}
 

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from tests.view.changes import summary
 from worker.published.publication import SetName
-from worker.view import Board, EntityNames, Focus, Frame, card, one_line, screen, summary_lines
-from worker.view.board import REST_SECONDS
-from worker.view.card import FRESH_SECONDS
+from worker.view.board import REST_SECONDS, Board, EntityNames, Focus
+from worker.view.card import FRESH_SECONDS, card, summary_lines
+from worker.view.screen import Frame, screen
+from worker.view.texts import one_line
 
 SHORT = {f"{letter}#0": f"Sentence {letter} is good." for letter in "abcde"}
 LONG = (
@@ -170,9 +171,8 @@ def test_no_screen_is_higher_or_wider_than_its_terminal():
     for (width, height), others in product(sizes, (0, 7)):
         on = console(width, height)
         for focus in (None, *list(board.entities)[:3]):
-            frame = Frame([Text("head " * 100)] * 3, "label", others)
-            shown = list(board.entities.values())
-            lines = screen(on, board, shown, focus, EntityNames(), frame, 69.5)
+            shown, head = list(board.entities.values()), [Text("head " * 100)] * 3
+            lines = screen(on, Frame(head, board, focus, shown, others=others), 69.5)
             assert len(lines) <= height, (width, height, others)
             widest = max((line.cell_len for line in lines), default=0)
             assert widest <= width, (width, height, others)
@@ -185,15 +185,8 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
     others = [
         board.begin_with(summary(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)
     ]
-    shown = screen(
-        console(),
-        board,
-        others,
-        SetName("e"),
-        EntityNames(),
-        Frame([Text("head")] * 3, "label"),
-        10.0,
-    )
+    frame = Frame([Text("head")] * 3, board, SetName("e"), others, label="label")
+    shown = screen(console(), frame, 10.0)
     assert len(shown) == 24
     for letter in "abcde":
         assert f"{one_line(LONG[:90])}{letter}".replace(" ", "") in words(shown).replace(" ", "")
@@ -202,15 +195,7 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
 
 
 def test_a_high_terminal_shows_the_latest_changes_too():
-    shown = screen(
-        console(160, 50),
-        told(),
-        [],
-        SetName("e"),
-        EntityNames(),
-        Frame([Text("head")], "label"),
-        10.0,
-    )
+    shown = screen(console(160, 50), Frame([Text("head")], told(), SetName("e")), 10.0)
     assert "latest changes" in words(shown)
     assert "+ Sentence a is good. - What was said before." in words(shown)
 

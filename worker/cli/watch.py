@@ -11,6 +11,7 @@ from worker.settings import Settings
 @click.command(
     "watch",
     cls=Command,
+    short_help="Summary changes as they happen, of one entity or of all.",
     examples=[
         ("coversumm-worker watch", "all changes, on this terminal"),
         ("coversumm-worker watch B00X", "one entity, from its present summary on"),
@@ -31,9 +32,10 @@ def command(entity: str | None, from_beginning: bool, of_facets: bool, as_json: 
     Reads the output topic, with --facets that of facets, joins no group and commits nothing. JSON
     lines are the published bodies.
     """
-    from worker.cli.viewers import make_viewer
     from worker.published.watching import TopicWatch
-    from worker.view import ending_signals
+    from worker.view.texts import ending_signals
+    from worker.view.viewer import make_viewer
+    from worker.view.watch import WatchScene
 
     check_utf8("ENTITY", entity or "")
     settings = Settings.from_environment()
@@ -45,9 +47,12 @@ def command(entity: str | None, from_beginning: bool, of_facets: bool, as_json: 
         if entity is not None and not from_beginning:
             with output.file_progress(None, "messages searched") as progress:
                 before = watch.current(entity, lambda count: progress.update(count, count))
-        with make_viewer(watch, entity, as_json) as viewer:
+        scene = WatchScene(watch, entity, is_read=not as_json)
+        with make_viewer(output.console(), scene, as_json=as_json) as viewer:
+            if not viewer.is_screen:
+                output.note(scene.waiting)
             if before is not None:
-                viewer.begin_with(before)
+                viewer.take(before)
             while True:
                 viewer.update()
                 for message in watch.receive():

@@ -18,25 +18,26 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from confluent_kafka import TopicPartition
 from rich.console import Console
 
 from worker.demo.broker import EmbeddedBroker
-from worker.demo.display import Display, make_display
+from worker.demo.closing import closing_lines
 from worker.demo.process import WorkerProcess
 from worker.demo.reviews import NO_NAMES, Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.errors import Crash
-from worker.events import Record
-from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.published.publication import SetName
+from worker.published.watching import TopicWatch
 from worker.settings import Settings, origins
 from worker.storage.verify import verify_data_dir
-from worker.view import ending_signals
+from worker.view.texts import ending_signals
+from worker.view.viewer import Viewer, make_viewer
 
 FIRST_PER_SECOND: Final = 1.5
 GROWTH: Final = 1.0
@@ -64,55 +65,6 @@ def is_hurried(number: int) -> bool:
 
 POLL_SECONDS: Final = 0.05
 _FLUSH_SECONDS: Final = 90
-
-
-class Traffic:
-    """Producer of the input topic and consumer of what the worker publishes; a context manager."""
-
-    def __init__(self, clients: Clients, settings: Settings, partitions: int) -> None:
-        self._input_topic = settings.input_topic
-        self.facets_topic = settings.facets_topic
-        self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
-        self._consumer = clients.standalone_consumer(
-            "demo", "read_committed", {"fetch.wait.max.ms": 50}
-        )
-        outputs = settings.output_topic, settings.facets_topic
-        self._consumer.assign(
-            [TopicPartition(topic, p, 0) for topic in outputs for p in range(partitions)]
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-
-    def send(self, event: Produced) -> None:
-        """Send an event to the input topic."""
-        self._producer.produce(self._input_topic, event.value, event.key)
-
-    def flush(self) -> None:
-        """Wait until all events are sent. Raises Crash if they are not."""
-        if self._producer.flush(_FLUSH_SECONDS):
-            raise Crash("the embedded broker does not take the reviews")
-
-    def receive(self) -> list[Record]:
-        """The next messages; waits POLL_SECONDS for them."""
-        self._producer.poll(0)
-        return [
-            Record(
-                m.topic() or "",
-                m.partition() or 0,
-                m.offset() or 0,
-                m.timestamp()[1],
-                m.key(),
-                m.value(),
-            )
-            for m in self._consumer.consume(200, POLL_SECONDS)
-            if m.error() is None and m.value() is not None
-        ]
-
-
 FACETS: Final = "preset:stays"
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 60
@@ -153,14 +105,16 @@ def run_demo(
     # the page shows ids, so there a stay's name is its id
     chosen = bundled_reviews(names.entities if is_served else NO_NAMES)[:reviews]
     story = Story(k=k, reviews=len(chosen), names=names)
-    display = make_display(Console(highlight=False, emoji=False, markup=False), story, as_json)
+    console = Console(highlight=False, emoji=False, markup=False)
+    viewer = make_viewer(console, story, as_json=as_json)
     with ending_signals(), _noting_interrupts(), ExitStack() as stage:
         directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
         stage.callback(shutil.rmtree, directory, ignore_errors=True)
         settings = Settings(data_dir=directory, k=k, facets=FACETS)
+        story.facets_topic = settings.facets_topic
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
         broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
-        clients = KafkaClients(replace(settings, bootstrap_servers=broker.bootstrap_servers))
+        settings = replace(settings, bootstrap_servers=broker.bootstrap_servers)
         variables = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "COVERSUMM_K": str(k),
@@ -174,9 +128,9 @@ def run_demo(
             story.page = f"{worker.url}/"
             sys.stderr.write(f"the page: {story.page} (up until Ctrl-C)\n")
             sys.stderr.flush()
-        with display:
-            traffic = stage.enter_context(Traffic(clients, settings, PARTITIONS))
-            play = Play(story, display, worker, traffic)
+        with viewer:
+            play = Play(story, viewer, worker, settings)
+            stage.callback(play.close)
             play.wait_until_ready()
             with suppress(KeyboardInterrupt) if is_served else nullcontext():
                 play.send_reviews(chosen, BRIEF_SECONDS if is_brief else math.inf)
@@ -184,21 +138,33 @@ def run_demo(
                 if is_served:
                     play.serve()
             play.verify()
-    display.close()
+    viewer.end(story.figures(), partial(closing_lines, console, story))
 
 
 class Play:
     """The scenes of the demo. Each raises Crash or SetupError if the worker ends or stalls."""
 
     def __init__(
-        self, story: Story, display: Display, worker: WorkerProcess, traffic: Traffic
+        self, story: Story, viewer: Viewer, worker: WorkerProcess, settings: Settings
     ) -> None:
         self._story = story
-        self._display = display
+        self._viewer = viewer
         self._worker = worker
-        self._traffic = traffic
+        self._input_topic = settings.input_topic
+        self._producer = KafkaClients(settings).producer(
+            {"partitioner": "murmur2_random", "linger.ms": 5}
+        )
+        self._watches = [
+            TopicWatch(settings, from_beginning=True, of_facets=of_facets)
+            for of_facets in (False, True)
+        ]
         self._moved_at = time.monotonic()
         self._counted_at = 0.0
+
+    def close(self) -> None:
+        """End the reading of what the worker publishes."""
+        for watch in self._watches:
+            watch.close()
 
     def wait_until_ready(self) -> None:
         """Wait until the worker has loaded its model and joined its group."""
@@ -206,7 +172,7 @@ class Play:
         while not self._worker.is_ready():
             if time.monotonic() > deadline:
                 raise Crash(f"the demo's worker is not ready: {self._worker.last_words()}")
-            self._display.update()
+            self._viewer.update()
             time.sleep(POLL_SECONDS)
 
     def send_reviews(self, reviews: list[Produced], seconds: float) -> None:
@@ -214,7 +180,7 @@ class Play:
 
         On a live screen they come slowly at first.
         """
-        story, is_watched = self._story, self._display.is_watched
+        story, is_watched = self._story, self._viewer.is_screen
         story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
         ahead = AHEAD_WATCHED if is_watched else AHEAD
         for number, review in enumerate(reviews):
@@ -262,7 +228,7 @@ class Play:
         self._story.phase = Phase.SERVING
         while True:
             self._worker.check()
-            self._display.update()
+            self._viewer.update()
             time.sleep(POLL_SECONDS)
 
     def verify(self) -> None:
@@ -270,7 +236,7 @@ class Play:
         self._story.phase = Phase.VERIFYING
         if self._story.ended_at is None:  # Ctrl-C during the reviews
             self._story.ended_at = time.monotonic()
-        self._display.update()
+        self._viewer.update()
         self._pause(BETWEEN_SECONDS)  # time to read the phase
         self._worker.stop()
         for check in verify_data_dir(self._worker.data_dir):
@@ -280,17 +246,18 @@ class Play:
             self._story.verified += 1
 
     def _send(self, event: Produced) -> None:
-        self._traffic.send(event)
+        self._producer.produce(self._input_topic, event.value, event.key)
         self._story.sent += 1
 
     def _catch_up(self) -> None:
-        self._traffic.flush()
+        if self._producer.flush(_FLUSH_SECONDS):
+            raise Crash("the embedded broker does not take the reviews")
         while not self._story.caught_up:
             self._watch()
 
     def _pause(self, seconds: float) -> None:
         """Give a person time to read."""
-        if self._display.is_watched:
+        if self._viewer.is_screen:
             self._watch_until(time.monotonic() + seconds)
 
     def _watch_until(self, end: float) -> None:
@@ -302,8 +269,10 @@ class Play:
         """Take new changes and counts, and show them."""
         story = self._story
         before = story.board.changes, story.processed
-        for message in self._traffic.receive():
-            self._take(message, time.monotonic())
+        self._producer.poll(0)
+        for watch in self._watches:
+            for message in watch.receive(POLL_SECONDS / len(self._watches)):
+                self._viewer.take(message)
         now = time.monotonic()
         if now - self._counted_at > _COUNTS_SECONDS:
             self._counted_at = now
@@ -312,15 +281,7 @@ class Play:
             self._moved_at = now
         elif now - max(self._moved_at, story.started_at or 0.0) > STILL_SECONDS:
             raise Crash(f"nothing happened for {STILL_SECONDS} s: {self._worker.last_words()}")
-        self._display.update()
-
-    def _take(self, message: Record, now: float) -> None:
-        change = None
-        if message.topic == self._traffic.facets_topic:
-            self._story.take_facets(message, now)
-        else:
-            change = self._story.take_change(message, now)
-        self._display.changed(message.value or b"", change)
+        self._viewer.update()
 
 
 def _wanted_port() -> int | None:

@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
 from worker.events import read_line
-from worker.view import EntityNames
+from worker.view.board import EntityNames
 
 ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
 ID_PREFIX: Final = "abnb:"

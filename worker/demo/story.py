@@ -1,15 +1,25 @@
-"""The state of the demo: from the worker's topics and metrics, for `display`."""
+"""The scene of the demo: its state, from the worker's topics and metrics, and how it is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
+from rich.console import Console
+from rich.text import Text
+
+from worker.demo.reviews import ATTRIBUTION
 from worker.events import Record
 from worker.published.publication import SetName, publications
-from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
+from worker.view.board import Board, Entity, EntityNames, Focus, ShownChange
+from worker.view.screen import Frame, change_lines
+from worker.view.texts import between, one_line
+
+PROGRAM: Final = "coversumm-worker"
+LINE_SECONDS: Final = 1.0
+"""Seconds between two lines where nothing can be redrawn."""
 
 
 class Phase(Enum):
@@ -41,6 +51,7 @@ class Story:
 
     k: int
     reviews: int
+    facets_topic: str = ""
     page: str | None = None
     left_out: int = 0
     names: EntityNames = field(default_factory=EntityNames)
@@ -60,6 +71,8 @@ class Story:
     verified: int = 0
     started_at: float | None = None
     ended_at: float | None = None
+    next_line_at: float = 0.0
+    last_line: str | None = None
 
     def take_counts(self, counts: Mapping[str, float]) -> None:
         """Take the worker's metrics, if there are any."""
@@ -70,16 +83,83 @@ class Story:
             self.embedded = int(counts["coversumm_embedded_sentences_total"])
             self.dead_letters = int(counts["coversumm_dead_letters_total"])
 
-    def take_change(self, message: Record, now: float) -> ShownChange | None:
-        """Take a `summary.changed` from the output topic."""
-        (found,) = publications(message)
-        return self.board.take_publication(found, now)
+    def take(self, message: Record, now: float) -> list[ShownChange]:
+        """Take a message of either output topic; returns the changes of summaries."""
+        if message.topic == self.facets_topic:
+            for one in publications(message, of_facets=True):
+                self.facets.take_publication(one, now)
+            self.facets_seen += 1
+            return []
+        changes = (self.board.take_publication(one, now) for one in publications(message))
+        return [change for change in changes if change is not None]
 
-    def take_facets(self, message: Record, now: float) -> None:
-        """Take a `facets.changed` from the topic of facets."""
-        for one in publications(message, of_facets=True):
-            self.facets.take_publication(one, now)
-        self.facets_seen += 1
+    def lines(self, changes: Iterable[ShownChange], now: float) -> Iterator[str]:
+        """A line a second with the newest change, and each change of a deletion."""
+        if self.last_line is None:
+            yield f"{PROGRAM} demo: {self._promise()}. {ATTRIBUTION}"
+        if self.phase is Phase.TAKING_DOWN:
+            for change in changes:
+                yield from self._change_lines(change)
+        state = f"{self.phase}{self.processed}{self.board.changes}"
+        if now < self.next_line_at or state == self.last_line:
+            return
+        self.next_line_at, self.last_line = now + LINE_SECONDS, state
+        if self.phase not in (Phase.ARRIVING, Phase.HURRYING):
+            yield self.phase.value
+            return
+        yield self.counts()
+        if self.board.latest:
+            yield from self._change_lines(self.board.latest[-1])
+
+    def _change_lines(self, change: ShownChange) -> Iterator[str]:
+        return (f"  {line}" for line in change_lines(change, self.names))
+
+    def frame(self, console: Console, now: float) -> Frame:
+        """A stay's summary in full, the others small."""
+        width = console.width
+        counts = self.counts()
+        if not self.taken_down:
+            arrived = f"{self.arrived:,} of {self.reviews:,} reviews in"
+            counts = f"{arrived}, {self.board.changes:,} changes out"
+        done = round(self.share * width)
+        head = [
+            between(Text(f"{PROGRAM} demo", style="bold"), Text(counts, style="bold"), width),
+            Text(self.phase.value, style="yellow"),
+            Text.assemble(("━" * done, "green"), ("━" * (width - done), "bright_black")),
+        ]
+        if self.page is not None:
+            head.insert(1, Text(f"the page: {self.page}", style="cyan"))
+        if not self.board.entities:
+            head += [Text(), *self._introduction(console)]
+        focus = self.focus.choose(self.board, now)
+        return Frame(
+            head,
+            self.board,
+            focus,
+            self.in_order(),
+            self.names,
+            label=ATTRIBUTION,
+            doomed=self.doomed,
+            facets=self.facets_of(focus),
+        )
+
+    def _introduction(self, console: Console) -> list[Text]:
+        text = (
+            f"{self.reviews:,} real reviews of Airbnb stays go through the real worker, on an "
+            f"embedded Kafka broker. It keeps {self._promise()}. New sentences flash, removed "
+            "ones are struck through, each with the reason. Below them is what guests say about "
+            "single subjects, such as parking or noise."
+        )
+        return [*Text(text).wrap(console, console.width), Text(), Text(ATTRIBUTION, style="dim")]
+
+    def _promise(self) -> str:
+        sentences = f"for each stay the {self.k} sentences closest to what most guests say"
+        return f"{sentences}, exact after every review, exactly once"
+
+    def counts(self) -> str:
+        """Reviews in, changes out."""
+        down = f", {self.taken_down:,} taken down" if self.taken_down else ""
+        return f"{self.arrived:,} reviews in{down}, {self.board.changes:,} changes out"
 
     def facets_of(self, name: SetName | None) -> list[Entity]:
         """The facets of an entity that have a sentence, the largest first."""

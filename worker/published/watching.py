@@ -58,7 +58,9 @@ class TopicWatch:
             bounds = topic.bounds
         self._starts = {p: one.start if from_beginning else one.stop for p, one in bounds.items()}
         self._consumer = clients.standalone_consumer(
-            settings.app_id, "read_committed", {"auto.offset.reset": "error"}
+            settings.app_id,
+            "read_committed",
+            {"auto.offset.reset": "error", "fetch.wait.max.ms": 100},
         )
         self._consumer.assign(
             [TopicPartition(self.topic, p, start) for p, start in self._starts.items()]
@@ -70,6 +72,10 @@ class TopicWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the reading."""
         self._consumer.close()
 
     @property
@@ -77,18 +83,22 @@ class TopicWatch:
         """How long no broker has answered; None while one does."""
         return time.monotonic() - self._heard_at if self._is_lost else None
 
+    def has_before(self, message: Record) -> bool:
+        """Whether the message is from before the start of the watch."""
+        return message.offset < self._starts[message.partition]
+
     def current(self, entity_id: str, progress: Progress) -> Record | None:
         """The entity's last message before the start of the watch; None where there is none."""
         with PublishedTopic(self.topic, self._settings) as topic:
             last = deque(topic.records(entity_id, {}, self._starts, progress), maxlen=1)
         return last[0] if last else None
 
-    def receive(self) -> list[Record]:
+    def receive(self, seconds: float = WAIT_SECONDS) -> list[Record]:
         """Wait a moment for the next messages. Raises SetupError where the topic or the broker is
         permanently gone.
         """
         with broker_errors(f"{self.topic} cannot be read any further"):
-            consumed: list[Any] = self._consumer.consume(MESSAGES_AT_ONCE, WAIT_SECONDS)
+            consumed: list[Any] = self._consumer.consume(MESSAGES_AT_ONCE, seconds)
             messages = [message for message in consumed if _is_data(message)]
         now = time.monotonic()
         silence = now - max(self._heard_at, self._asked_at)

@@ -13,7 +13,7 @@ from rich.text import Text
 from worker.events import SummarySentence
 from worker.view.board import Entity, EntityNames
 from worker.view.reasons import headline, why_come, why_gone
-from worker.view.texts import between, end_with_ellipsis, hanging, one_line
+from worker.view.texts import between, end_with_ellipsis, hanging, many, one_line
 
 FLASH_SECONDS: Final = 0.5
 FRESH_SECONDS: Final = 2.5
@@ -65,19 +65,13 @@ def _title(entity: Entity, names: EntityNames, width: int) -> Text:
     if entity.is_deleted:
         counts = "deleted"
     else:
-        counts = (
-            f"{_count(entity.review_count, 'review')}, {_count(entity.sentence_count, 'sentence')}"
-        )
-    changes = f", {_count(entity.changes, 'change')}" if entity.changes else ""
+        counts = f"{many(entity.review_count, 'review')}, {many(entity.sentence_count, 'sentence')}"
+    changes = f", {many(entity.changes, 'change')}" if entity.changes else ""
     return between(
         Text(names.of(entity.name), style="bold cyan"),
         Text(counts + changes, style="dim"),
         width,
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _reason(

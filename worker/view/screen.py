@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.text import Text
 
 from worker.published.publication import SetName
 from worker.view.board import Board, Entity, EntityNames, ShownChange
 from worker.view.card import card
 from worker.view.reasons import headline
-from worker.view.texts import cut, one_line
+from worker.view.texts import cut, many, one_line
 
 FRESH_SECONDS: Final = 1.2
 _COUNT_WIDTH: Final = 7
@@ -67,7 +65,7 @@ def facet_line(facet: Entity, style: str = "") -> Text:
     """As `facet_row`, complete and without a mark."""
     return Text.assemble(
         (one_line(facet.name.facet or ""), "cyan"),
-        (f", {facet.sentence_count:,} sentence{'' if facet.sentence_count == 1 else 's'}: ", "dim"),
+        (f", {many(facet.sentence_count, 'sentence')}: ", "dim"),
         (one_line(facet.first_sentence), style),
     )
 
@@ -95,10 +93,13 @@ _MANY_FACETS: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The frame of a screen.
+    """What a screen shows.
 
     Attributes:
         head: lines at the top.
+        board: the sets of sentences.
+        focus: the one of the card; None: there is no card yet.
+        order: those to show as rows, the most important first.
         label: of the rule between the card and the others.
         others: lines for the others; 0: the card takes all.
         doomed: see `card`.
@@ -107,38 +108,31 @@ class Frame:
     """
 
     head: Sequence[Text]
+    board: Board
+    focus: SetName | None
+    order: Sequence[Entity] = ()
+    names: EntityNames = field(default_factory=EntityNames)
     label: str = ""
     others: int = OTHERS
     doomed: Set[str] = frozenset()
     facets: Sequence[Entity] | None = None
 
 
-def screen(
-    console: Console,
-    board: Board,
-    order: Sequence[Entity],
-    focus: SetName | None,
-    names: EntityNames,
-    frame: Frame,
-    now: float,
-) -> list[Text]:
-    """The lines of the screen, within the console's size.
-
-    `order` has the entities to show as rows, the most important first; `focus` is the entity of the
-    card.
-    """
+def screen(console: Console, frame: Frame, now: float) -> list[Text]:
+    """The lines of the screen, within the console's size."""
     width, height = console.size
+    board, names = frame.board, frame.names
     head = [cut(line, width) for line in frame.head][:height]
-    if focus is None or focus not in board.entities:
+    entity = None if frame.focus is None else board.entities.get(frame.focus)
+    if entity is None:
         return head
-    has_facets = frame.facets is not None
-    plan = _Plan(height - len(head), frame.others, board.entities[focus].k, has_facets)
+    plan = _Plan(height - len(head), frame.others, entity.k, frame.facets is not None)
     facets = [facet_row(one, width, now) for one in frame.facets or ()][: plan.facets]
-    top = card(console, board.entities[focus], names, width, plan.card, now, frame.doomed)
+    top = card(console, entity, names, width, plan.card, now, frame.doomed)
     lines = [*head, *_blank_to(top, plan.card), *_blank_to(facets, plan.facets)]
     if plan.below:
         lines.append(_rule(frame.label, width))
-        lines += _blank_to(_others(order, names, width, plan, now), plan.others)
+        lines += _blank_to(_others(frame.order, names, width, plan, now), plan.others)
         lines += _latest(board, names, width, plan.latest)
     return lines[:height]
 
@@ -194,46 +188,6 @@ def _latest(board: Board, names: EntityNames, width: int, room: int) -> list[Tex
         _rule("latest changes", width),
         *(change_row(change, names, width) for change in newest),
     ]
-
-
-_FRAME_SECONDS: Final = 0.1
-
-
-def can_redraw(console: Console) -> bool:
-    """Whether lines can be overwritten: not in a pipe, a file or a dumb terminal."""
-    return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
-
-
-class LiveScreen:
-    """The terminal's alternate screen; a context manager. It is drawn in the thread that calls
-    `update`.
-    """
-
-    def __init__(self, console: Console, draw: Callable[[float], Sequence[Text]]) -> None:
-        self._console = console
-        self._draw = draw
-        self._next_at = 0.0
-        self._live = Live(
-            console=console, auto_refresh=False, screen=True, vertical_overflow="crop"
-        )
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def update(self) -> None:
-        """Draw again if it is time."""
-        now = time.monotonic()
-        if now >= self._next_at:
-            self._next_at = now + _FRAME_SECONDS
-            self.draw()
-
-    def draw(self) -> None:
-        """Draw again at once."""
-        self._live.update(Group(*self._draw(time.monotonic())), refresh=True)
 
 
 def change_lines(change: ShownChange, names: EntityNames) -> list[str]:
