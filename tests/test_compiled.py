@@ -45,7 +45,7 @@ def test_none_holds_a_struct() -> None:
 
 
 def test_a_struct_is_seen() -> None:
-    assert "LastChange" in structs((ROOT / "worker/events/outputs.py").read_text())
+    assert "LastSummary" in structs((ROOT / "worker/events/outputs.py").read_text())
     assert structs("import msgspec\nclass A(msgspec.Struct): ...\nclass B(NamedTuple): ...") == [
         "A"
     ]

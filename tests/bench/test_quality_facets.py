@@ -10,13 +10,13 @@ from tests.bench.quality.hotels import Final
 from tests.bench.quality.rouge import scored
 from worker.coversumm import brute_force, quantize
 from worker.facets.definitions import Definitions, Facet
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 
 DIMENSION = 6
 RANDOM = np.random.default_rng(3)
 VECTORS = quantize(RANDOM.normal(size=(80, DIMENSION)))
 ENTITY = entity("e", [Review([f"good {n}", f"bad {n}"], 1 + n % 5) for n in range(40)], VECTORS)
-TWO = FacetSet(
+TWO = FacetCriteria(
     Definitions([Facet("a", phrases=("x",)), Facet("b", phrases=("y",), hidden=True)]),
     quantize(np.eye(2, DIMENSION)),
 )

@@ -13,7 +13,7 @@ from tests.cli.events import delete, sample
 from tests.cli.stored import K, rows_after, store_rows
 from worker.cli import verify
 from worker.facets.definitions import parse_definitions
-from worker.facets.membership import facet_set
+from worker.facets.membership import facet_criteria
 from worker.kafka.topics import partition_of
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
 from worker.storage.snapshot import PARTIAL_KEY
@@ -261,7 +261,7 @@ def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch)
 
 def test_the_facets_of_an_entity(run, tmp_path, data_dir, terminal):
     text = '[[facet]]\nname = "news"\nnewest = 3\n[[facet]]\nname = "critics"\nrating.max = 2\n'
-    facets = facet_set(parse_definitions(text, "test"), 3, None)
+    facets = facet_criteria(parse_definitions(text, "test"), 3, None)
     event = {**sample(1)[0], "rating": 1}
     other = tmp_path / "with"
     store_rows(other, 0, rows_after([event, *sample(9)[1:]], 0, facets))

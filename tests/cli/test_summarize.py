@@ -16,7 +16,7 @@ from tests.harness.model import Model
 from worker.cli.summarize_forms import cards
 from worker.events import Record, read_line
 from worker.facets.definitions import read_definitions
-from worker.facets.membership import facet_set
+from worker.facets.membership import facet_criteria
 
 
 def modelled(content, topic, **changes):
@@ -199,7 +199,7 @@ def facets_file(tmp_path):
 
 def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     """Beside those of summaries, in the order of the lines; the last of each entity at the end."""
-    facets = facet_set(read_definitions(str(facets_file)), 3, None)
+    facets = facet_criteria(read_definitions(str(facets_file)), 3, None)
     settings = config(epoch=1, k=20, limits={"model": None}, facets=facets, facets_topic="facets")
     model = FacetModel(settings, FakeEngine.vector)
     records = [

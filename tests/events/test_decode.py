@@ -218,12 +218,12 @@ def test_labels_are_checked_only_where_facets_have_them() -> None:
     """Events with a field of this name in another form were valid before there were facets."""
     event = {"type": "review.upserted", "entity_id": "e", "review_id": "r"}
     good = event | {"sentences": [{"text": "a", "labels": ["x", "y", "z"]}, "b"]}
-    taken = decode_one(good, limits=event_limits(dimension=2, labels={"x": 1, "y": 4}))
+    taken = decode_one(good, limits=event_limits(dimension=2, label_bits={"x": 1, "y": 4}))
     assert isinstance(taken, ReviewUpserted)
     assert taken.sentences is not None
-    assert [one.labels for one in taken.sentences] == [5, 0]
+    assert [one.label_bits for one in taken.sentences] == [5, 0]
     bad = event | {"sentences": [{"text": "a", "labels": "x"}]}
-    refused = decode_one(bad, limits=event_limits(dimension=2, labels={"x": 1}))
+    refused = decode_one(bad, limits=event_limits(dimension=2, label_bits={"x": 1}))
     assert isinstance(refused, Rejected)
     assert (refused.reason, refused.detail) == (
         "bad_field",

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from worker.coversumm.fixed_point import SCALE
 from worker.errors import SetupError
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import MAX_VECTOR_BYTES, FacetSet, facet_set
+from worker.facets.membership import MAX_VECTOR_BYTES, FacetCriteria, facet_criteria
 
 DIMENSION = 8
 numbers = st.lists(st.integers(-SCALE, SCALE), min_size=DIMENSION, max_size=DIMENSION)
 
 
 def of(*facets, vectors=()):
-    return FacetSet(
+    return FacetCriteria(
         Definitions(facets), np.array(vectors, np.int16).reshape(len(vectors), DIMENSION)
     )
 
@@ -76,10 +76,10 @@ def test_any_label_counts():
 
 def test_phrases_need_an_engine_and_room():
     with pytest.raises(SetupError, match=r"facet 'a': phrases need an embedder"):
-        facet_set(Definitions([Facet("a", phrases=("one",))]), DIMENSION, None)
+        facet_criteria(Definitions([Facet("a", phrases=("one",))]), DIMENSION, None)
     many = tuple(map(str, range(MAX_VECTOR_BYTES // 2 // DIMENSION + 1)))
     with pytest.raises(SetupError, match=r"phrases and vectors of dimension 8 take"):
-        facet_set(
+        facet_criteria(
             Definitions([Facet("a", phrases=many)]),
             DIMENSION,
             lambda texts: np.ones((len(texts), DIMENSION)),

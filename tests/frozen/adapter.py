@@ -23,6 +23,7 @@ from tests.frozen.events import DIMENSION, MAPPING, START_MS, Sent, as_json, of_
 from tests.registry.framing import CONTRACT, ONE, codec, framed
 from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import DEFAULT
+from worker.events.publishing import FACETS
 from worker.mapping import load_mapping
 from worker.processing.config import ProcessorConfig, RecordSelection, processor_config
 from worker.processing.entity_cache import EntityKey
@@ -180,7 +181,7 @@ class _Work:
             processor.reads_from(partition, "input-id")
             processor.publishes_to(partition, "output-id")
             if self._config.facets is not None:
-                processor.publishes_to(partition, "facets-id", of_facets=True)
+                processor.publishes_to(partition, "facets-id", topic=FACETS)
             processor.begin(partition)
 
     def process(self, records: list[Record]) -> Iterator[Part]:

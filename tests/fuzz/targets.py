@@ -28,6 +28,7 @@ from worker.cli.sent_letters import Sent, UnknownMetadata
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
+from worker.events.publishing import FACETS
 from worker.events.ratings import RatingCounts
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import Stored
@@ -41,7 +42,7 @@ from worker.sources.columns import CELLS, review_of
 from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
-from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSets, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
 
 Law = Callable[[bytes], object]
@@ -440,9 +441,9 @@ TARGETS = {
         rows.encode_header, rows.decode_header, Header(3, 4, 5), Header(3, 4, 5, RATINGS)
     ),
     "row-published": row(
-        rows.encode_published,
-        rows.decode_published,
-        PublishedSet(9, {b"r#0": b"0" * 16, b"r#1": b"1" * 16}),
+        lambda key, sets: rows.encode_published(key, FACETS, sets),
+        lambda key, value: rows.decode_published(key, FACETS, value),
+        PublishedSets(9, [{b"r#0": b"0" * 16, b"r#1": b"1" * 16}, {}]),
     ),
     "row-review": row(
         rows.encode_review,

@@ -1,5 +1,6 @@
 """The summary of an entity by its rows and brute force, independent of the worker's own reading."""
 
+from worker.events.publishing import SUMMARIES
 from worker.processing.entity_view import SummaryView, view_sentences
 from worker.state.entity import EntityRows
 from worker.state.keys import header_key
@@ -21,7 +22,7 @@ def brute_view(
                 found.header.reviews,
                 found.header.sentences,
                 entity.ratings(found.header).ratings(),
-                None if found.published is None else found.published.sequence,
+                None if SUMMARIES not in found.published else found.published[SUMMARIES].sequence,
                 view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
             )
     return None

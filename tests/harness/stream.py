@@ -16,6 +16,7 @@ import faust
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.clock import Clock
+from worker.events.publishing import FACETS, OutputTopic
 from worker.kafka.changelog import LogBounds
 from worker.kafka.offsets import Start
 from worker.state.rows import Output
@@ -190,13 +191,13 @@ class NoProcessor:
         """Note it."""
         self.made_from[partition] = topic_id or self.topic_id(partition)
 
-    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
+    def output(self, partition: int, topic: OutputTopic) -> Output | None:
         """Where its summaries were published."""
-        return (self.facets_to if of_facets else self.published_to).get(partition)
+        return (self.facets_to if topic is FACETS else self.published_to).get(partition)
 
-    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
+    def publishes_to(self, partition: int, topic_id: str, topic: OutputTopic) -> None:
         """Note it."""
-        if of_facets:
+        if topic is FACETS:
             self.facets_to[partition] = Output(1, "facets", topic_id)
         else:
             self.published_to[partition] = Output(1, OUTPUT, topic_id)

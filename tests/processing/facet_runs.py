@@ -17,14 +17,14 @@ from tests.processing.operations import (
     records_of,
 )
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_set, label_bits
+from worker.facets.membership import facet_criteria, label_bits
 
 
 def packed(vector):
     return base64.b64encode(np.array(vector, "<f4").tobytes()).decode()
 
 
-FACETS = facet_set(
+FACETS = facet_criteria(
     Definitions(
         [
             Facet("x", vectors=(packed([1, 0, 0]), packed([3, 0, 0.3])), k=2),
@@ -97,5 +97,5 @@ def runs(draw):
 
 
 def with_facets(**changes):
-    limits = {"labels": label_bits(FACETS), **changes.pop("limits", {})}
+    limits = {"label_bits": label_bits(FACETS), **changes.pop("limits", {})}
     return config(facets=FACETS, facets_topic="facets", limits=limits, **changes)

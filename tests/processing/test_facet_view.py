@@ -20,7 +20,7 @@ from worker.coversumm import brute_force
 from worker.coversumm.short_view import kept
 from worker.events.outputs import decode_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_set
+from worker.facets.membership import facet_criteria
 from worker.processing import entity_view
 from worker.processing.entity_view import Extent, FacetsView, NoFacets, Overview, fitting, read_view
 from worker.state import verify_partition
@@ -167,7 +167,7 @@ def test_only_what_is_chosen_stands_for_others():
     definitions = Definitions(
         [Facet("critics", rating=RatingRange(max=1)), Facet("fans", rating=RatingRange(min=4))]
     )
-    facets = facet_set(definitions, DIMENSION, None)
+    facets = facet_criteria(definitions, DIMENSION, None)
     driver = Driver(config(facets=facets, facets_topic="facets"))
     critic, *fans = [
         (f"at {angle}", [math.cos(math.radians(angle)), math.sin(math.radians(angle)), 0])

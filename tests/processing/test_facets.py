@@ -22,7 +22,7 @@ from tests.harness.drive import (
 from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_set
+from worker.facets.membership import facet_criteria
 from worker.state import CorruptRow, FingerprintMismatch
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key
 
@@ -67,7 +67,7 @@ def test_without_facets_everything_is_as_before(setup, batches):
 def test_an_edit_that_reads_the_facets_first_is_seen():
     """The set before it has the stored text, also where the summary's step knows the new one."""
     definitions = Definitions([Facet("critics", rating=RatingRange(max=1))])
-    facets = facet_set(definitions, DIMENSION, None)
+    facets = facet_criteria(definitions, DIMENSION, None)
     driver = Driver(config(facets=facets, facets_topic="facets"))
     driver.run(upsert(0, "r", ("bad", [1, 0, 0]), rating=1))
     driver.restart()
@@ -119,7 +119,9 @@ def test_vectors_without_their_review_are_a_corrupt_row():
 
 def fans(**changes):
     """A facet of good ratings alone."""
-    facets = facet_set(Definitions([Facet("fans", rating=RatingRange(min=4))]), DIMENSION, None)
+    facets = facet_criteria(
+        Definitions([Facet("fans", rating=RatingRange(min=4))]), DIMENSION, None
+    )
     return config(facets=facets, facets_topic="facets", **changes)
 
 

@@ -471,7 +471,7 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
 
 
 def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
-    names = {field.name for field in fields(Limits)} - {"model", "embeds", "labels"}
+    names = {field.name for field in fields(Limits)} - {"model", "embeds", "label_bits"}
     other = {name: getattr(defaults.event_limits(), name) - 1 for name in names}
     made = event_limits(Settings(data_dir=tmp_path, embedder="none", **other))
     assert made == Limits(model=None, embeds=True, **other)

@@ -16,7 +16,7 @@ from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import FACETS, packed
 from tests.processing.test_facet_view import view_of
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_set, label_bits
+from worker.facets.membership import facet_criteria, label_bits
 from worker.state import verify_partition
 
 FIRST_DAY = datetime(2020, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ KINDS = {
 
 
 def of_kind(kind):
-    return facet_set(Definitions(KINDS[kind]), DIMENSION, FakeEngine().embed)
+    return facet_criteria(Definitions(KINDS[kind]), DIMENSION, FakeEngine().embed)
 
 
 class History:
@@ -134,7 +134,7 @@ CACHED = {"k": 2, "distinct": False, "emit": "coalesced", "min_changes": 1, "cac
 def test_facets_of_a_long_history_equal_brute_force(kind, setup, seed, sizes, batch, restarts):
     """The messages of each micro-batch, and at the end the stored facets and what `verify` says."""
     facets = of_kind(kind)
-    limits = {"labels": label_bits(facets)}
+    limits = {"label_bits": label_bits(facets)}
     driver = Driver(config(facets=facets, facets_topic="facets", limits=limits, **setup))
     model = FacetModel(driver.config, FakeEngine.vector)
     pick = random.Random(seed)

@@ -23,8 +23,8 @@ from tests.harness.drive import (
     record,
     upsert,
 )
+from worker.events.publishing import is_due
 from worker.state import verify_partition
-from worker.state.verify import is_due
 
 sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
 

@@ -102,11 +102,11 @@ def test_labels_come_through() -> None:
     event = {"entity_id": "e", "review_id": "r", "sentences": [item, {**item, "labels": None}]}
     schema = avro_schema(INPUTS[ReviewUpserted])
     value = framed(ONE["ReviewUpserted"], schema, event)
-    limits = replace(LIMITS, labels={"price": 4})
+    limits = replace(LIMITS, label_bits={"price": 4})
     (found,) = decode([record(value)], limits, CODEC)
     assert isinstance(found, ReviewUpserted)
     assert found.sentences is not None
-    assert [one.labels for one in found.sentences] == [4, 0]
+    assert [one.label_bits for one in found.sentences] == [4, 0]
 
 
 def test_a_record_of_another_name_names_the_remedy() -> None:

@@ -1139,7 +1139,7 @@ RULES = (
     Rule(
         "the output's id is stored beside the offset",
         "worker/processing/partitions.py",
-        "                    put_output(pending, output, row)\n",
+        "                    put_output(pending, output, topic)\n",
         "                    pass\n",
         ("tests/processing/test_processor.py",),
     ),

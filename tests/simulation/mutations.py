@@ -343,9 +343,9 @@ def finals_of_deleted_entities() -> AbstractContextManager[Any]:
     """The last change of an entity outlives it."""
     put = row_writer.put_last_change
 
-    def keeping(pending: Any, entity: bytes, change: Any) -> None:
+    def keeping(pending: Any, entity: bytes, topic: Any, change: Any) -> None:
         if change is not None:
-            put(pending, entity, change)
+            put(pending, entity, topic, change)
 
     return patch.object(row_writer, "put_last_change", keeping)
 

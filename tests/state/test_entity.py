@@ -5,10 +5,11 @@ stays.
 import numpy as np
 import pytest
 
+from worker.events.publishing import SUMMARIES
 from worker.state import CorruptRow, MemoryRows
 from worker.state.entity import EntityRows, Review, Sentence, read_header
 from worker.state.keys import sentence_id
-from worker.state.rows import CHUNK_BYTES, Header, PublishedSet
+from worker.state.rows import CHUNK_BYTES, Header, PublishedSets
 
 DIMENSION = 384
 RANDOM = np.random.default_rng(5)
@@ -129,12 +130,13 @@ def test_vectors_of_other_sentences_are_noticed():
 
 def test_header_and_published():
     rows, changes = MemoryRows(), {}
-    header, published = Header(2, 5, 4), PublishedSet(9, {b"r#1": bytes(16), b"r#0": bytes(16)})
+    header = Header(2, 5, 4)
+    published = PublishedSets(9, [{b"r#1": bytes(16), b"r#0": bytes(16)}])
     assert read_header(rows, b"hotel") is None
-    assert entity(rows).published() is None
+    assert entity(rows).published(SUMMARIES) is None
     entity(rows).put_header(changes, header)
-    entity(rows).put_published(changes, published)
+    entity(rows).put_published(changes, SUMMARIES, published)
     rows.write(changes)
     assert read_header(rows, b"hotel") == header
-    assert entity(rows).published() == published
-    assert entity(rows, incarnation=5).published() is None
+    assert entity(rows).published(SUMMARIES) == published
+    assert entity(rows, incarnation=5).published(SUMMARIES) is None

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from worker.events import LastFacets, RatingCounts
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
-from worker.state.rows import Applied, FacetSets, Header, Output, PublishedSet, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSets, ReviewRow
 
 
 def read_vectors(key: bytes, value: bytes) -> Any:
@@ -25,8 +26,12 @@ def read_vectors(key: bytes, value: bytes) -> Any:
     return ordinals, formats.as_matrix([data], 3).tolist()
 
 
+def read_published(topic: OutputTopic) -> Callable[[bytes, bytes], Any]:
+    return lambda key, value: formats.decode_published(key, topic, value)
+
+
 def read_facets(key: bytes, value: bytes) -> Any:
-    facets = formats.decode_facet_definitions(key, value)
+    facets = formats.decode_criteria(key, value)
     return [facet.name for facet in facets.definitions.facets], facets.vectors.tolist()
 
 
@@ -54,11 +59,11 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "published 1",
-        formats.decode_published,
+        read_published(SUMMARIES),
         "4500000005636166c3a9000000000000000c50",
         "011779c554df03000000000000020000000600000006000000722d38312330722d39233132303132333435363738396162636465666665"
         "6463626139383736353433323130",
-        PublishedSet(991, {b"r-81#0": b"0123456789abcdef", b"r-9#12": b"fedcba9876543210"}),
+        PublishedSets(991, [{b"r-81#0": b"0123456789abcdef", b"r-9#12": b"fedcba9876543210"}]),
     ),
     (
         "review 1",
@@ -90,11 +95,11 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "facet sets 1",
-        formats.decode_facet_sets,
+        read_published(FACETS),
         "4500000005636166c3a9000000000000000c53",
         "01529fa0b5df03000000000000020000001e0000000100000006000000722d383123303031323334353637383961626364656604000000"
         "00000000",
-        FacetSets(991, [{b"r-81#0": b"0123456789abcdef"}, {}]),
+        PublishedSets(991, [{b"r-81#0": b"0123456789abcdef"}, {}]),
     ),
     (
         "facets 1",
@@ -106,7 +111,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "last facets 1",
-        formats.decode_last_facets,
+        lambda key, value: formats.decode_last_change(key, FACETS, value),
         "4d0000000165",
         "01587356d695a1740304c0c4027b7d",
         LastFacets("t", 3, 4, None, b"{}"),

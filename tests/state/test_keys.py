@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.events.publishing import SUMMARIES
 from worker.state import keys
 from worker.state.keys import EntityRowKey, IncarnationKeys, describe, header_key, parse_entity_key
 
@@ -25,7 +26,7 @@ def entity_keys(draw):
     chunk = draw(chunks)
     return {
         "header": lambda: (header_key(entity), EntityRowKey(entity)),
-        "published": lambda: (made.published, EntityRowKey(entity, incarnation, b"P")),
+        "published": lambda: (made.published[SUMMARIES], EntityRowKey(entity, incarnation, b"P")),
         "review": lambda: (made.review(review), EntityRowKey(entity, incarnation, b"R", review)),
         "texts": lambda: (
             made.text_chunk(review, chunk),

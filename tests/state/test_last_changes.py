@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.events.outputs import LastChange
+from worker.events.outputs import LastSummary
+from worker.events.publishing import SUMMARIES
 from worker.events.ratings import RatingCounts, Ratings
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
@@ -18,7 +19,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.one_of(st.none(), st.text(max_size=5))
 counts = st.integers(0, 2**63 - 1)
 changes = st.builds(
-    LastChange,
+    LastSummary,
     st.integers(-(2**63), 2**63 - 1),
     st.text(max_size=5),
     st.text(max_size=5),
@@ -33,7 +34,7 @@ changes = st.builds(
     st.lists(texts, max_size=3),
     st.none() | st.builds(Ratings, counts, st.none() | numbers, st.just({"4.5": 1})),
 )
-CHANGE = LastChange(
+CHANGE = LastSummary(
     5, "reviews", "review.upserted", "r", None, 1, 2, [None, 4.0], [0.5, 0.25], [1, 1]
 )
 
@@ -43,7 +44,7 @@ def test_each_entity_has_its_last_one_until_it_is_published(puts):
     rows, wanted = MemoryRows({b"A": b"other", b"E\0\0\0\1a": b"other"}), {}
     for entity, change in puts:
         pending = {}
-        put_last_change(pending, entity, change)
+        put_last_change(pending, entity, SUMMARIES, change)
         rows.write(pending)
         wanted[entity] = change
     left = {entity: change for entity, change in wanted.items() if change is not None}
@@ -53,7 +54,7 @@ def test_each_entity_has_its_last_one_until_it_is_published(puts):
 @given(entities, changes)
 def test_a_row_comes_back_as_it_was(entity, change):
     key = last_change_key(entity)
-    assert decode_last_change(key, encode_last_change(key, change)) == change
+    assert decode_last_change(key, SUMMARIES, encode_last_change(key, change)) == change
 
 
 def test_a_row_says_whose_it_is():
@@ -75,13 +76,13 @@ def test_a_damaged_row_is_named(damage):
 def test_a_row_that_holds_something_else_is_named(payload):
     key = last_change_key(b"one")
     with pytest.raises(CorruptRow, match="last change of entity 'one'"):
-        decode_last_change(key, seal(key, payload))
+        decode_last_change(key, SUMMARIES, seal(key, payload))
 
 
 def test_a_row_is_a_small_part_of_a_message():
     """There is one for each entity in each micro-batch: of k = 20 it has a tenth of the bytes."""
     key = last_change_key(b"one")
-    change = LastChange(
+    change = LastSummary(
         1_700_000_000_000,
         "reviews",
         "review.upserted",

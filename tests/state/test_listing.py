@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.events.publishing import SUMMARIES
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import IncarnationKeys, garbage_key, header_key
 from worker.state.listing import EntitySearch, Page, find_entities, merged, order, read_page
-from worker.state.rows import Header, PublishedSet, encode_header, encode_published
+from worker.state.rows import Header, PublishedSets, encode_header, encode_published
 
 IDS = st.text(st.sampled_from("abB0é\x00\uffff"), max_size=4)
 
@@ -33,9 +34,8 @@ def stored(entities, deleted=()):
         header = header_key(entity)
         values = {header: encode_header(header, Header(number + 1, 10 * number, number))}
         if number % 2:
-            values[keys.published] = encode_published(
-                keys.published, PublishedSet(100 + number, {})
-            )
+            key = keys.published[SUMMARIES]
+            values[key] = encode_published(key, SUMMARIES, PublishedSets(100 + number, [{}]))
         values |= {keys.review(b"r%d" % i): b"" for i in range(20)}
         values |= {IncarnationKeys(entity, number + 1000).review(b"old"): b""}
         rows.write(values)

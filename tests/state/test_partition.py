@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from worker.events.publishing import SUMMARIES
 from worker.state import (
     Applied,
     Fingerprint,
@@ -126,7 +127,11 @@ def test_garbage_goes_in_bounded_batches_and_alone():
         IncarnationKeys(b"e2", 3).review(b"r"): b"",
     }
     rows = MemoryRows(
-        {**kept, **{dead.review(b"r%d" % i): b"" for i in range(25)}, dead.published: b"p"}
+        {
+            **kept,
+            **{dead.review(b"r%d" % i): b"" for i in range(25)},
+            dead.published[SUMMARIES]: b"p",
+        }
     )
     changes = {}
     put_garbage(changes, b"e", 3)
@@ -149,7 +154,7 @@ def test_several_deleted_entities_share_a_batch():
     changes = {}
     for number in range(5):
         put_garbage(changes, b"e%d" % number, 0)
-        changes[IncarnationKeys(b"e%d" % number, 0).published] = b"p"
+        changes[IncarnationKeys(b"e%d" % number, 0).published[SUMMARIES]] = b"p"
     rows.write(changes)
     changes = {}
     assert collect_garbage(rows, changes, limit=7) is True

@@ -2,18 +2,19 @@
 
 import struct
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from worker.events.publishing import FACETS, SUMMARIES, TOPICS
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows
 from worker.state.errors import CorruptRow, StateError, UnknownFormat
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Applied, FacetSets, Header, Output, PublishedSet, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSets, ReviewRow
 
 KEY = header_key(b"hotel")
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -38,18 +39,24 @@ def decode_vectors(key, value):
     return rows.decode_vectors(key, value, 3)
 
 
+def one_of_topic(decode, topic, key, value):
+    return decode(key, topic, value)
+
+
 DECODERS = [
     rows.decode_header,
-    rows.decode_published,
     rows.decode_review,
     rows.decode_text_chunk,
     decode_vectors,
     rows.decode_applied,
     rows.decode_output,
     rows.decode_fingerprint,
-    rows.decode_facet_sets,
-    rows.decode_facet_definitions,
-    rows.decode_last_facets,
+    rows.decode_criteria,
+    *(
+        partial(one_of_topic, decode, topic)
+        for decode in (rows.decode_published, rows.decode_last_change)
+        for topic in TOPICS
+    ),
 ]
 
 
@@ -63,18 +70,14 @@ def test_header(header):
     assert rows.decode_header(KEY, rows.encode_header(KEY, header)) == header
 
 
-@given(st.builds(PublishedSet, u64, digests))
-def test_published_keeps_rank_order(published):
-    read = rows.decode_published(KEY, rows.encode_published(KEY, published))
-    assert read == published
-    assert list(read.digests) == list(published.digests)
-
-
-@given(st.builds(FacetSets, u64, st.lists(digests, max_size=3)))
-def test_published_sets_of_facets_keep_rank_order(published):
-    read = rows.decode_facet_sets(KEY, rows.encode_facet_sets(KEY, published))
-    assert read == published
-    assert [list(one) for one in read.digests] == [list(one) for one in published.digests]
+@given(u64, st.lists(digests, max_size=3))
+def test_published_sets_keep_rank_order(sequence, sets):
+    for topic, own in [(SUMMARIES, [{}, *sets][-1:]), (FACETS, sets)]:
+        published = PublishedSets(sequence, own)
+        value = rows.encode_published(KEY, topic, published)
+        read = rows.decode_published(KEY, topic, value)
+        assert read == published
+        assert [list(one) for one in read.sets] == [list(one) for one in own]
 
 
 @given(reviews)

@@ -11,10 +11,11 @@ from tests.harness.brute_view import brute_view
 from tests.harness.drive import Driver, config, delete, delete_entity, upsert
 from worker.coversumm import brute_force as oracle
 from worker.events import RatingCounts
+from worker.events.publishing import SUMMARIES
 from worker.state import verify_partition
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Header, PublishedSet
+from worker.state.rows import Header, PublishedSets
 from worker.state.snapshot import brute_force
 
 vectors = st.tuples(*[st.integers(-2, 2)] * 3).filter(any)
@@ -95,19 +96,22 @@ def test_verify_finds_nothing_wrong(driver):
 
 def test_verify_finds_another_published_set(driver):
     rows = entity_rows(driver)
-    published = rows.published()
+    published = rows.published(SUMMARIES)
     changes = {}
-    rows.put_published(changes, PublishedSet(3, {**published.digests, b"b#1": bytes(16)}))
+    rows.put_published(
+        changes, SUMMARIES, PublishedSets(3, [{**published.sets[0], b"b#1": bytes(16)}])
+    )
     driver.rows[0].write(changes)
     assert problems(driver) == ("published, but not among the nearest: b#1",)
-    driver.rows[0].write({rows.keys.published: None})
+    driver.rows[0].write({rows.keys.published[SUMMARIES]: None})
     assert problems(driver) == ("not published, but among the nearest: a#1, b#0",)
 
 
 def test_verify_finds_another_text(driver):
     rows = entity_rows(driver)
     changes = {}
-    rows.put_published(changes, PublishedSet(3, dict.fromkeys(rows.published().digests, bytes(16))))
+    others = dict.fromkeys(rows.published(SUMMARIES).sets[0], bytes(16))
+    rows.put_published(changes, SUMMARIES, PublishedSets(3, [others]))
     driver.rows[0].write(changes)
     assert problems(driver) == ("published with another text: a#1, b#0",)
 
@@ -156,7 +160,9 @@ def test_verify_finds_missing_vectors(driver):
 
 
 def test_verify_finds_orphans(driver):
-    driver.rows[0].write({IncarnationKeys(b"e", 77).published: b"", header_key(b"other"): None})
+    driver.rows[0].write(
+        {IncarnationKeys(b"e", 77).published[SUMMARIES]: b"", header_key(b"other"): None}
+    )
     assert problems(driver) == (
         "1 rows of incarnation 77, which is neither live nor noted for removal",
     )

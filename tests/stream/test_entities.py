@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.harness.stream import End, die
+from worker.events.publishing import SUMMARIES
 from worker.state import CorruptRow
 from worker.state.keys import IncarnationKeys, header_key
 from worker.state.listing import EntitySearch, Page
-from worker.state.rows import Header, PublishedSet, encode_header, encode_published
+from worker.state.rows import Header, PublishedSets, encode_header, encode_published
 from worker.storage.databases import Databases
 from worker.storage.rows import Look
 from worker.stream.queries import EntityLister, NotHere
@@ -25,9 +26,10 @@ LONG = 60.0
 def entity_rows(entity_id: str, sentences: int, sequence: int) -> dict[bytes, bytes | None]:
     entity = entity_id.encode()
     key, keys = header_key(entity), IncarnationKeys(entity, 1)
+    published = keys.published[SUMMARIES]
     return {
         key: encode_header(key, Header(1, sentences, 1)),
-        keys.published: encode_published(keys.published, PublishedSet(sequence, {})),
+        published: encode_published(published, SUMMARIES, PublishedSets(sequence, [{}])),
         keys.review(b"r"): b"",
     }
 

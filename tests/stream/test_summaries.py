@@ -17,7 +17,7 @@ from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
 from worker.facets.definitions import parse_definitions
-from worker.facets.membership import facet_set
+from worker.facets.membership import facet_criteria
 from worker.processing import summaries as processing
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_view import FacetsView, NoFacets, Overview, ShortView, SummaryView
@@ -244,7 +244,7 @@ async def test_a_short_view_is_told_beside_the_stream(
 async def test_facets_are_those_of_the_last_commit() -> None:
     """While a later event is processed, of the rows alone."""
     definitions = parse_definitions('[[facet]]\nname = "news"\nnewest = 1\n', "test")
-    site = Site(config(facets=facet_set(definitions, DIMENSION, None), facets_topic="facets"))
+    site = Site(config(facets=facet_criteria(definitions, DIMENSION, None), facets_topic="facets"))
     site.driver.processor.begin(0)
     site.driver.run(upsert(0, "r0", "one", "three"))
     records = [upsert(1, "r1", "wait", occurred_at="2026-11-20T12:00:00Z")]

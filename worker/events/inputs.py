@@ -132,12 +132,12 @@ class GivenSentence(NamedTuple):
     """A sentence given in the event; blank ones are included, so that ordinals are right.
 
     `vector`: int16 (D,), a row of a larger matrix (copy it to keep it); None: to be embedded, or
-    blank. `labels`: the facets that take one of the sentence's labels, a bit for each.
+    blank. `label_bits`: the facets that take one of its labels, a bit for each.
     """
 
     text: str
     vector: NDArray[np.int16] | None
-    labels: int = 0
+    label_bits: int = 0
 
 
 class ReviewDetails(NamedTuple):

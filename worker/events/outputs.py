@@ -130,8 +130,8 @@ class RankedChange(NamedTuple):
     support: Sequence[int]
 
 
-class LastChange(Struct, array_like=True, frozen=True):
-    """An entity's last change before it is published, as stored in its row.
+class LastSummary(Struct, array_like=True, frozen=True):
+    """The last change of a summary before it is published, as stored in its row.
 
     Only what other rows lack: the ids in rank order and the sequence are in the published row, the
     texts in the reviews'. `ratings`, `distances` and `support` are by rank, as are `dates` and

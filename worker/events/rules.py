@@ -52,7 +52,7 @@ class Limits:
     max_sentences_per_review: int
     max_sentences_per_deletion: int
     max_sentences_per_entity: int
-    labels: Mapping[str, int] = field(default_factory=dict, hash=False)
+    label_bits: Mapping[str, int] = field(default_factory=dict, hash=False)
     """By label the facets that take it, a bit for each; without any, labels are not checked."""
 
 
@@ -61,14 +61,16 @@ class UpsertDraft(NamedTuple):
 
     body: UpsertBody
     rows: list[int | None]
-    labels: list[int] | None = None  # of each sentence, where there are any
+    label_bits: list[int] | None = None  # of each sentence, where there are any
 
 
 def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
     """The event of `body`, for an upsert a draft with its vectors in the pool. Raises BadEvent."""
     if isinstance(body, UpsertBody):
         rows = _check_upsert(body, limits, pool)
-        return UpsertDraft(body, rows, _labels(body, limits) if limits.labels and rows else None)
+        return UpsertDraft(
+            body, rows, _label_bits(body, limits) if limits.label_bits and rows else None
+        )
     if (
         isinstance(body, SentencesDeleted)
         and len(body.sentence_ids) > limits.max_sentences_per_deletion
@@ -84,7 +86,7 @@ def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
 
 def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
     """The event of `draft`, once the pool is fixed point."""
-    body, rows, labels = draft
+    body, rows, label_bits = draft
     vectors, invalid = fixed_point
     if invalid and not invalid.isdisjoint(rows):
         first = next(i for i, row in enumerate(rows) if row in invalid)
@@ -99,10 +101,10 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
             )
             for item, row in zip(body.sentences, rows, strict=True)
         )
-        if labels is not None:
+        if label_bits is not None:
             sentences = tuple(
-                sentence._replace(labels=bits)
-                for sentence, bits in zip(sentences, labels, strict=True)
+                sentence._replace(label_bits=bits)
+                for sentence, bits in zip(sentences, label_bits, strict=True)
             )
     text = None if body.text is UNSET else body.text
     return ReviewUpserted(
@@ -150,7 +152,7 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
     return [None if embedding is None else pool.add(embedding) for embedding in embeddings]
 
 
-def _labels(body: UpsertBody, limits: Limits) -> list[int]:
+def _label_bits(body: UpsertBody, limits: Limits) -> list[int]:
     """The facets that take one of each sentence's labels. Raises BadEvent."""
     found = []
     items = body.sentences if isinstance(body.sentences, list) else ()
@@ -164,7 +166,7 @@ def _labels(body: UpsertBody, limits: Limits) -> list[int]:
                     Reason.BAD_FIELD, f"sentences[{i}].labels: Expected an array of strings"
                 ) from None
             for name in names:
-                bits |= limits.labels.get(name, 0)
+                bits |= limits.label_bits.get(name, 0)
         found.append(bits)
     return found
 

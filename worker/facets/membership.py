@@ -31,7 +31,7 @@ class NewestFacet(NamedTuple):
     reviews: int
 
 
-class FacetSet:
+class FacetCriteria:
     """The facets of a partition, with the vectors of their phrases.
 
     Attributes:
@@ -41,7 +41,7 @@ class FacetSet:
         dimension: D.
         label_bits: by label the facets that take it.
         newest: facets of the newest reviews.
-        all_newest: the bits of these.
+        visible: the bits of all that are published.
     """
 
     def __init__(self, definitions: Definitions, vectors: NDArray[np.int16]) -> None:
@@ -67,7 +67,7 @@ class FacetSet:
         if len(owners) != len(vectors):
             raise ValueError(f"{len(vectors)} vectors for {len(owners)} phrases")
         self.newest = tuple(newest)
-        self.all_newest = sum(1 << one.facet for one in newest)
+        self.visible = sum(1 << number for number in definitions.visible)
         self._owners = np.array(owners, np.int64)
         self._thresholds = np.array(thresholds, np.float64)
         self._columns = np.ascontiguousarray(vectors.T, np.float64)  # (D, p)
@@ -89,6 +89,13 @@ class FacetSet:
             found[at : at + ROWS][near] = self._owners[best[near]]
         return found
 
+    def facets_of(self, nearest: int, label_bits: int, of_review: int) -> int:
+        """The visible facets of a sentence: by its nearest phrase, by its labels, and those of its
+        review.
+        """
+        of_phrase = 0 if nearest == NO_FACET else 1 << nearest
+        return (of_phrase | label_bits | of_review) & self.visible
+
     def rating_bits(self, rating: float | None) -> int:
         """The facets that a review with this rating belongs to."""
         if rating is None:
@@ -96,11 +103,11 @@ class FacetSet:
         return sum([bit for bit, wanted in self._ratings if wanted.has(rating)])
 
 
-def facet_set(
+def facet_criteria(
     definitions: Definitions,
     dimension: int,
     embed: Callable[[Sequence[str]], NDArray[np.floating[Any]]] | None,
-) -> FacetSet:
+) -> FacetCriteria:
     """The facets with their phrases embedded. `embed`: (m, dimension) of m sentences; None: events
     bring their embeddings.
 
@@ -123,7 +130,7 @@ def facet_set(
             f"COVERSUMM_FACETS: {len(vectors)} phrases and vectors of dimension {dimension} take "
             f"{vectors.nbytes} bytes, at most {MAX_VECTOR_BYTES} are allowed: give fewer"
         )
-    return FacetSet(definitions, vectors)
+    return FacetCriteria(definitions, vectors)
 
 
 def _fixed_point(name: str, embeddings: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
@@ -133,6 +140,6 @@ def _fixed_point(name: str, embeddings: NDArray[np.floating[Any]]) -> NDArray[np
         raise SetupError(f"COVERSUMM_FACETS: facet {name!r}: {error}") from None
 
 
-def label_bits(facets: FacetSet | None) -> Mapping[str, int]:
+def label_bits(facets: FacetCriteria | None) -> Mapping[str, int]:
     """By label the facets that take it; empty without facets."""
     return {} if facets is None else facets.label_bits

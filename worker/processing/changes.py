@@ -12,7 +12,7 @@ from worker.events import (
     Rejected,
     ReviewDeleted,
 )
-from worker.events.outputs import LastChange, LastFacets
+from worker.events.outputs import LastFacets, LastSummary
 from worker.events.ratings import NO_RATINGS
 from worker.facets.newest import NewestReviews
 from worker.processing.entity_cache import CachedEntity, EntityKey
@@ -83,7 +83,7 @@ class EntityChanges:
         self.steps: list[PlannedStep] = []
         self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
         self.set_changes = 0  # how often its set changed
-        self.kept: LastChange | None = None  # a last, not empty set, published later
+        self.kept: LastSummary | None = None  # a last, not empty set, published later
         self.kept_facets: LastFacets | None = None  # likewise
         self.newest: NewestReviews | None = None  # after the events so far, if they changed it
         self.facet_changes = 0  # events that changed a set of its facets, or may be published

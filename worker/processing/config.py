@@ -17,8 +17,9 @@ from worker.events import (
 )
 from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.facets.definitions import read_definitions
-from worker.facets.membership import FacetSet, facet_set, label_bits
+from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
 from worker.settings import Settings
 from worker.settings.checks import escaped_bytes
 from worker.state import Fingerprint
@@ -130,10 +131,15 @@ class ProcessorConfig:
     Not part of the fingerprint: like a producer's release it decides which events arrive, and a
     repaired rule must not need another epoch. A replay keeps to one, see `worker.replay.run`.
     """
-    facets: FacetSet | None = None
+    facets: FacetCriteria | None = None
     facets_topic: str = ""
     output: OutputCodec = DEFAULT
     """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
+
+    @property
+    def topics(self) -> dict[OutputTopic, str]:
+        """The names of the output topics."""
+        return {SUMMARIES: self.output_topic, FACETS: self.facets_topic}
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -185,7 +191,7 @@ def processor_config(
     if engine is not None:
         limits = replace(limits, dimension=engine.dimension, model=engine.model)
     facets = load_facets(settings, limits.dimension, engine)
-    limits = replace(limits, labels=label_bits(facets))
+    limits = replace(limits, label_bits=label_bits(facets))
     _check_largest_event(settings, limits.dimension)
     return ProcessorConfig(
         input_topic=settings.input_topic,
@@ -214,7 +220,7 @@ def processor_config(
 
 def load_facets(
     settings: Settings, dimension: int, engine: EmbeddingEngine | None
-) -> FacetSet | None:
+) -> FacetCriteria | None:
     """The facets of the settings with their phrases embedded; None without any.
 
     Raises SetupError for definitions that are wrong, or whose message may not fit into a topic.
@@ -232,7 +238,7 @@ def load_facets(
             f"COVERSUMM_MAX_MESSAGE_BYTES ({settings.max_message_bytes}): lower the facets' k or "
             "their number, or raise that and max.message.bytes of the topic"
         )
-    return facet_set(definitions, dimension, None if engine is None else engine.embed)
+    return facet_criteria(definitions, dimension, None if engine is None else engine.embed)
 
 
 def _check_largest_event(settings: Settings, dimension: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from worker.coversumm import EntityCore
 from worker.coversumm.index import index_class
+from worker.events.publishing import SUMMARIES
 from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
@@ -33,9 +34,9 @@ class Entities:
         entity = self._make(key, header.incarnation, is_new=False)
         entity.review_count, entity.sentence_count = header.reviews, header.sentences
         entity.ratings = entity.rows.ratings(header)
-        published = entity.rows.published()
+        published = entity.rows.published(SUMMARIES)
         if published is not None:
-            entity.sequence, entity.published = published.sequence, published.digests
+            entity.sequence, (entity.published,) = published.sequence, published.sets
         self.cache.put(key, entity)
         return entity
 

@@ -4,7 +4,7 @@ All of it can be read again from the stored rows.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ class CachedEntity:
         self.sentence_count = 0
         self.ratings = NO_RATINGS
         self.sequence: int | None = None
-        self.published: dict[bytes, bytes] = {}
+        self.published: Mapping[bytes, bytes] = {}
         self.members: dict[bytes, SummaryMember] = {}
         self.member_bytes = 0
         self.memory_bytes = 0

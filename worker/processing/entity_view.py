@@ -19,14 +19,15 @@ from worker.coversumm import EntityCore, FlatIndex, Ranking
 from worker.coversumm.short_view import Candidate, Scan, Walk, choose, kept, stands_for
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.definitions import Facet
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 from worker.state import Rows, read_applied
 from worker.state.entity import EntityRows, VectorBlock, read_header
 from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 from worker.state.keys import review_of
-from worker.state.partition import read_facets
+from worker.state.partition import read_criteria
 from worker.state.rows import Header
 
 CANDIDATES: Final = 512
@@ -196,7 +197,7 @@ class SummaryView(EntityView):
     @classmethod
     def read(cls, source: Source) -> Self:
         """See `EntityView`. Its reservoir is that of a worker that has just loaded the entity."""
-        entity, published = source.entity, source.entity.published()
+        entity, published = source.entity, source.entity.published(SUMMARIES)
         core = source.core(source.k, entity.blocks)
         ranking = core.ranking()
         return cls(
@@ -292,7 +293,7 @@ class FacetsView(EntityView):
     def read(cls, source: Source) -> Self:
         """See `EntityView`."""
         members = _Members(source)
-        published = source.entity.facet_sets()
+        published = source.entity.published(FACETS)
         return cls(
             *cls._counts(source),
             source.entity.ratings(source.header).ratings(),
@@ -404,7 +405,7 @@ class _Members:
 
     def __init__(self, source: Source) -> None:
         """Raises NoFacets."""
-        facets: FacetSet | None = read_facets(source.entity.rows)
+        facets: FacetCriteria | None = read_criteria(source.entity.rows)
         if facets is None:
             raise NoFacets
         entity = source.entity

@@ -21,12 +21,12 @@ from worker.events import (
     facets_value,
     tombstone_message,
 )
+from worker.events.publishing import is_due
 from worker.processing.changes import EntityChanges, EntityCounts, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityKey, SummaryMember
 from worker.processing.facets import EntityFacets, FacetCore, FacetPart
 from worker.processing.outbox import Outbox, quoted, review_id_of
-from worker.state.verify import is_due
 
 Texts = Callable[[Sequence[bytes]], list[SummaryMember]]
 

@@ -7,7 +7,7 @@ texts are stored once, for the summary and all facets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,9 +28,10 @@ from worker.coversumm.index import Block
 from worker.coversumm.short_view import kept
 from worker.events import FacetSummary
 from worker.events.codec import OutputCodec
+from worker.events.publishing import FACETS
 from worker.events.ratings import NO_RATINGS
 from worker.facets.definitions import Facet
-from worker.facets.membership import NO_FACET, FacetSet
+from worker.facets.membership import NO_FACET, FacetCriteria
 from worker.facets.newest import NewestReviews
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
 from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
@@ -55,7 +56,7 @@ class ReviewMove(NamedTuple):
     is_arriving: bool
 
 
-def newest_bits(facets: FacetSet, newest: NewestReviews) -> dict[bytes, int]:
+def newest_bits(facets: FacetCriteria, newest: NewestReviews) -> dict[bytes, int]:
     """By review the facets of the newest reviews that it is in."""
     bits: dict[bytes, int] = {}
     for facet, count in facets.newest:
@@ -149,7 +150,7 @@ class EntityFacets:
 
     def __init__(
         self,
-        facets: FacetSet,
+        facets: FacetCriteria,
         rows: EntityRows,
         texts: Callable[[Sequence[bytes]], list[SummaryMember]],
         *,
@@ -165,14 +166,15 @@ class EntityFacets:
             number: FacetCore(facets.definitions.facets[number])
             for number in facets.definitions.visible
         }
-        self._visible = sum(1 << number for number in self._cores)
         self._newest = NewestReviews(max([count for _, count in facets.newest], default=0))
         self._is_loaded = is_new
         self._touched: set[int] = set()
         self._core_bytes = dict.fromkeys(self._cores, FACET_BYTES)
-        published = None if is_new else rows.facet_sets()
-        sets = [{} for _ in self._cores] if published is None else published.digests
-        self.published = dict(zip(self._cores, sets, strict=True))
+        published = None if is_new else rows.published(FACETS)
+        sets: Sequence[Mapping[bytes, bytes]] = (
+            [{} for _ in self._cores] if published is None else published.sets
+        )
+        self.published: dict[int, Mapping[bytes, bytes]] = dict(zip(self._cores, sets, strict=True))
         self.sequence = None if published is None else published.sequence
 
     @property
@@ -284,17 +286,16 @@ class EntityFacets:
 
     def _collect(self, move: ReviewMove, target: dict[int, dict[bytes, Sentence]]) -> None:
         """Add the review's sentences to those of their facets, and count the review there."""
-        review, joined = move.review, 0
+        review, facets, joined = move.review, self.facets, 0
         of_review = move.newest
         if not move.is_newest_only:
-            of_review |= self.facets.rating_bits(review.rating)
+            of_review |= facets.rating_bits(review.rating)
         for sentence in review.sentences:
-            bits = of_review
-            if not move.is_newest_only:
-                bits |= sentence.labels
-                if sentence.facet is not None and sentence.facet != NO_FACET:
-                    bits |= 1 << sentence.facet
-            bits &= self._visible
+            if move.is_newest_only:
+                bits = of_review & facets.visible
+            else:
+                nearest = NO_FACET if sentence.facet is None else sentence.facet
+                bits = facets.facets_of(nearest, sentence.label_bits, of_review)
             joined |= bits
             for number in _numbers(bits):
                 target.setdefault(number, {})[sentence.id] = sentence
@@ -371,7 +372,7 @@ def _part(one: FacetCore, texts: Callable[[Sequence[bytes]], list[SummaryMember]
     return FacetPart(one.summary(), [member.quote for member in texts(ranking.ids)], ranking)
 
 
-def classify(facets: FacetSet, moves: Iterable[ReviewMove]) -> None:
+def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
     """Find the nearest phrases of all sentences of these moves at once."""
     new = [
         sentence

@@ -24,7 +24,7 @@ from worker.events import (
     facets_value,
     summary_messages,
 )
-from worker.events.outputs import LastChange
+from worker.events.outputs import LastSummary
 from worker.processing.changes import EntityChanges, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
@@ -146,10 +146,10 @@ class Outbox:
         return [message for _, _, message in sorted(self._messages, key=itemgetter(0, 1))]
 
 
-def _kept(change: SetChange, record: Record) -> LastChange:
+def _kept(change: SetChange, record: Record) -> LastSummary:
     step, ranking, members, _ = change
     ratings, dates, languages = zip(*(member.details for member in members), strict=True)
-    return LastChange(
+    return LastSummary(
         record.timestamp_ms,
         record.topic,
         EVENT_TYPES[type(step.event)],
@@ -167,7 +167,7 @@ def _kept(change: SetChange, record: Record) -> LastChange:
 
 
 def kept_message(
-    entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig
+    entity: CachedEntity, kept: LastSummary, partition: int, config: ProcessorConfig
 ) -> Message:
     """The message of a committed entity's last change. Raises CorruptRow."""
     offset = entity.sequence

@@ -4,27 +4,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worker.events import Record
-from worker.facets.membership import FacetSet
+from worker.events.publishing import FACETS, SUMMARIES, TOPICS, OutputTopic
+from worker.facets.membership import FacetCriteria
 from worker.processing.changes import EntityChanges
 from worker.processing.config import ProcessorConfig
 from worker.processing.pace import Load
 from worker.state import Applied, Changes, Fingerprint, Rows, check_fingerprint, read_applied
-from worker.state.keys import FACETS_OUTPUT, OUTPUT
 from worker.state.overlay import Overlay
 from worker.state.partition import (
     GARBAGE_ROWS,
     collect_garbage,
     put_applied,
-    put_facets,
+    put_criteria,
     put_fingerprint,
     put_garbage,
     put_last_change,
-    put_last_facets,
     put_output,
-    read_facets,
+    read_criteria,
     read_output,
 )
-from worker.state.rows import FacetSets, Header, Output, PublishedSet
+from worker.state.rows import Header, Output, PublishedSets
 from worker.state.store import Pending
 
 
@@ -35,10 +34,10 @@ class Partition:
     rows: Overlay  # committed rows under those that are not committed yet
     next_offset: int | None  # everything below is in the rows; None for empty ones
     topic_id: str  # of the input topic that the rows are made from, or empty
-    outputs: dict[bytes, Output | None]  # where summaries and facets are published, if known
+    outputs: dict[OutputTopic, Output | None]  # where summaries and facets are published, if known
     has_fingerprint: bool
-    facets: FacetSet | None = None  # as the rows have them, or as configured
-    new_outputs: set[bytes] = field(default_factory=set)  # those that the rows do not contain
+    facets: FacetCriteria | None = None  # as the rows have them, or as configured
+    new_outputs: set[OutputTopic] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
     """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
@@ -48,7 +47,10 @@ class Partitions:
     """The partitions by number."""
 
     def __init__(
-        self, rows: Callable[[int], Rows], fingerprint: Fingerprint, facets: FacetSet | None = None
+        self,
+        rows: Callable[[int], Rows],
+        fingerprint: Fingerprint,
+        facets: FacetCriteria | None = None,
     ) -> None:
         """`rows` gives the committed rows of a partition; `facets` are those of new ones."""
         self._rows = rows
@@ -66,8 +68,8 @@ class Partitions:
     def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
         applied = read_applied(rows)
-        outputs = {key: read_output(rows, key) for key in (OUTPUT, FACETS_OUTPUT)}
-        facets = read_facets(rows) or self._facets
+        outputs = {topic: read_output(rows, topic) for topic in TOPICS}
+        facets = read_criteria(rows) or self._facets
         if applied is None:
             return Partition(rows, None, "", outputs, has_fingerprint, facets)
         return Partition(
@@ -126,19 +128,20 @@ class RowWriter:
                 # The changelog's first row: a changelog that lost its beginning lacks it.
                 put_fingerprint(pending, self._config.fingerprint)
                 if facets := self._partitions[number].facets:
-                    put_facets(pending, facets)
-            for row in sorted(self._partitions[number].new_outputs):
-                if output := self._partitions[number].outputs[row]:
-                    put_output(pending, output, row)
+                    put_criteria(pending, facets)
+            for topic in TOPICS:
+                output = self._partitions[number].outputs[topic]
+                if topic in self._partitions[number].new_outputs and output is not None:
+                    put_output(pending, output, topic)
         for one in changes:
             own: dict[bytes, bytes | None] = {}
             _put_entity(own, one)
             if self._config.emit == "final" and (
                 one.kept is not None or one.set_changes or one.end is not None
             ):
-                put_last_change(own, one.entity.rows.entity, one.kept)
+                put_last_change(own, one.entity.rows.entity, SUMMARIES, one.kept)
             if self._config.emit == "final" and (one.facet_changes or one.end is not None):
-                put_last_facets(own, one.entity.rows.entity, one.kept_facets)
+                put_last_change(own, one.entity.rows.entity, FACETS, one.kept_facets)
             for key, value in own.items():
                 load.add(key, value)
             rows[one.key.partition].update(own)
@@ -167,9 +170,10 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> None:
     if changes.is_new or header != changes.stored_header:
         rows.put_header(pending, header)
     if entity.sequence is not None and entity.sequence != changes.stored_sequence:
-        rows.put_published(pending, PublishedSet(entity.sequence, entity.published))
+        rows.put_published(pending, SUMMARIES, PublishedSets(entity.sequence, [entity.published]))
     facets = entity.facets if changes.facet_changes else None
     if facets is not None and facets.sequence is not None:
-        rows.put_facet_sets(pending, FacetSets(facets.sequence, list(facets.published.values())))
+        sets = PublishedSets(facets.sequence, list(facets.published.values()))
+        rows.put_published(pending, FACETS, sets)
     for review_id, review in changes.reviews.items():
         rows.put_review(pending, review_id, review)

@@ -292,8 +292,8 @@ def split_review(
             Limit.SENTENCES_PER_REVIEW,
         )
     sentences = [
-        Sentence(i, sentence_id(review_id, i), text, vector, labels)
-        for i, (text, vector, labels) in enumerate(pieces)
+        Sentence(i, sentence_id(review_id, i), text, vector, label_bits)
+        for i, (text, vector, label_bits) in enumerate(pieces)
         if text and not text.isspace()
     ]
     return sentences, cut

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
-from worker.events.outputs import LastChange
+from worker.events.outputs import LastFacets, LastSummary
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.limits import Limit
 from worker.processing.changes import Outcome
 from worker.processing.config import ProcessorConfig
@@ -47,12 +48,11 @@ from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows
 from worker.state.errors import CorruptRow
-from worker.state.keys import FACETS_OUTPUT, OUTPUT, describe, last_change_key
+from worker.state.keys import describe, last_change_key
 from worker.state.partition import (
     last_changes,
     put_last_change,
-    put_last_facets,
-    read_last_facets,
+    read_last_change,
 )
 from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
@@ -131,23 +131,19 @@ class Processor:
         """Record the input topic's id, unless empty, with the partition's next write."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
-    def output(self, partition: int, *, of_facets: bool = False) -> Output | None:
-        """Where summaries, or facets, were published so far, if the rows contain that."""
-        return self._partitions[partition].outputs[FACETS_OUTPUT if of_facets else OUTPUT]
+    def output(self, partition: int, topic: OutputTopic = SUMMARIES) -> Output | None:
+        """Where the topic was published so far, if the rows contain that."""
+        return self._partitions[partition].outputs[topic]
 
-    def publishes_to(self, partition: int, topic_id: str, *, of_facets: bool = False) -> None:
-        """Record the id of the topic of summaries, or facets, unless empty, with the partition's
-        next write.
-        """
-        held, config = self._partitions[partition], self.config
-        row = FACETS_OUTPUT if of_facets else OUTPUT
-        topic = config.facets_topic if of_facets else config.output_topic
-        stored = held.outputs[row]
-        if not topic_id and stored is not None and stored.topic == topic:
+    def publishes_to(self, partition: int, topic_id: str, topic: OutputTopic = SUMMARIES) -> None:
+        """Record the id of the Kafka topic, unless empty, with the partition's next write."""
+        held, name = self._partitions[partition], self.config.topics[topic]
+        stored = held.outputs[topic]
+        if not topic_id and stored is not None and stored.topic == name:
             topic_id = stored.topic_id
-        held.outputs[row] = Output(config.epoch, topic, topic_id)
-        if held.outputs[row] != stored:
-            held.new_outputs.add(row)
+        held.outputs[topic] = Output(self.config.epoch, name, topic_id)
+        if held.outputs[topic] != stored:
+            held.new_outputs.add(topic)
 
     def view(self, key: EntityKey, kind: type[V], extent: Extent | None = None) -> V | None:
         """The entity as of the last commit, or None; only for the processor's own thread."""
@@ -231,10 +227,13 @@ class Processor:
         size, is_last = 0, True
         last = held.finished  # a scan from the start would pass all tombstones
         for name, change in last_changes(held.rows, after=last):
+            assert isinstance(change, LastSummary)
             key = EntityKey(partition, name.decode())
             own = [self._last_message(key, change)]
-            kept_facets = None if config.facets is None else read_last_facets(held.rows, name)
-            if kept_facets is not None:
+            kept_facets = (
+                None if config.facets is None else read_last_change(held.rows, name, FACETS)
+            )
+            if isinstance(kept_facets, LastFacets):
                 own.append(last_facets_message(key, kept_facets, config))
             length = sum(len(message.value or b"") for message in own)
             if messages and (len(touched) == most or size + length > most_bytes):
@@ -243,9 +242,9 @@ class Processor:
             size += length
             messages += own
             touched.append(key)
-            put_last_change(rows, name, None)
+            put_last_change(rows, name, SUMMARIES, None)
             if kept_facets is not None:
-                put_last_facets(rows, name, None)
+                put_last_change(rows, name, FACETS, None)
             last = name
         next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
         pending = self._row_writer.write(
@@ -265,7 +264,7 @@ class Processor:
         held.finished = None if is_last else last
         return finished
 
-    def _last_message(self, key: EntityKey, change: LastChange) -> Message:
+    def _last_message(self, key: EntityKey, change: LastSummary) -> Message:
         entity = self._entities.find(key)
         if entity is None:
             row = describe(last_change_key(key.entity_id.encode()))

@@ -24,6 +24,7 @@ from worker.events import (
     summary_message,
     tombstone_message,
 )
+from worker.events.publishing import is_due
 from worker.processing.changes import EntityChanges, EntityCounts, Outcome, PlannedStep
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
@@ -37,7 +38,6 @@ from worker.processing.outbox import (
     review_id_of,
 )
 from worker.state.entity import Sentence
-from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
 """After these events no summary may quote what they name, at any COVERSUMM_EMIT_MIN_CHANGES."""

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.events import ReviewDetails
+from worker.events.publishing import OutputTopic
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
-from worker.state.rows import FacetSets, Header, PublishedSet, ReviewFacts, ReviewRow
+from worker.state.rows import Header, PublishedSets, ReviewFacts, ReviewRow
 from worker.state.store import Pending, Rows
 
 BLOCK_SENTENCES = 2048
@@ -25,7 +26,7 @@ class Sentence:
     id: bytes
     text: str
     vector: NDArray[np.int16] | None = None
-    labels: int = 0  # facets that take one of its labels, a bit for each
+    label_bits: int = 0  # facets that take one of its labels, a bit for each
     facet: int | None = None  # the one with the nearest phrase, once it is looked for
 
 
@@ -90,15 +91,11 @@ class EntityRows:
         self.header_key = header_key(entity)
         self.keys = IncarnationKeys(entity, incarnation)
 
-    def published(self) -> PublishedSet | None:
-        """The set last published, None before the first."""
-        value = self.rows.get(self.keys.published)
-        return None if value is None else formats.decode_published(self.keys.published, value)
-
-    def facet_sets(self) -> FacetSets | None:
-        """The sets of the facets last published, None before the first."""
-        value = self.rows.get(self.keys.facet_sets)
-        return None if value is None else formats.decode_facet_sets(self.keys.facet_sets, value)
+    def published(self, topic: OutputTopic) -> PublishedSets | None:
+        """The sets last published on the topic, None before the first."""
+        key = self.keys.published[topic]
+        value = self.rows.get(key)
+        return None if value is None else formats.decode_published(key, topic, value)
 
     def review_facts(self) -> Iterator[tuple[bytes, ReviewFacts]]:
         """The facts of all reviews, deleted ones too, by id."""
@@ -129,8 +126,8 @@ class EntityRows:
         sentences = [
             Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts
         ]
-        for sentence in sentences if row.labels else ():
-            sentence.labels = row.labels.get(sentence.ordinal, 0)
+        for sentence in sentences if row.label_bits else ():
+            sentence.label_bits = row.label_bits.get(sentence.ordinal, 0)
         return Review(
             row.version,
             row.deleted,
@@ -203,13 +200,10 @@ class EntityRows:
         """Write the entity's header."""
         pending[self.header_key] = formats.encode_header(self.header_key, header)
 
-    def put_published(self, pending: Pending, published: PublishedSet) -> None:
-        """Write the published set."""
-        pending[self.keys.published] = formats.encode_published(self.keys.published, published)
-
-    def put_facet_sets(self, pending: Pending, published: FacetSets) -> None:
-        """Write the published sets of the facets."""
-        pending[self.keys.facet_sets] = formats.encode_facet_sets(self.keys.facet_sets, published)
+    def put_published(self, pending: Pending, topic: OutputTopic, published: PublishedSets) -> None:
+        """Write the sets published on the topic."""
+        key = self.keys.published[topic]
+        pending[key] = formats.encode_published(key, topic, published)
 
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
         """Write the review's rows, remove surplus chunks, and update `review.chunks`."""
@@ -229,7 +223,7 @@ class EntityRows:
             first,
             review.occurred_at,
             review.language,
-            {sentence.ordinal: sentence.labels for sentence in sentences if sentence.labels},
+            {one.ordinal: one.label_bits for one in sentences if one.label_bits},
         )
         pending[key] = formats.encode_review(key, row)
         for number, part in enumerate(vectors):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.facets.membership import FacetSet
+from worker.facets.membership import NO_FACET, FacetCriteria
 from worker.facets.newest import recency
 from worker.state.errors import CorruptRow
 from worker.state.rows import ReviewFacts, ReviewRow
@@ -20,15 +20,14 @@ class FacetMembers:
     """
 
     def __init__(
-        self, facets: FacetSet, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]] = ()
+        self, facets: FacetCriteria, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]] = ()
     ) -> None:
         self._facets = facets
-        self._visible = sum([1 << number for number in facets.definitions.visible])
-        every = range(len(facets.definitions.facets))
-        # The last one stands for NO_FACET, which is -1.
-        self._by_phrase = np.array([*(1 << n & self._visible for n in every), 0], np.uint64)
+        # By nearest phrase alone; the last one is that of NO_FACET, which is -1.
+        every = [*range(len(facets.definitions.facets)), NO_FACET]
+        self._by_phrase = np.array([facets.facets_of(one, 0, 0) for one in every], np.uint64)
         self._of_review: dict[bytes, int] = {}
-        self._labels: dict[bytes, Mapping[int, int]] = {}
+        self._label_bits: dict[bytes, Mapping[int, int]] = {}
         self.ratings: dict[bytes, float | None] = {}
         dated: list[tuple[bytes, bytes]] = []
         for name, row in reviews:
@@ -37,8 +36,8 @@ class FacetMembers:
             self.ratings[name] = row.rating
             if bits := facets.rating_bits(row.rating):
                 self._of_review[name] = bits
-            if row.labels:
-                self._labels[name] = row.labels
+            if row.label_bits:
+                self._label_bits[name] = row.label_bits
             if facets.newest:
                 dated.append((recency(row.occurred_at), name))
         dated.sort()
@@ -52,15 +51,17 @@ class FacetMembers:
         """By sentence its visible facets, a bit for each; `vectors` is (m, D), and `places` has the
         review and the ordinal of each row.
         """
-        found = self._by_phrase[self._facets.nearest_facets(vectors)]
-        if self._of_review or self._labels:
-            others = [
-                (self._of_review.get(name, 0) | self._labels.get(name, {}).get(ordinal, 0))
-                & self._visible
-                for name, ordinal in places
-            ]
-            found |= np.array(others, np.uint64)
-        return found
+        nearest = self._facets.nearest_facets(vectors)
+        if not self._of_review and not self._label_bits:
+            return self._by_phrase[nearest]
+        of_review, label_bits = self._of_review, self._label_bits
+        found = [
+            self._facets.facets_of(
+                facet, label_bits.get(name, {}).get(ordinal, 0), of_review.get(name, 0)
+            )
+            for facet, (name, ordinal) in zip(nearest.tolist(), places, strict=True)
+        ]
+        return np.array(found, np.uint64)
 
     def rating(self, review_id: bytes) -> float | None:
         """The rating of a live review. Raises CorruptRow if there is none of this id."""

@@ -24,13 +24,15 @@ entity created again has a greater offset. `chunk` is a big-endian u32.
 import struct
 from typing import NamedTuple
 
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
+
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 FINGERPRINT = b"F"
 APPLIED = b"A"
 OUTPUT = b"O"
 FACETS_OUTPUT = b"Q"
-FACETS = b"D"
+CRITERIA = b"D"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
 LAST_FACETS = b"M"
@@ -40,6 +42,9 @@ FACET_SETS = b"S"
 REVIEW = b"R"
 TEXTS = b"T"
 VECTORS = b"V"
+OUTPUTS = {SUMMARIES: OUTPUT, FACETS: FACETS_OUTPUT}
+LAST_CHANGES = {SUMMARIES: LAST_CHANGE, FACETS: LAST_FACETS}
+PUBLISHED_SETS = {PUBLISHED: SUMMARIES, FACET_SETS: FACETS}
 
 
 def header_key(entity: bytes) -> bytes:
@@ -52,11 +57,9 @@ def garbage_key(entity: bytes, incarnation: int) -> bytes:
     return GARBAGE + _U32.pack(len(entity)) + entity + _U64.pack(incarnation)
 
 
-def last_change_key(entity: bytes, kind: bytes = LAST_CHANGE) -> bytes:
-    """Key of the entity's last change, published at the end of a replay; `kind`: of the summary or
-    of the facets.
-    """
-    return kind + _U32.pack(len(entity)) + entity
+def last_change_key(entity: bytes, topic: OutputTopic = SUMMARIES) -> bytes:
+    """Key of the entity's last change of the topic, published at the end of a replay."""
+    return LAST_CHANGES[topic] + _U32.pack(len(entity)) + entity
 
 
 def entity_of_last_change(key: bytes) -> bytes:
@@ -77,12 +80,11 @@ def parse_garbage_key(key: bytes) -> tuple[bytes, int]:
 class IncarnationKeys:
     """The keys of one incarnation of an entity. Prefixes are built once: every event needs them."""
 
-    __slots__ = ("facet_sets", "published", "reviews", "texts", "vectors")
+    __slots__ = ("published", "reviews", "texts", "vectors")
 
     def __init__(self, entity: bytes, incarnation: int) -> None:
         prefix = incarnation_prefix(entity, incarnation)
-        self.published = prefix + PUBLISHED
-        self.facet_sets = prefix + FACET_SETS
+        self.published = {topic: prefix + kind for kind, topic in PUBLISHED_SETS.items()}
         self.reviews = prefix + REVIEW
         self.texts = prefix + TEXTS
         self.vectors = prefix + VECTORS
@@ -125,7 +127,7 @@ def parse_entity_key(key: bytes) -> EntityRowKey:
     if len(rest) < 9:
         raise ValueError("an entity key that ends early")
     incarnation, kind, tail = int(_U64.unpack_from(rest)[0]), rest[8:9], rest[9:]
-    if kind in (PUBLISHED, FACET_SETS) and not tail:
+    if kind in PUBLISHED_SETS and not tail:
         return EntityRowKey(entity, incarnation, kind)
     if kind == REVIEW:
         return EntityRowKey(entity, incarnation, kind, tail)
@@ -144,12 +146,12 @@ def describe(key: bytes) -> str:
         return "output topic"
     if key == FACETS_OUTPUT:
         return "facets topic"
-    if key == FACETS:
+    if key == CRITERIA:
         return "facets"
     if key[:1] == GARBAGE and len(key) >= 13:
         entity, incarnation = parse_garbage_key(key)
         return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"
-    if key[:1] in (LAST_CHANGE, LAST_FACETS) and len(key) >= 5:
+    if key[:1] in LAST_CHANGES.values() and len(key) >= 5:
         what = "last change" if key[:1] == LAST_CHANGE else "last change of facets"
         return f"{what} of entity {_shown(entity_of_last_change(key))}"
     try:

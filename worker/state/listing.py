@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from worker.events.publishing import SUMMARIES
 from worker.state.errors import CorruptRow
 from worker.state.keys import ENTITY, IncarnationKeys, describe, header_key, parse_entity_key
 from worker.state.rows import Header, decode_header, decode_published
@@ -131,9 +132,9 @@ def _entity(key: bytes) -> bytes:
 
 
 def _sequence(rows: Rows, entity: bytes, header: Header) -> int | None:
-    key = IncarnationKeys(entity, header.incarnation).published
+    key = IncarnationKeys(entity, header.incarnation).published[SUMMARIES]
     value = rows.get(key)
-    return None if value is None else decode_published(key, value).sequence
+    return None if value is None else decode_published(key, SUMMARIES, value).sequence
 
 
 def merged(pages: Iterable[Page], limit: int) -> Page:

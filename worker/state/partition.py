@@ -5,25 +5,24 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.events import ALGORITHM
-from worker.events.outputs import LastChange, LastFacets
-from worker.facets.membership import FacetSet
+from worker.events.publishing import SUMMARIES, OutputTopic
+from worker.facets.membership import FacetCriteria
 from worker.state import rows as formats
 from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
     APPLIED,
-    FACETS,
+    CRITERIA,
     FINGERPRINT,
     GARBAGE,
     LAST_CHANGE,
-    LAST_FACETS,
-    OUTPUT,
+    OUTPUTS,
     entity_of_last_change,
     garbage_key,
     incarnation_prefix,
     last_change_key,
     parse_garbage_key,
 )
-from worker.state.rows import Applied, Output
+from worker.state.rows import Applied, LastChange, Output
 from worker.state.store import Pending, Rows
 
 GARBAGE_ROWS = 2000
@@ -80,16 +79,18 @@ def put_applied(pending: Pending, applied: Applied) -> None:
     pending[APPLIED] = formats.encode_applied(APPLIED, applied)
 
 
-def read_output(rows: Rows, key: bytes = OUTPUT) -> Output | None:
-    """Where the partition's summaries are published, or its facets by FACETS_OUTPUT; None if that
-    is unknown (rows of older workers too).
+def read_output(rows: Rows, topic: OutputTopic = SUMMARIES) -> Output | None:
+    """Where the partition's sets of the topic are published; None if that is unknown (rows of older
+    workers too).
     """
+    key = OUTPUTS[topic]
     value = rows.get(key)
     return None if value is None else formats.decode_output(key, value)
 
 
-def put_output(pending: Pending, output: Output, key: bytes = OUTPUT) -> None:
-    """Write where the partition's summaries are published, or its facets by FACETS_OUTPUT."""
+def put_output(pending: Pending, output: Output, topic: OutputTopic = SUMMARIES) -> None:
+    """Write where the partition's sets of the topic are published."""
+    key = OUTPUTS[topic]
     pending[key] = formats.encode_output(key, output)
 
 
@@ -139,15 +140,15 @@ def refuse_other(
         raise FingerprintMismatch(differences, whose)
 
 
-def read_facets(rows: Rows) -> FacetSet | None:
+def read_criteria(rows: Rows) -> FacetCriteria | None:
     """The partition's facets with the vectors of their phrases, or None if it has none."""
-    value = rows.get(FACETS)
-    return None if value is None else formats.decode_facet_definitions(FACETS, value)
+    value = rows.get(CRITERIA)
+    return None if value is None else formats.decode_criteria(CRITERIA, value)
 
 
-def put_facets(pending: Pending, facets: FacetSet) -> None:
+def put_criteria(pending: Pending, facets: FacetCriteria) -> None:
     """Write the partition's facets, with its first rows."""
-    pending[FACETS] = formats.encode_facet_definitions(FACETS, facets)
+    pending[CRITERIA] = formats.encode_criteria(CRITERIA, facets)
 
 
 def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
@@ -172,31 +173,27 @@ def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> 
     return False
 
 
-def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) -> None:
-    """Write the entity's last change, or remove it."""
-    key = last_change_key(entity)
+def put_last_change(
+    pending: Pending, entity: bytes, topic: OutputTopic, change: LastChange | None
+) -> None:
+    """Write the entity's last change of the topic, or remove it."""
+    key = last_change_key(entity, topic)
     pending[key] = None if change is None else formats.encode_last_change(key, change)
 
 
-def put_last_facets(pending: Pending, entity: bytes, change: LastFacets | None) -> None:
-    """Write the last change of the entity's facets, or remove it."""
-    key = last_change_key(entity, LAST_FACETS)
-    pending[key] = None if change is None else formats.encode_last_facets(key, change)
-
-
-def read_last_facets(rows: Rows, entity: bytes) -> LastFacets | None:
-    """The unpublished last change of the entity's facets, or None."""
-    key = last_change_key(entity, LAST_FACETS)
+def read_last_change(rows: Rows, entity: bytes, topic: OutputTopic) -> LastChange | None:
+    """The entity's unpublished last change of the topic, or None."""
+    key = last_change_key(entity, topic)
     value = rows.get(key)
-    return None if value is None else formats.decode_last_facets(key, value)
+    return None if value is None else formats.decode_last_change(key, topic, value)
 
 
 def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:
-    """The unpublished last changes with their entities, in key order, from behind the entity
-    `after`.
+    """The unpublished last changes of summaries with their entities, in key order, from behind the
+    entity `after`.
 
     Raises CorruptRow.
     """
     start = None if after is None else last_change_key(after) + b"\0"
     for key, value in rows.scan(LAST_CHANGE, start):
-        yield entity_of_last_change(key), formats.decode_last_change(key, value)
+        yield entity_of_last_change(key), formats.decode_last_change(key, SUMMARIES, value)

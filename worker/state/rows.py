@@ -13,7 +13,7 @@ stay readable, and become the newest at the next write. All are at 1 unless note
                   2 ** exponent, signed, in as many bytes as it needs
     published     sequence u64 | count u32 | count * len u32 | the sentence ids
                   | count * digest 16, by rank
-    facet sets    sequence u64 | count u32 | count * (len u32 | a published set's ids and digests)
+    facet sets    sequence u64 | count u32 | count * (len u32 | a set as after a published sequence)
     review 1      version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
     review 2      as 1, with before the texts: len u8 | its date | len u8 | its language
                   | count u32 | count * (ordinal u32 | facets by labels u64)
@@ -25,12 +25,12 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
     facets        len u32 | definitions in JSON | dimension u32 | phrases * dimension * int16
-    last change   `LastChange` as an array of MessagePack
+    last change   `LastSummary` as an array of MessagePack
     last facets   `LastFacets` likewise
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from hashlib import blake2b
 from typing import NamedTuple
@@ -40,10 +40,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.events.outputs import LastChange, LastFacets
+from worker.events.outputs import LastFacets, LastSummary
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import HALVES, RatingCounts
 from worker.facets.definitions import Definitions
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
 
@@ -94,18 +95,14 @@ class Header(NamedTuple):
     ratings: RatingCounts | None = None
 
 
-class PublishedSet(NamedTuple):
-    """The set last published: its source offset, and `{sentence id: text digest}` in rank order."""
+class PublishedSets(NamedTuple):
+    """The sets of a topic last published, each as `{sentence id: text digest}` in rank order.
 
-    sequence: int
-    digests: dict[bytes, bytes]
+    The summary is one set; facets are in the order of their definitions, without hidden ones.
+    """
 
-
-class FacetSets(NamedTuple):
-    """The sets of an entity's visible facets last published, in the order of their definitions."""
-
-    sequence: int
-    digests: list[dict[bytes, bytes]]
+    sequence: int  # source offset of that change
+    sets: Sequence[Mapping[bytes, bytes]]
 
 
 class ReviewRow(NamedTuple):
@@ -120,7 +117,7 @@ class ReviewRow(NamedTuple):
     texts: Texts
     occurred_at: str | None = None
     language: str | None = None
-    labels: Mapping[int, int] = {}
+    label_bits: Mapping[int, int] = {}
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
 
 
@@ -130,7 +127,7 @@ class ReviewFacts(NamedTuple):
     deleted: bool
     rating: float | None
     occurred_at: str | None
-    labels: Mapping[int, int]
+    label_bits: Mapping[int, int]
 
 
 class Applied(NamedTuple):
@@ -149,8 +146,11 @@ class Output(NamedTuple):
     topic_id: str = ""  # as that of the input
 
 
-_decode_last_change = msgspec.msgpack.Decoder(LastChange).decode
-_decode_last_facets = msgspec.msgpack.Decoder(LastFacets).decode
+LastChange = LastSummary | LastFacets
+_decode_last_change: dict[OutputTopic, Callable[[bytes], LastChange]] = {
+    SUMMARIES: msgspec.msgpack.Decoder(LastSummary).decode,
+    FACETS: msgspec.msgpack.Decoder(LastFacets).decode,
+}
 
 
 def text_digest(text: str) -> bytes:
@@ -223,69 +223,63 @@ def _decode_ratings(payload: bytes, at: int) -> RatingCounts:
     return RatingCounts(halves, others, total)
 
 
-def encode_published(key: bytes, published: PublishedSet) -> bytes:
-    """Value of a published row."""
-    return seal(key, _published(published))
-
-
-def _published(published: PublishedSet) -> bytes:
-    ids, count = published.digests.keys(), len(published.digests)
-    head = struct.pack(f"<QI{count}I", published.sequence, count, *map(len, ids))
-    return b"".join((head, *ids, *published.digests.values()))
-
-
-def decode_published(key: bytes, value: bytes) -> PublishedSet:
-    """Inverse of `encode_published`."""
-    return _decode_published(key, unseal(key, value))
-
-
-def encode_facet_sets(key: bytes, published: FacetSets) -> bytes:
-    """Value of the row with the published sets of an entity's facets."""
-    parts = [_published(PublishedSet(0, digests))[_U64.size :] for digests in published.digests]
+def encode_published(key: bytes, topic: OutputTopic, published: PublishedSets) -> bytes:
+    """Value of the row with a topic's published sets."""
+    sequence, sets = published
+    if topic is SUMMARIES:
+        (digests,) = sets
+        return seal(key, _U64.pack(sequence) + _encode_set(digests))
+    parts = [_encode_set(digests) for digests in sets]
     lengths = [_U32.pack(len(part)) + part for part in parts]
-    return seal(key, _PUBLISHED.pack(published.sequence, len(parts)) + b"".join(lengths))
+    return seal(key, _PUBLISHED.pack(sequence, len(parts)) + b"".join(lengths))
 
 
-def decode_facet_sets(key: bytes, value: bytes) -> FacetSets:
-    """Inverse of `encode_facet_sets`."""
+def decode_published(key: bytes, topic: OutputTopic, value: bytes) -> PublishedSets:
+    """Inverse of `encode_published`."""
     payload = unseal(key, value)
-    sets: list[dict[bytes, bytes]] = []
     try:
+        if topic is SUMMARIES:
+            (sequence,) = _U64.unpack_from(payload)
+            return PublishedSets(sequence, [_decode_set(payload, _U64.size, len(payload))])
         sequence, count = _PUBLISHED.unpack_from(payload)
+        sets = []
         at = _PUBLISHED.size
         for _ in range(count):
             (length,) = _U32.unpack_from(payload, at)
-            end = at + _U32.size + length
-            part = payload[at + _U32.size : end]
-            sets.append(_decode_published(key, _U64.pack(0) + part).digests)
-            at = end
+            start, at = at + _U32.size, at + _U32.size + length
+            sets.append(_decode_set(payload, start, at))
         if at != len(payload):
             raise ValueError("wrong length")
+        return PublishedSets(sequence, sets)
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    return FacetSets(sequence, sets)
 
 
-def _decode_published(key: bytes, payload: bytes) -> PublishedSet:
-    try:
-        sequence, count = _PUBLISHED.unpack_from(payload)
-        if count > len(payload):
-            raise ValueError("impossible count")
-        lengths = struct.unpack_from(f"<{count}I", payload, _PUBLISHED.size)
-    except (struct.error, ValueError) as error:
-        raise CorruptRow(describe(key), str(error)) from error
-    at = _PUBLISHED.size + 4 * count
+def _encode_set(digests: Mapping[bytes, bytes]) -> bytes:
+    ids, count = digests.keys(), len(digests)
+    head = struct.pack(f"<{count + 1}I", count, *map(len, ids))
+    return b"".join((head, *ids, *digests.values()))
+
+
+def _decode_set(payload: bytes, start: int, end: int) -> dict[bytes, bytes]:
+    """The set between these positions. Raises struct.error, ValueError."""
+    (count,) = _U32.unpack_from(payload, start)
+    if count > len(payload):
+        raise ValueError("impossible count")
+    at = start + _U32.size
+    lengths = struct.unpack_from(f"<{count}I", payload, at)
+    at += _U32.size * count
     digest_at = at + sum(lengths)
-    if digest_at + DIGEST_BYTES * count != len(payload):
-        raise CorruptRow(describe(key), "wrong length")
+    if digest_at + DIGEST_BYTES * count != end:
+        raise ValueError("wrong length")
     digests: dict[bytes, bytes] = {}
     for length in lengths:
         digests[payload[at : at + length]] = payload[digest_at : digest_at + DIGEST_BYTES]
         at += length
         digest_at += DIGEST_BYTES
     if len(digests) != count:
-        raise CorruptRow(describe(key), "a sentence appears twice")
-    return PublishedSet(sequence, digests)
+        raise ValueError("a sentence appears twice")
+    return digests
 
 
 def encode_texts(texts: Texts) -> bytes:
@@ -349,13 +343,13 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     # not `or`: -0.0 is another text in a message than 0.0
     rating = 0.0 if row.rating is None else row.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
-    if row.occurred_at is None and row.language is None and not row.labels:
+    if row.occurred_at is None and row.language is None and not row.label_bits:
         return seal(key, fixed + encode_texts(row.texts))
     date, language = (row.occurred_at or "").encode(), (row.language or "").encode()
     facts = b"%c%b%c%b" % (len(date), date, len(language), language)
-    labels = _U32.pack(len(row.labels))
-    if row.labels:
-        labels += b"".join([_LABELS.pack(*one) for one in row.labels.items()])
+    labels = _U32.pack(len(row.label_bits))
+    if row.label_bits:
+        labels += b"".join([_LABELS.pack(*one) for one in row.label_bits.items()])
     return seal(key, fixed + facts + labels + encode_texts(row.texts), REVIEW_FORMAT)
 
 
@@ -367,9 +361,9 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
         at = _REVIEW.size
         occurred_at: str | None = None
         language: str | None = None
-        labels: Mapping[int, int] = {}
+        label_bits: Mapping[int, int] = {}
         if value[0] > 1:
-            at, occurred_at, language, labels = _decode_facts(payload, at)
+            at, occurred_at, language, label_bits = _decode_facts(payload, at)
         texts = _decode_texts(payload, at, only)
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
@@ -383,7 +377,7 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
         texts,
         occurred_at,
         language,
-        labels,
+        label_bits,
     )
 
 
@@ -391,15 +385,15 @@ def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
     """The facts of a review's row, without its texts."""
     payload = unseal(key, value, REVIEW_FORMAT)
     occurred_at: str | None = None
-    labels: Mapping[int, int] = {}
+    label_bits: Mapping[int, int] = {}
     try:
         _, flags, rating, _, _ = _REVIEW.unpack_from(payload)
         if value[0] > 1:
-            _, occurred_at, _, labels = _decode_facts(payload, _REVIEW.size)
+            _, occurred_at, _, label_bits = _decode_facts(payload, _REVIEW.size)
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     return ReviewFacts(
-        bool(flags & _DELETED), rating if flags & _RATED else None, occurred_at, labels
+        bool(flags & _DELETED), rating if flags & _RATED else None, occurred_at, label_bits
     )
 
 
@@ -457,7 +451,7 @@ def as_matrix(parts: Sequence[bytes], dimension: int) -> NDArray[np.int16]:
     )
 
 
-def encode_facet_definitions(key: bytes, facets: FacetSet) -> bytes:
+def encode_criteria(key: bytes, facets: FacetCriteria) -> bytes:
     """Value of the row with a partition's facets."""
     definitions = facets.definitions.to_json()
     vectors = facets.vectors.astype(_VECTOR_DTYPE, copy=False).tobytes()
@@ -465,8 +459,8 @@ def encode_facet_definitions(key: bytes, facets: FacetSet) -> bytes:
     return seal(key, head + vectors)
 
 
-def decode_facet_definitions(key: bytes, value: bytes) -> FacetSet:
-    """Inverse of `encode_facet_definitions`."""
+def decode_criteria(key: bytes, value: bytes) -> FacetCriteria:
+    """Inverse of `encode_criteria`."""
     payload = unseal(key, value)
     try:
         (length,) = _U32.unpack_from(payload)
@@ -474,7 +468,7 @@ def decode_facet_definitions(key: bytes, value: bytes) -> FacetSet:
         definitions = Definitions.from_json(payload[_U32.size : end])
         (dimension,) = _U32.unpack_from(payload, end)
         vectors = as_matrix([payload[end + _U32.size :]], dimension)
-        return FacetSet(definitions, vectors)
+        return FacetCriteria(definitions, vectors)
     except (struct.error, ValueError, msgspec.DecodeError) as error:
         raise CorruptRow(describe(key), str(error)) from error
 
@@ -528,27 +522,14 @@ def decode_output(key: bytes, value: bytes) -> Output:
 
 
 def encode_last_change(key: bytes, change: LastChange) -> bytes:
-    """Value of an entity's last change."""
+    """Value of an entity's last change of a topic."""
     return seal(key, msgspec.msgpack.encode(change))
 
 
-def decode_last_change(key: bytes, value: bytes) -> LastChange:
+def decode_last_change(key: bytes, topic: OutputTopic, value: bytes) -> LastChange:
     """Inverse of `encode_last_change`."""
     try:
-        return _decode_last_change(unseal(key, value))
-    except msgspec.DecodeError as error:
-        raise CorruptRow(describe(key), str(error)) from error
-
-
-def encode_last_facets(key: bytes, change: LastFacets) -> bytes:
-    """Value of the last change of an entity's facets."""
-    return seal(key, msgspec.msgpack.encode(change))
-
-
-def decode_last_facets(key: bytes, value: bytes) -> LastFacets:
-    """Inverse of `encode_last_facets`."""
-    try:
-        return _decode_last_facets(unseal(key, value))
+        return _decode_last_change[topic](unseal(key, value))
     except msgspec.DecodeError as error:
         raise CorruptRow(describe(key), str(error)) from error
 

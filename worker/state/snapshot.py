@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
+from worker.events.publishing import OutputTopic
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import (
     ENTITY,
-    FACET_SETS,
-    PUBLISHED,
+    PUBLISHED_SETS,
     REVIEW,
     TEXTS,
     VECTORS,
@@ -26,7 +26,7 @@ from worker.state.keys import (
     parse_entity_key,
     sentence_id,
 )
-from worker.state.rows import FacetSets, Header, PublishedSet, ReviewRow
+from worker.state.rows import Header, PublishedSets, ReviewRow
 from worker.state.store import Rows
 
 TILE = 2048  # rows computed at once
@@ -38,8 +38,7 @@ class Snapshot:
 
     entity: bytes
     header: Header | None = None
-    published: PublishedSet | None = None
-    facet_sets: FacetSets | None = None
+    published: dict[OutputTopic, PublishedSets] = field(default_factory=dict)
     reviews: dict[bytes, ReviewRow] = field(default_factory=dict)
     texts: dict[bytes, str] = field(default_factory=dict)  # by sentence id
     ids: list[bytes] = field(default_factory=list)  # in the order of `vectors`
@@ -70,10 +69,9 @@ def read_snapshots(rows: Rows, dimension: int, prefix: bytes = ENTITY) -> Iterat
             snapshot.header = formats.decode_header(key, value)
         elif snapshot.header is None or parts.incarnation != snapshot.header.incarnation:
             snapshot.others[parts.incarnation] += 1
-        elif parts.kind == PUBLISHED:
-            snapshot.published = formats.decode_published(key, value)
-        elif parts.kind == FACET_SETS:
-            snapshot.facet_sets = formats.decode_facet_sets(key, value)
+        elif parts.kind in PUBLISHED_SETS:
+            topic = PUBLISHED_SETS[parts.kind]
+            snapshot.published[topic] = formats.decode_published(key, topic, value)
         else:
             assert parts.review is not None
             if parts.kind == REVIEW:

@@ -1,42 +1,19 @@
 """Recomputes every entity of a partition from its rows by brute force, and compares."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-import numpy as np
-
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 from worker.state import rows as formats
-from worker.state.facet_members import FacetMembers
+from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import garbage_key, parse_sentence_id
-from worker.state.partition import read_facets
+from worker.state.partition import read_criteria
 from worker.state.snapshot import Snapshot, brute_force, read_snapshots
 from worker.state.store import Rows
-
-
-def is_due(
-    published: Mapping[bytes, bytes],
-    now: Mapping[bytes, bytes],
-    min_changes: int,
-    deleted: Collection[bytes] = (),
-) -> bool:
-    """Whether a set, as `{sentence id: text digest}`, must be published after the last published
-    one.
-
-    It must if at least `min_changes` of its sentences are new or edited, or as many are gone; if
-    one of the two sets is empty; or if it removes a published sentence of `deleted`, those taken
-    down since.
-    """
-    if min_changes == 1 or not published or not now:
-        return now != published
-    if any(one in published and now.get(one) != published[one] for one in deleted):
-        return True
-    come = sum([published.get(one) != digest for one, digest in now.items()])
-    gone = sum([now.get(one) != digest for one, digest in published.items()])
-    return max(come, gone) >= min_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +39,7 @@ def verify_partition(
     A published set may differ from the summary by fewer than `min_changes` sentences. Raises
     CorruptRow.
     """
-    facets = read_facets(rows)
+    facets = read_criteria(rows)
     for snapshot in read_snapshots(rows, dimension):
         problems = [
             f"{count} rows of incarnation {incarnation}, "
@@ -72,10 +49,8 @@ def verify_partition(
         ]
         if snapshot.header is not None:
             problems += _count_problems(snapshot)
-            problems += _set_problems(snapshot, _Set(k, _digests(snapshot)), distinct, min_changes)
-            if facets is not None:
-                for one in _facets(snapshot, facets):
-                    problems += _set_problems(snapshot, one, distinct, min_changes)
+            for one in _sets(snapshot, k, facets):
+                problems += _set_problems(snapshot, one, distinct, min_changes)
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -130,21 +105,28 @@ class _Set(NamedTuple):
     rows: Sequence[int] | None = None
 
 
-def _digests(snapshot: Snapshot) -> Mapping[bytes, bytes]:
-    return {} if snapshot.published is None else snapshot.published.digests
-
-
-def _facets(snapshot: Snapshot, facets: FacetSet) -> Iterator[_Set]:
-    """The visible facets of the entity."""
-    members = FacetMembers(facets, snapshot.reviews.items())
+def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterator[_Set]:
+    """The summary, and the visible facets if there are any."""
+    (summary,) = _published(snapshot, SUMMARIES, 1)
+    yield _Set(k, summary)
+    if criteria is None:
+        return
+    members = FacetMembers(criteria, snapshot.reviews.items())
     places = [parse_sentence_id(identifier) or (b"", 0) for identifier in snapshot.ids]
     bits = members.bits(snapshot.vectors, places)
-    visible, stored = facets.definitions.visible, snapshot.facet_sets
-    published = [{} for _ in visible] if stored is None else stored.digests
+    visible = criteria.definitions.visible
+    published = _published(snapshot, FACETS, len(visible))
     for number, digests in zip(visible, published, strict=True):
-        facet = facets.definitions.facets[number]
-        rows = np.flatnonzero(bits & np.uint64(1 << number)).tolist()
-        yield _Set(facet.k, digests, facet.name, rows)
+        facet = criteria.definitions.facets[number]
+        yield _Set(facet.k, digests, facet.name, rows_of(bits, number).tolist())
+
+
+def _published(
+    snapshot: Snapshot, topic: OutputTopic, count: int
+) -> Sequence[Mapping[bytes, bytes]]:
+    """The `count` sets published last."""
+    published = snapshot.published.get(topic)
+    return [{}] * count if published is None else published.sets
 
 
 def _set_problems(snapshot: Snapshot, one: _Set, distinct: bool, min_changes: int) -> list[str]:

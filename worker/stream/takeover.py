@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.errors import SetupError
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.changelog import ChangelogReader, Logs, StaleCopy
 from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import Start
@@ -326,20 +327,19 @@ def _check_outputs(processor: Processor, logs: Logs, partitions: Iterable[int]) 
     """
     partitions = list(partitions)
     if logs.output is not None:
-        _check_output(processor, logs, partitions, logs.output, "summaries")
+        _check_output(processor, logs, partitions, logs.output, SUMMARIES)
     if logs.facets is not None:
-        _check_output(processor, logs, partitions, logs.facets, "facets")
+        _check_output(processor, logs, partitions, logs.facets, FACETS)
 
 
 def _check_output(
-    processor: Processor, logs: Logs, partitions: Iterable[int], output: str, what: str
+    processor: Processor, logs: Logs, partitions: Iterable[int], output: str, topic: OutputTopic
 ) -> None:
-    of_facets = what == "facets"
-    setting = "COVERSUMM_FACETS_TOPIC" if of_facets else "COVERSUMM_OUTPUT_TOPIC"
+    what = topic.name
     topic_id = logs.ids.known(output)
     before: set[str] = set()
     for partition in partitions:
-        stored = processor.output(partition, of_facets=of_facets)
+        stored = processor.output(partition, topic)
         if stored is not None and stored.topic != output:
             before.add(stored.topic)
         elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:
@@ -348,9 +348,9 @@ def _check_output(
                 f"{output} with the id {stored.topic_id}, which now has the id {topic_id}: "
                 f"it was deleted and created again, and would lack {what} that do not change "
                 "again; publish all of them again with `coversumm-worker reset`, or set another "
-                f"{setting} to publish only changes from here on"
+                f"{topic.setting} to publish only changes from here on"
             )
-        processor.publishes_to(partition, topic_id, of_facets=of_facets)
+        processor.publishes_to(partition, topic_id, topic)
     if before:
         log.warning(
             "%s were published to %s before; from here on only those that change are "

@@ -112,7 +112,7 @@ def plan_of(
     return {
         "engine": identity._asdict(),
         "splitter": SPLITTER,
-        "limits": {name: value for name, value in asdict(limits).items() if name != "labels"},
+        "limits": {name: value for name, value in asdict(limits).items() if name != "label_bits"},
         "files": files,
         "fields": dict(fields),
     }

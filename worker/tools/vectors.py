@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import quantize_rows
 from worker.errors import SetupError
+from worker.events.publishing import SUMMARIES
 from worker.processing.config import NO_MODEL
 from worker.sources.vector_file import VectorFile
 from worker.state.keys import review_of
@@ -112,7 +113,8 @@ class StoredState:
 
     def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
         """A standby's copy may have some rows of a commit: a new text beside an old vector."""
-        if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
+        published = snapshot.published.get(SUMMARIES)
+        if published is not None and published.sequence >= part.next_offset:
             raise SetupError(
                 f"partition {part.number} in {self.data_dir} is a copy in the middle of a commit; "
                 "nothing more was imported: name the directory of the worker that owned it"

@@ -17,13 +17,13 @@ from tests.bench.quality.facets import groups_of
 from tests.bench.quality.facets_shown import preset_of
 from tests.bench.streams import embedded
 from worker.facets import PRESETS
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 
 SENTENCES = 10
 
 
 def draw(
-    entities: Sequence[Entity], facets: FacetSet, seed: int = 1, count: int = SENTENCES
+    entities: Sequence[Entity], facets: FacetCriteria, seed: int = 1, count: int = SENTENCES
 ) -> Mapping[str, tuple[int, list[str]]]:
     """By facet its number of sentences and `count` of them; all entities' sentences are as
     likely.

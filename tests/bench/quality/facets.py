@@ -25,7 +25,7 @@ from tests.bench.quality.rouge import PROTOCOLS, Rouge, average, rounded, scored
 from tests.bench.quality.walk import text_of, walk
 from worker.coversumm import EntityCore, FlatIndex, Points, Step, no_points
 from worker.facets.definitions import Definitions, Facet
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 
 Phrasing = Mapping[str, Sequence[str]]
 """The phrases of each aspect."""
@@ -80,17 +80,17 @@ Groups = list[list[int]]
 """The rows of each group of sentences."""
 
 
-def facets_of(phrasing: Phrasing, threshold: float, embed: Embed) -> FacetSet:
+def facets_of(phrasing: Phrasing, threshold: float, embed: Embed) -> FacetCriteria:
     """Facets of these phrases as the worker has them."""
     facets = [
         Facet(aspect, phrases=tuple(phrases), threshold=threshold)
         for aspect, phrases in phrasing.items()
     ]
     phrases = [phrase for facet in facets for phrase in facet.phrases or ()]
-    return FacetSet(Definitions(facets), embed(phrases))
+    return FacetCriteria(Definitions(facets), embed(phrases))
 
 
-def groups_of(entity: Entity, facets: FacetSet) -> Groups:
+def groups_of(entity: Entity, facets: FacetCriteria) -> Groups:
     """The members of each facet of phrases."""
     found = facets.nearest_facets(entity.vectors)
     return [np.flatnonzero(found == n).tolist() for n in range(len(facets.definitions.facets))]
@@ -107,7 +107,7 @@ def central(entity: Entity, rows: Sequence[int], k: int) -> list[int]:
     return rows_named(ranking)
 
 
-def near_phrases(entity: Entity, facets: FacetSet, groups: Groups, k: int) -> Groups:
+def near_phrases(entity: Entity, facets: FacetCriteria, groups: Groups, k: int) -> Groups:
     """Of each group the k rows with the highest cosine to the facet's phrase; one phrase each."""
     products = entity.vectors.astype(np.float64) @ facets.vectors.T.astype(np.float64)
     return [
@@ -144,7 +144,7 @@ def look_at(
     references: Mapping[str, Sequence[str]],
     seeds: Mapping[str, Mapping[str, float]],
     words: Mapping[str, int],
-    sets: Mapping[tuple[str, float], FacetSet],
+    sets: Mapping[tuple[str, float], FacetCriteria],
     k: int,
 ) -> Seen:
     """One hotel. `references` and `words` by aspect; `sets` by phrasing and threshold."""
@@ -185,7 +185,7 @@ def _final(hotel: Hotel, ranked: Sequence[int]) -> Final:
 
 
 def _phrased(
-    hotel: Hotel, facets: FacetSet, rank: Callable[[list[int]], list[int]]
+    hotel: Hotel, facets: FacetCriteria, rank: Callable[[list[int]], list[int]]
 ) -> tuple[float, float]:
     groups = groups_of(hotel.entity, facets)
     final = _final(hotel, in_turn(groups, [rank(rows) for rows in groups]))

@@ -19,7 +19,7 @@ from tests.bench.quality.hotels import repeats
 from worker.events import Record
 from worker.events.outputs import FACETS_CHANGED, decode_facets
 from worker.facets.definitions import PRESET, read_definitions
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 from worker.processing.config import ProcessorConfig, processor_config
 from worker.processing.entity_view import THRESHOLD
 from worker.processing.in_memory import ProcessorInMemory
@@ -29,11 +29,11 @@ LEAST = (1, 2, 3)
 BATCH = 200  # events processed at once
 
 
-def preset_of(name: str, embed: Embed) -> FacetSet:
+def preset_of(name: str, embed: Embed) -> FacetCriteria:
     """The facets of a preset."""
     definitions = read_definitions(PRESET + name)
     phrases = [phrase for facet in definitions.facets for phrase in facet.phrases or ()]
-    return FacetSet(definitions, embed(phrases))
+    return FacetCriteria(definitions, embed(phrases))
 
 
 class Shown(NamedTuple):
@@ -47,7 +47,7 @@ class Shown(NamedTuple):
     plain: float  # repeats of the summary of everything
 
 
-def look_at(entity: Entity, facets: FacetSet, k: int) -> Shown:
+def look_at(entity: Entity, facets: FacetCriteria, k: int) -> Shown:
     """What readers of all facets get, and of the summary of everything."""
     groups = groups_of(entity, facets)
     visible = facets.definitions.visible
@@ -78,7 +78,7 @@ def shown_row(name: str, preset: str, of: Sequence[Shown]) -> dict[str, object]:
     }
 
 
-def published(entity: Entity, facets: FacetSet, least: int, k: int) -> dict[str, object]:
+def published(entity: Entity, facets: FacetCriteria, least: int, k: int) -> dict[str, object]:
     """How many messages of both types the worker publishes with this EMIT_MIN_CHANGES, and how many
     facets a `facets.changed` names on average.
     """
@@ -105,7 +105,7 @@ def published(entity: Entity, facets: FacetSet, least: int, k: int) -> dict[str,
     }
 
 
-def _config(facets: FacetSet, least: int, k: int) -> ProcessorConfig:
+def _config(facets: FacetCriteria, least: int, k: int) -> ProcessorConfig:
     """The default settings with these facets; events bring their embeddings."""
     settings = Settings(embedder="none", dimension=facets.dimension, k=k, emit_min_changes=least)
     config = processor_config(settings, 1, None)

@@ -12,7 +12,7 @@ from tests.bench.quality.entity import Entity
 from tests.bench.quality.hotels import Hotel
 from tests.bench.quality.rouge import Rouge, scored
 from tests.bench.quality.study import NAME, Row, Study
-from worker.facets.membership import FacetSet
+from worker.facets.membership import FacetCriteria
 
 RIVAL = "hercules_ext"  # whose distance to the overview of facets is measured
 SYSTEMS = {
@@ -123,9 +123,9 @@ def _facets(task: tuple[Hotel, Any], seeds: Any, words: Any, sets: Any, k: int) 
     return facets.look_at(hotel, references, seeds, words, sets, k)
 
 
-def _shown(task: tuple[Entity, FacetSet], k: int) -> facets_shown.Shown:
+def _shown(task: tuple[Entity, FacetCriteria], k: int) -> facets_shown.Shown:
     return facets_shown.look_at(*task, k)
 
 
-def _published(task: tuple[Entity, FacetSet, int], k: int) -> Row:
+def _published(task: tuple[Entity, FacetCriteria, int], k: int) -> Row:
     return facets_shown.published(*task, k)

@@ -1,0 +1,45 @@
+"""The topics of published sets, and when a set is due on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputTopic:
+    """An output topic: what it publishes of an entity, and the names that go with it."""
+
+    name: str  # of its messages, for people
+    setting: str  # has the name of the Kafka topic
+    id_suffix: str  # in the ids of its messages
+
+
+SUMMARIES: Final = OutputTopic("summaries", "COVERSUMM_OUTPUT_TOPIC", "")
+"""The entity's summary: one set, of all sentences."""
+FACETS: Final = OutputTopic("facets", "COVERSUMM_FACETS_TOPIC", ":facets")
+"""The entity's facets that are not hidden: a set for each."""
+TOPICS: Final = (SUMMARIES, FACETS)
+
+
+def is_due(
+    published: Mapping[bytes, bytes],
+    now: Mapping[bytes, bytes],
+    min_changes: int,
+    deleted: Collection[bytes] = (),
+) -> bool:
+    """Whether a set, as `{sentence id: text digest}`, must be published after the last published
+    one.
+
+    It must if at least `min_changes` of its sentences are new or edited, or as many are gone; if
+    one of the two sets is empty; or if it removes a published sentence of `deleted`, those taken
+    down since.
+    """
+    if min_changes == 1 or not published or not now:
+        return now != published
+    if any(one in published and now.get(one) != published[one] for one in deleted):
+        return True
+    come = sum([published.get(one) != digest for one, digest in now.items()])
+    gone = sum([now.get(one) != digest for one, digest in published.items()])
+    return max(come, gone) >= min_changes
