@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.cli import reset
+from worker.cli.reset import input_beginnings
 from worker.settings import Settings
-from worker.tools import reset
-from worker.tools.reset import input_beginnings
 
 KEPT_BYTES = 5 * 2**20
 """Of each partition; beyond it the embedded broker removes the oldest records, as

@@ -232,9 +232,9 @@ def command(
     is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
     from worker.cli.replay_process import estimate, run_replay
+    from worker.cli.reset import start_over
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
-    from worker.replay.resume import start_over
     from worker.replay.run import Replay
     from worker.stream.run_bounds import RateThrottle
 

@@ -12,7 +12,7 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
-from worker.kafka.topics import reached
+from worker.kafka.topics import Topics, reached
 from worker.published.publication import FAULTS, Publication, decoded, publications
 from worker.registry.lookup import AsJson
 from worker.settings import Settings
@@ -45,6 +45,8 @@ class TimeSpan(NamedTuple):
 ALWAYS: Final = TimeSpan()
 Progress = Callable[[int], None]
 """Called now and then with the number of messages or lines read so far."""
+SAMPLED: Final = 1000
+"""Messages of each partition that are read for their epoch; a topic should have one."""
 _STEP: Final = 500
 """Messages between two calls of `Progress`."""
 
@@ -280,3 +282,22 @@ class PublishedFile(PublishedSource):
 
 
 _EXPECTED: Final = "expected one body per line, as `coversumm-worker summarize` writes them"
+
+
+def published_epochs(settings: Settings, *, of_facets: bool = False) -> set[int]:
+    """The epochs in the output topic, or in that of facets, by its first messages; empty if it has
+    none.
+    """
+    clients = KafkaClients(settings)
+    topic = settings.facets_topic if of_facets else settings.output_topic
+    if topic not in Topics(settings, clients).partitions:
+        return set()
+    epochs: set[int] = set()
+    as_json = AsJson(settings)
+    with TopicReader(clients, topic, settings.app_id) as reader:
+        for partition in reader.partitions:
+            start = reader.bounds(partition).start
+            for stored in reader.read(partition, start, start + SAMPLED):
+                found = publications(as_json(stored.record), of_facets=of_facets)
+                epochs |= {one.body.epoch for one in found if one.body is not None}
+    return epochs

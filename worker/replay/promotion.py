@@ -17,9 +17,9 @@ from worker.kafka.group import STABLE, read_group
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
+from worker.published.published import published_epochs
 from worker.replay.resume import check_resumable
 from worker.settings import Settings
-from worker.tools.reset import published_epochs
 
 PAUSE_SECONDS = 0.5
 """Pause between two looks at the offsets of the new build."""

@@ -1,20 +1,14 @@
-"""Resumes a replay as a live worker, if it is complete, or starts it over."""
-
-from collections.abc import Callable
-from contextlib import nullcontext
+"""Resumes a replay as a live worker, if it is complete."""
 
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
-from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.errors import broker_errors
-from worker.kafka.topic_ids import RecreatedTopic
+from worker.kafka.clients import Clients
 from worker.replay.filled_archive import listed
 from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan, decode_plan
-from worker.replay.request import ReplayIdentity, plan_topic
+from worker.replay.request import plan_topic
 from worker.replay.run import accounts
 from worker.settings import Settings
-from worker.tools.reset import lock_data_dir, planned
 
 
 def stored_plan(app_id: str, clients: Clients) -> ReplayPlan | None:
@@ -63,22 +57,3 @@ def check_resumable(settings: Settings, clients: Clients) -> None:
         "expired since; give the same `replay` command again, which skips what the state has, then "
         "start the worker"
     )
-
-
-def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
-    """Delete state, offsets, output, dead letters, and the plan last: then it can be repeated.
-
-    Raises SetupError if one of the replay's processes runs.
-    """
-    settings = names.settings
-    clients = KafkaClients(settings)
-    admin = clients.admin()
-    steps = planned(settings, local=True, offsets=True, changelog=True, on_wait=on_wait)
-    with lock_data_dir(settings.data_dir) if settings.data_dir.exists() else nullcontext():
-        for step in steps:
-            step.act()
-    for topic in (*names.published_topics, settings.dlq_topic):
-        RecreatedTopic(admin, topic).recreate()
-    plan = RecreatedTopic(admin, names.plan_topic)
-    with broker_errors(f"could not empty the topic {names.plan_topic}"):
-        plan.recreate()

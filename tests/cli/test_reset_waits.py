@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_clients import FakeClock
+from worker.cli.reset import EXPIRY_SECONDS, refuse_members
 from worker.errors import SetupError
-from worker.tools.reset import EXPIRY_SECONDS, refuse_members
 
 
 class Group:
