@@ -42,8 +42,7 @@ from tests.bench.tables import (
     text_precision_table,
     worker_table,
 )
-from tests.harness.cluster_record import cluster_table
-from tests.harness.record import faults_table
+from tests.harness.record import cluster_table, faults_table
 from worker.registry.contract import TYPES, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]

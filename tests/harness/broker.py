@@ -18,6 +18,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.harness.eventually import eventually
 from tests.harness.node import BrokerError, KafkaNode, free_port, new_cluster_id
 from tests.harness.patience import PATIENCE_SECONDS
 
@@ -69,6 +70,39 @@ class Kafka:
     def admin(self) -> AdminClient:
         """An admin client of it."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def node(self, number: int) -> KafkaNode:
+        """The node of this number, from 1."""
+        return self.nodes[number - 1]
+
+    def in_sync(self) -> bool:
+        """Whether every replica of every partition is in sync; no while no node answers."""
+        try:
+            topics = self.admin().list_topics(timeout=5).topics.values()
+        except KafkaException:
+            return False
+        partitions = [one for topic in topics for one in topic.partitions.values()]
+        return bool(partitions) and all(len(one.isrs) == len(one.replicas) for one in partitions)
+
+    def displaced(self) -> list[str]:
+        """The partitions that lack a replica, or are led by another than the first; a complaint
+        while no node answers.
+        """
+        try:
+            topics = self.admin().list_topics(timeout=5).topics
+        except KafkaException as cause:
+            return [str(cause)]
+        return [
+            f"{topic}-{number}"
+            for topic, described in topics.items()
+            for number, partition in described.partitions.items()
+            if len(partition.isrs) < len(partition.replicas)
+            or partition.leader != partition.replicas[0]
+        ]
+
+    def wait_until_whole(self) -> None:
+        """Return when no partition is displaced: nothing is going to move."""
+        eventually(lambda: not self.displaced(), lambda: f"not whole: {self.displaced()}")
 
     def create_topic(
         self, name: str, partitions: int, config: Mapping[str, str] | None = None

@@ -17,7 +17,6 @@ import contextlib
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -140,10 +139,6 @@ class KafkaCluster(Kafka):
         """The proxy between a client and the node of this number."""
         return self.proxies[client][number - 1]
 
-    def node(self, number: int) -> KafkaNode:
-        """The node of this number, from 1."""
-        return self.nodes[number - 1]
-
     def start(self, *numbers: int) -> None:
         """Start these, together; return when each serves requests, for which most of the three must
         run.
@@ -220,32 +215,6 @@ class KafkaCluster(Kafka):
         for partition, error in elected.items():
             if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
                 raise BrokerError(f"{partition}: {error}")
-
-    def wait_until_whole(self, timeout_s: float = PATIENCE_SECONDS) -> None:
-        """Return when every replica of every partition is in sync, and each is led by its first:
-        nothing is going to move.
-        """
-        deadline_s = time.monotonic() + timeout_s
-        while displaced := self._displaced():
-            if time.monotonic() > deadline_s:
-                raise BrokerError(f"not whole after {timeout_s:g} s: {displaced}")
-            time.sleep(0.2)
-
-    def _displaced(self) -> list[str]:
-        """The partitions that lack a replica, or are led by another than the first; a complaint
-        while no node answers.
-        """
-        try:
-            topics = self.admin().list_topics(timeout=5).topics
-        except KafkaException as cause:
-            return [str(cause)]
-        return [
-            f"{topic}-{number}"
-            for topic, described in topics.items()
-            for number, partition in described.partitions.items()
-            if len(partition.isrs) < len(partition.replicas)
-            or partition.leader != partition.replicas[0]
-        ]
 
 
 def listener(client: str) -> str:

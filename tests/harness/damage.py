@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -72,6 +72,42 @@ def flip(path: Path, at: int) -> None:
 def cut(path: Path, share: float) -> None:
     """All of a file behind this share of it."""
     os.truncate(path, int(path.stat().st_size * share))
+
+
+def _flip_row(worker: WorkerProcess) -> None:
+    flip_rows(databases(worker)[0], b"applied offset")
+
+
+def _cut_files(pattern: str, share: float) -> Callable[[WorkerProcess], None]:
+    def done(worker: WorkerProcess) -> None:
+        for folder in databases(worker):
+            for path in folder.glob(pattern):
+                cut(path, share)
+
+    return done
+
+
+def _remove_a_table_file(worker: WorkerProcess) -> None:
+    tables = [path for folder in databases(worker) for path in folder.glob("*.sst")]
+    if tables:  # there is none before the first restart
+        tables[0].unlink()
+
+
+def _flip_table_files(worker: WorkerProcess) -> None:
+    for path in worker.data_dir.glob("**/*.sst"):
+        for at in range(50, path.stat().st_size - 50, 3000):
+            flip(path, at)
+
+
+DAMAGES: dict[str, Callable[[WorkerProcess], None]] = {
+    "data directory wiped": WorkerProcess.wipe,
+    "state row flipped": _flip_row,
+    "RocksDB manifests cut": _cut_files("MANIFEST-*", 0.6),
+    "RocksDB logs cut": _cut_files("*.log", 0.7),
+    "RocksDB table file removed": _remove_a_table_file,
+    "RocksDB table files flipped": _flip_table_files,
+}
+"""What happens to the files of a worker that was killed."""
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -338,11 +338,8 @@ def send(
     codecs: Sequence[str] = ("none",),
     chunk: int = 200,
     events_per_s: float | None = None,
-    tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
-    """Send `events` in chunks, the codecs in turn; after each chunk `tick` is told how many are
-    sent. Their number.
-    """
+    """Send `events` in chunks, the codecs in turn. Their number."""
     producers = [
         producer(bootstrap_servers, **IN_ORDER, **{"compression.type": codec}) for codec in codecs
     ]
@@ -353,9 +350,8 @@ def send(
             sender.produce(topic, key=event.key, value=event.value)
         # One codec's records are all in the log before the next codec's: the order of the stream is
         # kept.
-        _flush(sender, lambda sent=total: tick(sent))
+        _flush(sender)
         total += len(part)
-        tick(total)
         _hold_back(total, events_per_s, started_s)
     return total
 
@@ -369,7 +365,6 @@ def send_in_transactions(
     abort_share: float = 0.3,
     chunk: int = 50,
     events_per_s: float | None = None,
-    tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
     """Send `events` in transactions, and between them aborted ones that would delete what was sent.
     Their number.
@@ -384,63 +379,92 @@ def send_in_transactions(
             for event in part:
                 value = event.value if committed else None  # a null value deletes the entity
                 sender.produce(topic, key=event.key or b"aborted", value=value)
-            _flush(sender, lambda: None)
+            _flush(sender)
             (sender.commit_transaction if committed else sender.abort_transaction)(PATIENCE_SECONDS)
         total += len(part)
-        tick(total)
         _hold_back(total, events_per_s, started_s)
     return total
 
 
-class SteadyLoad:
-    """`events_per_s` of `events`, in a thread of its own, until `end`. `sent` counts those that
-    were handed to the client.
+def send_one_by_one(
+    bootstrap_servers: str, topic: str, events: Iterable[Sent], *, events_per_s: float
+) -> None:
+    """Send `events` without waiting for answers.
 
     What a partition's broker does not take waits in the client, up to five minutes, while the other
     partitions' events go on: a broker that is away stops nobody else's load. The client looks for a
     new leader within seconds.
     """
+    failed: list[Any] = []
+    sender = producer(bootstrap_servers, **IN_ORDER, **_IMPATIENT)
+    started_s = time.monotonic()
+    for sent, event in enumerate(events):
+        _hold_back(sent, events_per_s, started_s)
+        sender.produce(
+            topic,
+            key=event.key,
+            value=event.value,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+        sender.poll(0)
+        assert not failed, f"not sent: {failed[0]}"
+    _flush(sender)
+    assert not failed, f"not sent: {failed[0]}"
+
+
+class SteadyLoad:
+    """`events_per_s` of `events`, in a thread of its own, until `end`.
+
+    Args:
+        how: `send_one_by_one`, `send` or `send_in_transactions`; `options` are its own.
+
+    Attributes:
+        sent: how many were handed over.
+    """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, events: Iterable[Sent], events_per_s: float
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        events: Iterable[Sent],
+        events_per_s: float,
+        how: Callable[..., Any] = send_one_by_one,
+        **options: Any,
     ) -> None:
         self.sent = 0
         self._over = threading.Event()
         self._fault: BaseException | None = None
-        self._sender = producer(bootstrap_servers, **IN_ORDER, **_IMPATIENT)
-        arguments = (topic, iter(events), events_per_s)
-        self._thread = threading.Thread(target=self._send, args=arguments, daemon=True)
+        work = partial(
+            how, bootstrap_servers, topic, self._until_over(events), events_per_s=events_per_s
+        )
+        self._thread = threading.Thread(target=self._send, args=(work, options), daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """AssertionError where sending failed."""
+        assert self._fault is None, self._fault
 
     def end(self) -> None:
         """Send no more; AssertionError where sending failed, or what was sent is not in the log in
         time.
         """
         self._over.set()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(FLUSH_SECONDS + PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the load does not end"
-        assert self._fault is None, self._fault
-        _flush(self._sender, lambda: None)
+        self.check()
 
-    def _send(self, topic: str, events: Iterator[Sent], events_per_s: float) -> None:
-        started_s = time.monotonic()
+    def _until_over(self, events: Iterable[Sent]) -> Iterator[Sent]:
+        for event in events:
+            if self._over.is_set():
+                return
+            yield event
+            self.sent += 1
+
+    def _send(self, work: Callable[..., Any], options: Mapping[str, Any]) -> None:
         try:
-            for event in events:
-                if self._over.wait(
-                    max(0.0, self.sent / events_per_s - (time.monotonic() - started_s))
-                ):
-                    return
-                self._sender.produce(
-                    topic, key=event.key, value=event.value, on_delivery=self._delivered
-                )
-                self._sender.poll(0)
-                self.sent += 1
+            work(**options)
         except BaseException as fault:
             self._fault = fault
-
-    def _delivered(self, error: Any, _: Any) -> None:
-        if error is not None:
-            self._fault = AssertionError(f"not sent: {error}")
 
 
 _IMPATIENT = {
@@ -451,6 +475,7 @@ _IMPATIENT = {
     "topic.metadata.refresh.interval.ms": 1000,
 }
 IN_ORDER = {"enable.idempotence": True, "delivery.timeout.ms": 300_000}
+FLUSH_SECONDS = 300.0
 
 
 def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:
@@ -458,14 +483,9 @@ def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:
         time.sleep(max(0.0, sent / events_per_s - (time.monotonic() - started_s)))
 
 
-def _flush(sender: Any, meanwhile: Callable[[], None]) -> None:
-    """Wait until all is sent; `meanwhile` is called now and then, for somebody has to start the
-    broker again.
-    """
-    give_up_s = time.monotonic() + 300
-    while left := sender.flush(0.5):
-        assert time.monotonic() < give_up_s, f"{left} records could not be sent"
-        meanwhile()
+def _flush(sender: Any) -> None:
+    left = sender.flush(FLUSH_SECONDS)
+    assert not left, f"{left} records could not be sent"
 
 
 def batched_lists(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -14,30 +14,25 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import tempfile
 import time
 import urllib.error
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.bench.machine import began, command_line
 from tests.harness.broker import KafkaBroker
-from tests.harness.eventually import eventually
+from tests.harness.faults import Fault
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.log_lines import by_level, parse
-from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.quiet_soak import PARTITIONS, QUIET
-from tests.harness.record import Row, finish
-from tests.harness.scenario import judge
-from tests.harness.workers import RESTARTED, Pipeline, WorkerProcess, pipeline
+from tests.harness.record import Row
+from tests.harness.run import Run
+from tests.harness.scenario import QUIET, differences, idle_and_busy, judge, prove, verdict
+from tests.harness.site import Site
+from tests.harness.workers import RESTARTED, ROOT, WorkerProcess
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "tests" / "bench" / "results" / "outage.json"
 LOOK_SECONDS = 15.0
 RESTART_SECONDS = 5.0
 """After its end a worker is started again so much later, as a platform backs off."""
@@ -78,65 +73,51 @@ class Alert:
         return "firing" if held >= self._for_seconds else "pending"
 
 
-@dataclass
-class Watched:
-    """A worker, and what it has done so far."""
+class Operator:
+    """Looks at all workers, now and then for so many seconds of a fault of `run`."""
 
-    name: str
-    worker: WorkerProcess
-    site: Pipeline
-    logged: int = 0
-    ended_s: float | None = None
-    exits: list[int] = field(default_factory=list)
+    def __init__(self, run: Run, seconds: float) -> None:
+        self.run, self._seconds = run, seconds
+        self.looks: list[dict[str, Any]] = []
+        self._alert = Alert()
+        # what was logged before is not of this outage
+        self._logged = {one.name: len(parse(one.log_text())) for one in run.site.workers}
 
-    def look(self, alert: Alert, now_s: float) -> dict[str, Any]:
-        """What an operator sees of it now."""
-        lines = parse(self.worker.log_text())
-        fresh, self.logged = lines[self.logged :], len(lines)
-        gauge = self._gauge()
+    def __call__(self) -> None:
+        """Look, where it is time to."""
+        since_s, done = self.run.since_s, len(self.looks)
+        if since_s is None or LOOK_SECONDS * done >= self._seconds:
+            return
+        away_s = time.monotonic() - since_s
+        if away_s >= min(LOOK_SECONDS * (done + 1), self._seconds):
+            self.looks.append({"at_s": round(away_s), **self.look(away_s)})
+
+    def look(self, now_s: float) -> dict[str, Any]:
+        """What there is to be seen of each worker."""
+        return {worker.name: self._look_at(worker, now_s) for worker in self.run.site.workers}
+
+    def _look_at(self, worker: WorkerProcess, now_s: float) -> dict[str, Any]:
+        lines = parse(worker.log_text())
+        fresh, self._logged[worker.name] = lines[self._logged[worker.name] :], len(lines)
+        gauge = _gauge(worker)
         return {
-            "alive": self.worker.alive,
-            "readyz": page(self.worker, "/readyz"),
-            "healthz": page(self.worker, "/healthz"),
+            "alive": worker.alive,
+            "readyz": page(worker, "/readyz"),
+            "healthz": page(worker, "/healthz"),
             "silent_seconds": gauge,
             "log_lines": by_level(fresh),
-            "alert": alert.state(self.name, gauge, now_s),
+            "alert": self._alert.state(worker.name, gauge, now_s),
         }
 
-    def _gauge(self) -> dict[str, float]:
-        with contextlib.suppress(OSError):
-            return {
-                client: value
-                for name, value in self.worker.metrics().items()
-                for client in re.findall(r'^coversumm_broker_silent_seconds{client="(\w+)"}$', name)
-            }
-        return {}
 
-    def keep_up(self) -> None:
-        """Start it again a while after it ended, and remember what it ended with."""
-        code = self.worker.exit_code
-        if code is None:
-            return
-        if self.ended_s is None:
-            self.ended_s = time.monotonic()
-            self.exits.append(code)
-        elif time.monotonic() - self.ended_s >= RESTART_SECONDS:
-            self.ended_s = None
-            self.site.restart(self.worker)
-
-
-def catch_up(site: Pipeline, watched: list[Watched]) -> None:
-    """Return when all that was sent is committed; whoever ends meanwhile is started again, as
-    before.
-    """
-    targets = site.targets()
-
-    def caught_up() -> bool:
-        for one in watched:
-            one.keep_up()
-        return site.lag(targets) == 0
-
-    eventually(caught_up, site.logs, every_s=1.0)
+def _gauge(worker: WorkerProcess) -> dict[str, float]:
+    with contextlib.suppress(OSError):
+        return {
+            client: value
+            for name, value in worker.metrics().items()
+            for client in re.findall(r'^coversumm_broker_silent_seconds{client="(\w+)"}$', name)
+        }
+    return {}
 
 
 def page(worker: WorkerProcess, path: str) -> str:
@@ -150,141 +131,77 @@ def page(worker: WorkerProcess, path: str) -> str:
         return ""
 
 
-def phase(
-    name: str,
-    watched: list[Watched],
-    seconds: float,
-    go: Callable[[], None],
-    come: Callable[[], None],
-) -> dict[str, Any]:
+def phase(run: Run, how: str, seconds: float) -> dict[str, Any]:
     """Let the broker be away for so long, looking on; then until all is well again."""
-    alert = Alert()
-    for one in watched:
-        one.look(alert, 0.0)  # what was logged before is not of this phase
-        one.exits.clear()
-    looks: list[dict[str, Any]] = []
-    go()
-    began_s = time.monotonic()
-    while time.monotonic() - began_s < seconds:
-        next_s = min(began_s + LOOK_SECONDS * (len(looks) + 1), began_s + seconds)
-        while time.monotonic() < next_s:
-            for one in watched:
-                one.keep_up()
-            time.sleep(0.2)
-        now_s = time.monotonic() - began_s
-        looks.append(
-            {"at_s": round(now_s), **{one.name: one.look(alert, now_s) for one in watched}}
-        )
-    come()
-    back_s = time.monotonic()
-    ready: dict[str, float] = {}
-
-    def all_ready() -> bool:
-        for one in watched:
-            one.keep_up()
-            if one.name not in ready and one.worker.alive and one.worker.ready():
-                ready[one.name] = round(time.monotonic() - back_s, 1)
-        return len(ready) == len(watched)
-
-    eventually(
-        all_ready, lambda: f"not ready again\n{watched[0].site.logs()}", timeout_s=PATIENCE_SECONDS
-    )
-    time.sleep(LOOK_SECONDS)
-    now_s = time.monotonic() - began_s
+    operator, began_s, site = Operator(run, seconds), time.monotonic(), run.site
+    # the last look comes before the broker is back
+    run.through([Fault(f"broker {how}", seconds + 2)], operator, calm_s=0)
+    site.watch(LOOK_SECONDS)
+    (*_, strike) = run.strikes
     return {
-        "broker": name,
+        "broker": how,
         "seconds": round(seconds),
-        "looks": looks,
-        "ready_again_after_s": ready,
-        "after": {one.name: one.look(alert, now_s) for one in watched},
-        "exits": {one.name: list(one.exits) for one in watched},
+        "looks": operator.looks,
+        "ready_again_after_s": dict(site.ready_s),
+        "after": operator.look(time.monotonic() - began_s),
+        "exits": {
+            worker.name: [end.code for end in strike.ends if end.worker == worker.name]
+            for worker in site.workers
+        },
     }
 
 
-def outage(
-    broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rate: float
-) -> dict[str, Any]:
+def outage(broker: KafkaBroker, folder: Path, given: Namespace) -> dict[str, Any]:
     """Both phases and the verdict."""
     with ExitStack() as stack:
-        idle, busy = (
-            stack.enter_context(
-                pipeline(
-                    broker,
-                    name,
-                    folder / name,
-                    partitions=PARTITIONS,
-                    settings={"COVERSUMM_DIMENSION": str(HashedVectors().dimension)},
-                    restarted_codes={*RESTARTED, NO_BROKER},
-                )
-            )
-            for name in ("outage-idle", "outage-busy")
+        idle, busy = idle_and_busy(
+            stack, broker, folder, "outage", restarted_codes={*RESTARTED, NO_BROKER}
         )
-        watched = [
-            Watched("idle 1", idle.start()[0], idle),
-            Watched("idle 2", idle.start()[0], idle),
-            Watched("busy", busy.start()[0], busy),
-        ]
+        site = stack.enter_context(Site([idle, busy], RESTART_SECONDS))
         events = rounds(read_reviews(), HashedVectors(), mix=QUIET)
-        load = SteadyLoad(broker.bootstrap_servers, busy.input_topic, events, rate)
-        time.sleep(LOOK_SECONDS)
-        phases = [phase("stopped", watched, seconds, broker.stop, broker.start)]
-        if frozen:
-            phases.append(phase("frozen", watched, frozen, broker.pause, broker.resume))
+        load = SteadyLoad(broker.bootstrap_servers, busy.input_topic, events, given.rate)
+        site.watch(LOOK_SECONDS)
+        run = Run(site)
+        phases = [phase(run, "stopped", given.seconds)]
+        if given.frozen_seconds:
+            phases.append(phase(run, "frozen", given.frozen_seconds))
         load.end()
-        catch_up(busy, watched)
-        for site in (idle, busy):
-            site.stop()
+        site.settle(under_load=False)
+        for group in (idle, busy):
+            group.stop()
         row = Row("outage")
         judge(busy, row)
-        return {
-            "phases": phases,
-            "events_sent": load.sent,
-            "lost": row.lost,
-            "repeated": row.repeated,
-            "wrong": row.wrong,
-            "broken": row.broken,
-        }
+        return {"phases": phases, "events_sent": load.sent, **verdict(row)}
 
 
 def faults_of(found: dict[str, Any]) -> list[str]:
     """What must not be: an idle worker that ends, calls itself ready or unhealthy, is loud, or
     raises no alert.
     """
-    faults = [f"{what}: {found[what]}" for what in ("lost", "repeated", "wrong") if found[what]]
+    faults = differences(found)
     for part in found["phases"]:
         for name in ("idle 1", "idle 2"):
-            where = f"{part['broker']}, {name}"
             seen = [look[name] for look in part["looks"]]
-            faults += [f"{where}: ended with {part['exits'][name]}"] if part["exits"][name] else []
-            faults += [
-                f"{where}: {one['readyz']}" for one in seen if "no broker for" not in one["readyz"]
-            ]
-            faults += [
-                f"{where}: {one['healthz']}" for one in seen if not one["healthz"].startswith("200")
-            ]
             lines = sum(sum(one["log_lines"].values()) for one in seen)
-            most = LINES_A_MINUTE + part["seconds"] // 60
-            faults += [f"{where}: {lines} lines"] if lines > most else []
-            faults += (
-                [] if any(one["alert"] == "firing" for one in seen) else [f"{where}: no alert"]
-            )
+            wrong = [
+                *([f"ended with {part['exits'][name]}"] if part["exits"][name] else []),
+                *(one["readyz"] for one in seen if "no broker for" not in one["readyz"]),
+                *(one["healthz"] for one in seen if not one["healthz"].startswith("200")),
+                *([f"{lines} lines"] if lines > LINES_A_MINUTE + part["seconds"] // 60 else []),
+                *([] if any(one["alert"] == "firing" for one in seen) else ["no alert"]),
+            ]
+            faults += [f"{part['broker']}, {name}: {one}" for one in wrong]
     return faults
 
 
-def main() -> int:
-    """Run, print, write."""
-    parser = command_line(__doc__, RESULTS)
+def arguments(parser: ArgumentParser) -> None:
+    """Its options."""
     parser.add_argument("--seconds", type=float, default=180.0, help="the broker is stopped")
     parser.add_argument(
         "--frozen-seconds", type=float, default=120.0, help="then frozen; 0 leaves it out"
     )
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
-    given = parser.parse_args()
-    record = began("tests.harness.outage")
-    with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
-        found = outage(broker, Path(scratch), given.seconds, given.frozen_seconds, given.rate)
-    return finish(given.out, record | found, faults_of(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(prove(__doc__, "outage", arguments, outage, faults_of))

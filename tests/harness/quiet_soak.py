@@ -12,93 +12,65 @@ exit code is 1 when a line was loud or an invariant does not hold.
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, command_line
 from tests.harness.broker import KafkaBroker
-from tests.harness.load import HashedVectors, Mix, Sent, read_reviews, rounds, send
+from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds, send
 from tests.harness.log_lines import by_level, loud, parse
-from tests.harness.record import Row, finish
-from tests.harness.scenario import judge
-from tests.harness.workers import WorkerProcess, pipeline
-
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "quiet_soak.json"
-PARTITIONS = 4
-QUIET = Mix(poison=0.0)
-"""Dead letters are news, and would be told: there are none here."""
+from tests.harness.record import Row
+from tests.harness.scenario import QUIET, differences, idle_and_busy, judge, prove, verdict
+from tests.harness.site import Site
+from tests.harness.workers import WorkerProcess
 
 
-def soak(broker: KafkaBroker, folder: Path, minutes: float, rate: float) -> dict[str, Any]:
+def soak(broker: KafkaBroker, folder: Path, given: Namespace) -> dict[str, Any]:
     """Run the workers for so long; what was found."""
     with ExitStack() as stack:
-        vectors = HashedVectors()
-        idle, busy = (
-            stack.enter_context(
-                pipeline(
-                    broker,
-                    name,
-                    folder / name,
-                    partitions=PARTITIONS,
-                    settings={"COVERSUMM_DIMENSION": str(vectors.dimension)},
-                )
-            )
-            for name in ("quiet-idle", "quiet-busy")
-        )
-        workers = {"idle 1": idle.start()[0], "idle 2": idle.start()[0], "busy": busy.start()[0]}
-        started = {name: len(parse(worker.log_text())) for name, worker in workers.items()}
+        idle, busy = idle_and_busy(stack, broker, folder, "quiet")
+        site = stack.enter_context(Site([idle, busy]))
+        started = {worker: len(parse(worker.log_text())) for worker in site.workers}
         began_s = time.monotonic()
-        stream = rounds(read_reviews(), vectors, mix=QUIET)
-        sent = send(
+        load = SteadyLoad(
             broker.bootstrap_servers,
             busy.input_topic,
-            until(stream, began_s + 60 * minutes),
-            chunk=max(1, round(rate / 2)),
-            events_per_s=rate,
+            rounds(read_reviews(), HashedVectors(), mix=QUIET),
+            given.rate,
+            send,
+            chunk=max(1, round(given.rate / 2)),
         )
+        site.watch(60 * given.minutes)
+        load.end()
         busy.wait_caught_up()
         ran_s = time.monotonic() - began_s
-        counted = {name: counts(worker) for name, worker in workers.items()}
-        ended = {name: len(parse(worker.log_text())) for name, worker in workers.items()}
-        for site in (idle, busy):
-            site.stop()
+        did = {worker.name: counts(worker) for worker in site.workers}
+        ended = {worker: len(parse(worker.log_text())) for worker in site.workers}
+        for group in (idle, busy):
+            group.stop()
         row = Row("quiet soak")
         judge(busy, row)
         return {
             "minutes": round(ran_s / 60, 1),
-            "events_sent": sent,
-            "events_per_s": round(sent / ran_s, 1),
+            "events_sent": load.sent,
+            "events_per_s": round(load.sent / ran_s, 1),
             "workers": {
-                name: spoken(worker, started[name], ended[name], ran_s) | counted[name]
-                for name, worker in workers.items()
+                one.name: spoken(one, started[one], ended[one], ran_s) | did[one.name]
+                for one in site.workers
             },
-            "lost": row.lost,
-            "repeated": row.repeated,
-            "wrong": row.wrong,
-            "broken": row.broken,
+            **verdict(row),
         }
-
-
-def until(events: Iterable[Sent], deadline_s: float) -> Iterator[Sent]:
-    """The events that come before the moment."""
-    for event in events:
-        if time.monotonic() >= deadline_s:
-            return
-        yield event
 
 
 def counts(worker: WorkerProcess) -> dict[str, Any]:
     """What a running worker did, by its metrics."""
     found = worker.metrics()
+    events = (n for name, n in found.items() if name.startswith("coversumm_events_total"))
     return {
         "ready": worker.ready(),
-        "events": round(
-            sum(n for name, n in found.items() if name.startswith("coversumm_events_total"))
-        ),
+        "events": round(sum(events)),
         "commits": round(found["coversumm_commit_seconds_count"]),
         "changes": round(found["coversumm_summary_changes_total"]),
     }
@@ -120,24 +92,17 @@ def spoken(worker: WorkerProcess, started: int, ended: int, ran_s: float) -> dic
 
 def faults_of(found: dict[str, Any]) -> list[str]:
     """What must not be."""
-    said = [
-        f"{name}: {line}" for name, worker in found["workers"].items() for line in worker["loud"]
-    ]
-    wrong = [f"{what}: {found[what]}" for what in ("lost", "repeated", "wrong") if found[what]]
-    return [*said, *wrong, *(["no event was sent"] if not found["events_sent"] else [])]
+    workers = found["workers"].items()
+    said = [f"{name}: {line}" for name, worker in workers for line in worker["loud"]]
+    none_sent = ["no event was sent"] if not found["events_sent"] else []
+    return [*said, *differences(found), *none_sent]
 
 
-def main() -> int:
-    """Run, print, write."""
-    parser = command_line(__doc__, RESULTS)
+def arguments(parser: ArgumentParser) -> None:
+    """Its options."""
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
-    given = parser.parse_args()
-    record = began("tests.harness.quiet_soak")
-    with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
-        found = soak(broker, Path(scratch), given.minutes, given.rate)
-    return finish(given.out, record | found, faults_of(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(prove(__doc__, "quiet_soak", arguments, soak, faults_of))

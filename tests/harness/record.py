@@ -29,11 +29,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tests.bench.machine import machine, write
+from tests.harness.pauses import Pause, longest
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "faults.json"
+if TYPE_CHECKING:
+    from tests.harness.run import Strike
+
+RECORDS = Path(__file__).parents[1] / "bench" / "results"
+RESULTS, CLUSTER_RESULTS = RECORDS / "faults.json", RECORDS / "cluster.json"
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
 READY_SECONDS = 60.0
 """I7: the most that may pass between the last fault and all workers ready without lag."""
@@ -46,8 +51,7 @@ class Enough(NamedTuple):
     faults: int
 
 
-ENOUGH = Enough(100_000, 50)
-
+ENOUGH, CLUSTER_ENOUGH = Enough(100_000, 50), Enough(40_000, 50)
 
 R = TypeVar("R", bound="Row")
 
@@ -115,6 +119,53 @@ class Row:
     def broken(self) -> list[str]:
         """The checked invariants that do not hold, or were not shown to."""
         return [name for name, verdict in self.invariants.items() if verdict is False]
+
+
+@dataclass
+class ClusterRow(Row):
+    """One scenario on a cluster.
+
+    `ends`: of workers, not ordered. `pauses`: by partition, seconds of the longest one during the
+    faults. `each`: every fault with the longest pause of any partition, the seconds until all was
+    well again, and the workers that ended.
+    """
+
+    ends: int = 0
+    pauses: dict[str, float] = field(default_factory=dict)
+    each: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def pause(self) -> float:
+        """The longest of all partitions, in seconds."""
+        return max(self.pauses.values(), default=0.0)
+
+    def measured(self) -> str:
+        """What was measured besides, in words."""
+        each = "".join(
+            f"\n    {one['fault']}: {one['pause']} s, ready after {one['ready']} s "
+            f"{' '.join(one['ends'])}"
+            for one in self.each
+        )
+        return f"{super().measured()}, {self.ends} ends, longest pause {self.pause} s{each}"
+
+    def take(self, strikes: Sequence[Strike], pauses: Sequence[Pause]) -> None:
+        """Take what became of the faults."""
+        self.faults += len(strikes)
+        for one in strikes:
+            by_partition = longest(pauses, one.since_ms, one.until_ms)
+            for partition, seconds in by_partition.items():
+                known = self.pauses.get(str(partition), 0.0)
+                self.pauses[str(partition)] = max(round(seconds, 1), known)
+            self.each.append(
+                {
+                    "fault": one.fault,
+                    "pause": round(max(by_partition.values(), default=0.0), 1),
+                    "ready": round(one.ready_s, 1),
+                    "ends": list(map(str, one.ends)),
+                }
+            )
+            self.ends += len(one.ends)
+            self.ready_after(one.ready_s)
 
 
 class Recorder(Generic[R]):
@@ -192,6 +243,13 @@ def faults_table(path: Path = RESULTS) -> str:
     return read_rows(path, Row, _table)
 
 
+def cluster_table(path: Path = CLUSTER_RESULTS) -> str:
+    """The same of the record of a cluster."""
+    if not path.exists():
+        return "Not recorded yet: `make faults ONLY=cluster` does it."
+    return read_rows(path, ClusterRow, _cluster_table)
+
+
 def read_rows(path: Path, kind: type[R], table: Callable[[list[R]], list[str]]) -> str:
     """A record as Markdown: what it was recorded on, the lines that `table` makes of its rows, and
     which were run again.
@@ -241,3 +299,16 @@ def _line(row: Row) -> str:
     marks = [{True: "yes", False: "**no**", None: "-"}[row.invariants[name]] for name in INVARIANTS]
     counts = [f"{count:,}" for count in (row.events, row.faults, row.lost, row.repeated, row.wrong)]
     return f"| {' | '.join([row.fault, *counts, seconds, *marks])} |"
+
+
+def _cluster_table(rows: list[ClusterRow]) -> list[str]:
+    columns = "fault | events | faults | lost | repeated | wrong | worker ends"
+    return [
+        f"| {columns} | longest without a commit |",
+        "|---" * 8 + "|",
+        *(
+            f"| {row.fault} | {row.events:,} | {row.faults:,} | {row.lost:,} | {row.repeated:,} "
+            f"| {row.wrong:,} | {row.ends:,} | {row.pause:.1f} s |"
+            for row in rows
+        ),
+    ]

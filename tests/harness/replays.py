@@ -88,6 +88,7 @@ class ReplayProcess:
         self._environment = clean_environment(
             {**site.environment, "COVERSUMM_DATA_DIR": str(site.directory / label), **own}
         )
+        self.name, self.paused = label, False
         self._process: subprocess.Popen[str] | None = None
         self._readers: list[threading.Thread] = []
         self._out: list[tuple[float, str]] = []
@@ -119,6 +120,23 @@ class ReplayProcess:
         """Its process id."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever was."""
+        return self._process is not None
+
+    def ready(self) -> bool:
+        """Whether it runs."""
+        return self.alive
+
+    def log_text(self) -> str:
+        """What it wrote to standard error since it was started last."""
+        return self.errors
+
+    def log_end(self) -> str:
+        """The end of that."""
+        return self.errors[-6000:]
 
     @property
     def alive(self) -> bool:

@@ -16,52 +16,35 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from tests.bench.machine import began, command_line
 from tests.harness import dynamic
 from tests.harness.broker import KafkaBroker
-from tests.harness.eventually import eventually
+from tests.harness.faults import Fault
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.pauses import APPENDED, Pause, longest, read_pauses
-from tests.harness.record import Row, finish
-from tests.harness.scenario import judge
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from tests.harness.record import Row
+from tests.harness.run import Run, Strike
+from tests.harness.scenario import differences, judge, of_hashed, prove, verdict
+from tests.harness.site import Site
+from tests.harness.workers import WorkerProcess, pipeline
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "restarts.json"
-WORKERS, PARTITIONS, DIMENSION = 3, 6, 32
+PARTITIONS, DIMENSION = 6, 32
+WORKERS = ("worker-0", "worker-1", "worker-2")
 MEMBERS = {"dynamic": dynamic.__name__, "static": None}
 """By kind of members what starts them, None: the command itself."""
 CALM_SECONDS = 12.0
 """Between two events, longer than a session: what one of them does is over before the next."""
-
-
-class Event(NamedTuple):
-    """Something that was done, from its beginning until all was calm again (milliseconds since
-    1970), and to whose partitions.
-    """
-
-    name: str
-    since_ms: int
-    until_ms: int
-    ended: frozenset[int]
-
-
-def restart(worker: WorkerProcess, end: Callable[[WorkerProcess], object]) -> None:
-    """End it, start it at once, and wait until it is ready."""
-    end(worker)
-    worker.start().wait_ready()
-
-
-def roll(site: Pipeline) -> None:
-    """A rolling update of all workers."""
-    for worker in site.workers:
-        restart(worker, WorkerProcess.terminate)
+PLAN = {
+    "SIGTERM and start": (Fault("worker restarted", worker=WORKERS[0]), WORKERS[:1]),
+    "kill -9 and start": (Fault("worker killed", worker=WORKERS[1]), WORKERS[1:2]),
+    "rolling update": (Fault("workers rolled"), WORKERS),
+}
+"""Everything that is measured, and the workers that it ends."""
 
 
 def partitions_of(workers: Iterable[WorkerProcess]) -> frozenset[int]:
@@ -73,66 +56,51 @@ def partitions_of(workers: Iterable[WorkerProcess]) -> frozenset[int]:
     return frozenset(held)
 
 
-def happen(
-    site: Pipeline, name: str, ended: Sequence[WorkerProcess], do: Callable[[], None]
-) -> Event:
-    """Do it, and wait until all is calm."""
-    held = partitions_of(ended)
-    since_s = time.time()
-    do()
-    until_s = time.time() + 1.0  # the commit that ends the last pause
-    eventually(lambda: all(worker.ready() for worker in site.workers), site.logs)
-    time.sleep(CALM_SECONDS)
-    return Event(name, int(since_s * 1000), int(until_s * 1000), held)
-
-
-def events_of(site: Pipeline) -> list[Event]:
-    """Everything that is measured, done to a running group."""
-    first, second, _ = site.workers
-    return [
-        happen(site, "SIGTERM and start", [first], lambda: restart(first, WorkerProcess.terminate)),
-        happen(site, "kill -9 and start", [second], lambda: restart(second, WorkerProcess.kill)),
-        happen(site, "rolling update", site.workers, lambda: roll(site)),
-    ]
-
-
-def measured(event: Event, found: Sequence[Pause]) -> dict[str, Any]:
-    """The longest pauses that an event made, of any partition and of the others'."""
-    seconds = longest(found, event.since_ms, event.until_ms)
-    others = [seconds[partition] for partition in seconds.keys() - event.ended]
-    return {"event": event.name, "any": max(seconds.values()), "others": max(others, default=None)}
+def measured(
+    event: str, strike: Strike, ended: frozenset[int], found: Sequence[Pause]
+) -> dict[str, Any]:
+    """The longest pauses that an event made, of any partition and of those of the workers that were
+    not ended.
+    """
+    seconds = longest(found, strike.since_ms, strike.until_ms)
+    others = [seconds[partition] for partition in seconds.keys() - ended]
+    return {"event": event, "any": max(seconds.values()), "others": max(others, default=None)}
 
 
 def round_of(
     broker: KafkaBroker, folder: Path, name: str, members: str, standbys: int, rate: float, row: Row
 ) -> list[dict[str, Any]]:
     """One group from its start to its end; what was measured of each event."""
-    settings = {"COVERSUMM_DIMENSION": str(DIMENSION), "COVERSUMM_STANDBY_REPLICAS": str(standbys)}
-    with pipeline(
-        broker,
-        name,
-        folder / name,
-        partitions=PARTITIONS,
-        settings=settings,
-        input_config=APPENDED,
-        launcher=MEMBERS[members],
-    ) as site:
-        site.start(WORKERS)
-        load = SteadyLoad(
-            broker.bootstrap_servers,
-            site.input_topic,
-            rounds(read_reviews(), HashedVectors(DIMENSION)),
-            rate,
-        )
-        time.sleep(CALM_SECONDS)
-        done = events_of(site)
+    vectors = HashedVectors(DIMENSION)
+    with (
+        pipeline(
+            broker,
+            name,
+            folder / name,
+            partitions=PARTITIONS,
+            settings=of_hashed(vectors, standby_replicas=str(standbys)),
+            input_config=APPENDED,
+            launcher=MEMBERS[members],
+        ) as live,
+        Site([live]) as site,
+    ):
+        live.start(len(WORKERS))
+        events = rounds(read_reviews(), vectors)
+        load = SteadyLoad(broker.bootstrap_servers, live.input_topic, events, rate)
+        run, ended = Run(site), []
+        for fault, workers in PLAN.values():
+            site.watch(CALM_SECONDS)
+            ended.append(partitions_of(map(site.worker, workers)))
+            run.through([fault], calm_s=0)
+        site.watch(CALM_SECONDS)
         load.end()
-        site.wait_caught_up()
-        site.stop()
-        judge(site, row)
-        found = read_pauses(broker.bootstrap_servers, name, site.input_topic)
+        live.wait_caught_up()
+        live.stop()
+        judge(live, row)
+        found = read_pauses(broker.bootstrap_servers, name, live.input_topic)
         return [
-            {"members": members, "standbys": standbys, **measured(event, found)} for event in done
+            {"members": members, "standbys": standbys, **measured(event, strike, gone, found)}
+            for event, strike, gone in zip(PLAN, run.strikes, ended, strict=True)
         ]
 
 
@@ -146,17 +114,12 @@ def medians(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         sorted({run["standbys"] for run in runs}),
         MEMBERS,
     ):
-        same = [
-            run
-            for run in runs
-            if (run["event"], run["standbys"], run["members"]) == (event, standbys, members)
-        ]
+        key = {"event": event, "standbys": standbys, "members": members}
+        same = [run for run in runs if key.items() <= run.items()]
         others = [run["others"] for run in same if run["others"] is not None]
         rows.append(
             {
-                "event": event,
-                "standbys": standbys,
-                "members": members,
+                **key,
                 "rounds": len(same),
                 "any": round(statistics.median(run["any"] for run in same), 1),
                 "others": round(statistics.median(others), 1) if others else None,
@@ -165,23 +128,22 @@ def medians(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> int:
-    """Run, print, write."""
-    parser = command_line(__doc__, RESULTS)
+def restarts(broker: KafkaBroker, folder: Path, given: Namespace) -> dict[str, Any]:
+    """All rounds; what was found."""
+    runs, row = [], Row("restarts")
+    for number, standbys, members in product(range(given.rounds), (0, 1), MEMBERS):
+        name = f"{members}-{standbys}-{number}"
+        for run in round_of(broker, folder, name, members, standbys, given.rate, row):
+            print(json.dumps(run), file=sys.stderr, flush=True)
+            runs.append(run)
+    return {"events": row.events, **verdict(row), "rows": medians(runs), "runs": runs}
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its options."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=60.0, help="events a second")
-    given = parser.parse_args()
-    record, runs, row = began("tests.harness.restarts"), [], Row("restarts")
-    with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
-        for number, standbys, members in product(range(given.rounds), (0, 1), MEMBERS):
-            name = f"{members}-{standbys}-{number}"
-            for run in round_of(broker, Path(scratch), name, members, standbys, given.rate, row):
-                print(json.dumps(run), file=sys.stderr, flush=True)
-                runs.append(run)
-    counted = {name: getattr(row, name) for name in ("events", "lost", "repeated", "wrong")}
-    faults = [f"{name}: {counted[name]}" for name in ("lost", "repeated", "wrong") if counted[name]]
-    return finish(given.out, record | counted | {"rows": medians(runs), "runs": runs}, faults)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(prove(__doc__, "restarts", arguments, restarts, differences))

@@ -1,20 +1,25 @@
-"""One scenario: a load, its faults, and the judgement over what they left."""
+"""Scenarios: workers under a load, a plan of faults, and the judgement over what they left."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
+import signal
+import tempfile
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.harness.chaos import Chaos, Fault
+from tests.bench.machine import began, command_line
+from tests.harness.broker import KafkaBroker
 from tests.harness.cluster import KafkaCluster
-from tests.harness.cluster_record import ClusterRow
+from tests.harness.faults import WORKERS, Fault
 from tests.harness.load import (
     EngineVectors,
     HashedVectors,
+    Mix,
     NoVectors,
     Review,
     Sent,
@@ -22,11 +27,11 @@ from tests.harness.load import (
     Vectors,
     read_reviews,
     rounds,
-    send,
 )
 from tests.harness.pauses import APPENDED, read_pauses
-from tests.harness.record import Recorder, Row
-from tests.harness.ride import CLIENTS, ClusterFault, Ride
+from tests.harness.record import RECORDS, ClusterRow, Recorder, Row, finish
+from tests.harness.run import Run
+from tests.harness.site import Site
 from tests.harness.workers import Pipeline, WorkerError, pipeline
 
 EVENTS_PER_S = 40.0
@@ -37,6 +42,8 @@ ROUND = 800
 """Reviews of a round of a steady load: an entity gets some hundred sentences before the next ones
 come.
 """
+QUIET = Mix(poison=0.0)
+"""Of a load whose workers have nothing to say: dead letters would be logged."""
 
 
 def vectors_for(kind: str, reviews: list[Review]) -> Vectors:
@@ -44,22 +51,36 @@ def vectors_for(kind: str, reviews: list[Review]) -> Vectors:
     return {"hashed": HashedVectors, "text": NoVectors}.get(kind, lambda: EngineVectors(reviews))()
 
 
+def of_hashed(vectors: HashedVectors | None = None, **more: str) -> dict[str, str]:
+    """Settings for events that have their vectors; `more` has no prefix."""
+    given = {"embedder": "none", "dimension": str((vectors or HashedVectors()).dimension), **more}
+    return {f"COVERSUMM_{name.upper()}": value for name, value in given.items()}
+
+
 def settings_for(vectors: Vectors, **more: str) -> dict[str, str]:
     """Small micro-batches and short sessions: more commits to be hit, more rebalances. `more` has
     no prefix.
     """
-    return {
-        "COVERSUMM_EMBEDDER": "onnx" if isinstance(vectors, NoVectors) else "none",
-        "COVERSUMM_DIMENSION": "" if isinstance(vectors, NoVectors) else str(vectors.dimension),
-        "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
-        "COVERSUMM_TRANSACTION_TIMEOUT_MS": "6000",
-        "COVERSUMM_BATCH_SIZE": "200",
-        **{f"COVERSUMM_{name.upper()}": value for name, value in more.items()},
+    is_text = isinstance(vectors, NoVectors)
+    given = {
+        "embedder": "onnx" if is_text else "none",
+        "dimension": "" if is_text else str(vectors.dimension),
+        "session_timeout_ms": "6000",
+        "transaction_timeout_ms": "6000",
+        "batch_size": "200",
+        **more,
     }
+    return {f"COVERSUMM_{name.upper()}": value for name, value in given.items()}
+
+
+def start_workers(live: Pipeline, names: Sequence[str]) -> None:
+    """Start workers of these names and instance ids; return when all are ready."""
+    for worker in [live.worker(name, instance_id=name).start() for name in names]:
+        worker.wait_ready()
 
 
 def under_faults(
-    site: Pipeline,
+    live: Pipeline,
     row: Row,
     events: Iterable[Sent],
     total: int,
@@ -67,94 +88,85 @@ def under_faults(
     *,
     workers: int = 2,
     rate: float,
-    sender: Callable[..., int] = send,
-    chunk: int = 50,
+    make_site: Callable[[Sequence[Pipeline]], Site] = Site,
     **options: Any,
-) -> Chaos:
-    """Send at least `total` of `events` under `faults`, `rate` a second, and judge: into `row`, and
-    WorkerError if wrong.
+) -> Run:
+    """Send at least `total` of `events`, `rate` a second, under `faults` at shares of that; judge:
+    into `row`, and WorkerError if wrong.
+
+    `options` say how events are sent (`SteadyLoad`). The load goes on until all faults are over.
     """
-    chaos = Chaos(site, total, faults)
-    try:
-        site.start(workers)
-        sender(
-            site.broker.bootstrap_servers,
-            site.input_topic,
-            chaos.load(events),
-            chunk=chunk,
-            events_per_s=rate,
-            tick=chaos.tick,
-            **options,
-        )
-        chaos.finish()
-        row.ready_after(chaos.wait_ready())
-        site.stop()
-    except Exception:
-        # Whatever went wrong, what was published until then is judged too.
-        row.faults += sum(chaos.struck.values())
-        site.discard()
-        with contextlib.suppress(Exception):
-            row.judge(site.report())
-        raise
-    row.faults += sum(chaos.struck.values())
-    judge(site, row, chaos.history)
-    return chaos
+    with make_site([live]) as site:
+        run = Run(site)
+        try:
+            start_workers(live, WORKERS[:workers])
+            load = SteadyLoad(
+                live.broker.bootstrap_servers, live.input_topic, events, rate, **options
+            )
+            run.along(faults, lambda: load.sent / total)
+            while load.sent < total:
+                load.check()
+                site.watch(0.5)
+            load.end()
+            row.ready_after(site.settle(run.over_s, under_load=False))
+            live.stop()
+        except Exception:
+            # Whatever went wrong, what was published until then is judged too.
+            row.faults += run.struck.total()
+            live.discard()
+            with contextlib.suppress(Exception):
+                row.judge(live.report())
+            raise
+    row.faults += run.struck.total()
+    judge(live, row, site.notes)
+    return run
 
 
-def ride_through(
+def through_faults(
     cluster: KafkaCluster,
     recorder: Recorder[ClusterRow],
     fault: str,
     directory: Path,
-    faults: Sequence[ClusterFault],
-    *,
-    proxied: bool = False,
+    faults: Sequence[Fault],
     **settings: str,
 ) -> None:
-    """Two workers under a steady load, taken through `faults`, and judged: a row named `fault`, and
-    an error where it is wrong.
+    """Two workers under a steady load, taken through `faults` one after the other, and judged: a
+    row named `fault`, and an error where it is wrong.
 
     It is wrong that a worker ends, too. Sessions and transactions have the workers' defaults;
-    `settings` have no prefix. With `proxied` each worker is behind its proxies, as it must be for
-    faults of the network; else it talks to the nodes directly.
+    `settings` have no prefix. For faults of the network each worker is behind its proxies; else it
+    talks to the nodes directly.
     """
-    given = {
-        "COVERSUMM_EMBEDDER": "none",
-        "COVERSUMM_DIMENSION": str(HashedVectors().dimension),
-        **{f"COVERSUMM_{setting.upper()}": value for setting, value in settings.items()},
-    }
-    name = "-".join(re.findall(r"\w+", fault))
-    servers = [
-        cluster.servers_of(client) if proxied else cluster.bootstrap_servers for client in CLIENTS
-    ]
+    name, names = "-".join(re.findall(r"\w+", fault)), WORKERS[:2]
+    proxied = any(one.worker for fault in faults for one in (fault, *fault.besides))
+    servers = [cluster.servers_of(one) if proxied else cluster.bootstrap_servers for one in names]
     with (
         recorder.row(fault) as row,
         pipeline(
-            cluster, name, directory, settings=given, input_config=APPENDED, servers=servers
-        ) as site,
+            cluster,
+            name,
+            directory,
+            settings=of_hashed(**settings),
+            input_config=APPENDED,
+            servers=servers,
+        ) as live,
+        Site([live]) as site,
     ):
-        site.restarted_codes.add(2)  # what a worker says that starts while no broker answers
-        for worker in [site.worker(client, instance_id=client).start() for client in CLIENTS]:
-            worker.wait_ready()
-        _ride(cluster, site, row, faults)
+        live.restarted_codes = {*live.restarted_codes, 2}  # of one that starts without a broker
+        start_workers(live, names)
+        events = rounds(read_reviews()[:ROUND], HashedVectors())
+        load = SteadyLoad(cluster.bootstrap_servers, live.input_topic, events, EVENTS_PER_S)
+        run = Run(site)
+        try:
+            run.through(faults)
+        finally:
+            load.end()
+            found = read_pauses(cluster.bootstrap_servers, live.name, live.input_topic)
+            row.take(run.strikes, found)
+        site.settle()
+        live.stop()
+        judge(live, row, site.notes)
     assert row.ends == 0, row.measured()
-
-
-def _ride(
-    cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequence[ClusterFault]
-) -> None:
-    """Under a load, through `faults`, and judged."""
-    events = rounds(read_reviews()[:ROUND], HashedVectors())
-    load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, events, EVENTS_PER_S)
-    ride = Ride(cluster, site)
-    try:
-        ride.through(faults)
-    finally:
-        load.end()
-        row.rode(ride.ridden, read_pauses(cluster.bootstrap_servers, site.name, site.input_topic))
-    ride.settle()
-    site.stop()
-    judge(site, row, [str(one) for one in ride.ridden])
 
 
 def judge(
@@ -178,3 +190,50 @@ def judge(
         row.holds(I8=False)  # it is what the changelog says, and still not what the rows make
         raise
     return report
+
+
+# -- scenarios with a command of their own ---------------------------------------------------------
+
+
+def idle_and_busy(
+    stack: contextlib.ExitStack, broker: KafkaBroker, folder: Path, name: str, **options: Any
+) -> tuple[Pipeline, Pipeline]:
+    """Two idle workers of one group and a busy one of another, all ready, settings as they come."""
+    idle, busy = (
+        stack.enter_context(pipeline(broker, one, folder / one, settings=of_hashed(), **options))
+        for one in (f"{name}-idle", f"{name}-busy")
+    )
+    for group, workers in ((idle, ("idle 1", "idle 2")), (busy, ("busy",))):
+        for worker in [group.worker(one).start() for one in workers]:
+            worker.wait_ready()
+    return idle, busy
+
+
+def prove(
+    about: str | None,
+    name: str,
+    arguments: Callable[[ArgumentParser], None],
+    found: Callable[[KafkaBroker, Path, Namespace], dict[str, Any]],
+    faults_of: Callable[[dict[str, Any]], list[str]],
+) -> int:
+    """A command that runs a scenario on a broker of its own, and records what was found and what of
+    that must not be; its exit code.
+    """
+    parser = command_line(about, RECORDS / f"{name}.json")
+    arguments(parser)
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    record = began(f"tests.harness.{name}")
+    with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
+        record |= found(broker, Path(scratch), given)
+    return finish(given.out, record, faults_of(record))
+
+
+def verdict(row: Row) -> dict[str, Any]:
+    """What a verdict counted, for a record."""
+    return {name: getattr(row, name) for name in ("lost", "repeated", "wrong", "broken")}
+
+
+def differences(found: dict[str, Any]) -> list[str]:
+    """What a verdict counted and must not have, in words."""
+    return [f"{what}: {found[what]}" for what in ("lost", "repeated", "wrong") if found[what]]

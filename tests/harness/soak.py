@@ -10,50 +10,48 @@ One seed is one load and one list of faults; the moments differ with the machine
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 
 from tests.bench.machine import command_line
 from tests.harness.broker import KafkaBroker
-from tests.harness.chaos import random_faults
-from tests.harness.load import CODECS, SAMPLE, read_reviews, rounds
-from tests.harness.record import Recorder
+from tests.harness.faults import random_faults
+from tests.harness.load import CODECS, SAMPLE, read_reviews, rounds, send
+from tests.harness.record import RECORDS, Recorder
 from tests.harness.scenario import settings_for, under_faults, vectors_for
 from tests.harness.workers import pipeline
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "soak.json"
 WORKERS = 2
 
 
-def soak(broker: KafkaBroker, folder: Path, recorder: Recorder, given: argparse.Namespace) -> None:
+def soak(broker: KafkaBroker, folder: Path, recorder: Recorder, given: Namespace) -> None:
     """Run the load under its faults; AssertionError when it ends wrong."""
     reviews = read_reviews(given.data, limit=given.reviews, seed=given.seed)
     vectors = vectors_for(given.vectors, reviews)
-    faults = random_faults(given.faults, WORKERS, given.seed)
+    settings, name = settings_for(vectors), f"soak-{given.seed}"
     with (
         recorder.row(f"soak, seed {given.seed}") as row,
-        pipeline(
-            broker, f"soak-{given.seed}", folder, partitions=8, settings=settings_for(vectors)
-        ) as site,
+        pipeline(broker, name, folder, partitions=8, settings=settings) as live,
     ):
-        chaos = under_faults(
-            site,
+        under_faults(
+            live,
             row,
             rounds(reviews, vectors, seed=given.seed),
             given.events,
-            faults,
+            random_faults(given.faults, WORKERS, given.seed),
             workers=WORKERS,
             rate=given.rate,
+            how=send,
+            chunk=50,
             codecs=CODECS,
         )
-    print("\n".join(chaos.history))
 
 
 def main() -> int:
     """Run, print, write."""
-    parser = command_line(__doc__, RESULTS)
+    parser = command_line(__doc__, RECORDS / "soak.json")
     parser.add_argument("--events", type=int, default=60_000)
     parser.add_argument("--faults", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)

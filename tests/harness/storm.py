@@ -14,6 +14,7 @@ and the logs are kept in `.cache/storm` then. It needs root, for disks that are 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import sys
@@ -21,179 +22,243 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from tests.bench.machine import began, command_line
 from tests.harness import clock, stepped
+from tests.harness.acts import foreign_producer
 from tests.harness.cluster import KafkaCluster
-from tests.harness.damage import may_mount
-from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
-from tests.harness.record import READY_SECONDS, Row, finish
-from tests.harness.scenario import judge
-from tests.harness.storm_acts import ACTS, wait_in_sync
-from tests.harness.storm_schedule import AT_ONCE, CLIENTS, KINDS, REPLAY_FROM, Fault, schedule
-from tests.harness.storm_site import EPOCH, NAME, Resumed, StormSite
-from tests.harness.workers import ROOT, WorkerError, pipeline
+from tests.harness.damage import Disk, may_mount
+from tests.harness.faults import Fault
+from tests.harness.load import HashedVectors, Sent, SteadyLoad, read_reviews, rounds
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.record import READY_SECONDS, RECORDS, Row, finish
+from tests.harness.replays import ReplayProcess, promote
+from tests.harness.run import Run
+from tests.harness.scenario import ROUND, differences, judge, of_hashed
+from tests.harness.site import ANY_CODE, DOCUMENTED_ENDS, Site
+from tests.harness.storm_schedule import (
+    ADDED,
+    AT_ONCE,
+    CLIENTS,
+    KINDS,
+    REPLAY,
+    STEADY,
+    schedule,
+    shown,
+    with_replay,
+)
+from tests.harness.workers import ROOT, Pipeline, WorkerError, pipeline
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "storm.json"
+RESULTS = RECORDS / "storm.json"
 KEPT = ROOT / ".cache" / "storm"
 EVENTS_PER_S = 30.0
 """Of the load: two cores have time for it beside three brokers, three workers and a replay."""
-ROUND = 800
-"""Reviews of a round of the load."""
 ENOUGH = 300
 """Faults that a storm must have to be recorded among the results."""
 CALM_SECONDS = 20.0
 """Before the first fault."""
+DISK_MEBIBYTES = 512
+NAME, EPOCH = "storm", "2"
 
 
-class Storm:
-    """The faults of a schedule, executed: each when its time has come and what it needs is free."""
+@dataclass
+class Resumed(Pipeline):
+    """The pipeline that resumes from the replay of another one: same input, another epoch."""
 
-    def __init__(self, site: StormSite, faults: Sequence[Fault]) -> None:
-        self._site = site
-        self._pending = list(faults)
-        self._replay_at = len(faults) * (1 - REPLAY_FROM)
-        self._running: dict[Future[None], Fault] = {}
-        self.struck: Counter[str] = Counter()
-        self.over_s = 0.0
-        """When the last fault was over."""
+    live: Any = None
 
-    def blow(self, pool: ThreadPoolExecutor) -> None:
-        """Return when all faults are over. Whatever fails in an act ends it."""
-        began_s, replaying = time.monotonic(), False
-        while self._pending or self._running:
-            self._site.look()
-            for done in [one for one in self._running if one.done()]:
-                del self._running[done]
-                done.result()
-            if not replaying and len(self._pending) <= self._replay_at:
-                self._site.begin_replay()
-                replaying = True
-            if (fault := self._next(time.monotonic() - began_s)) is not None:
-                self._pending.remove(fault)
-                self._running[pool.submit(self._strike, fault)] = fault
-            time.sleep(0.1)
+    @property
+    def input_topic(self) -> str:
+        """That of the live pipeline."""
+        return str(self.live.input_topic)
 
-    def _next(self, now_s: float) -> Fault | None:
-        """The first fault that is due and may strike now."""
-        taken = frozenset().union(*(fault.needs for fault in self._running.values()))
-        if len(self._running) >= AT_ONCE:
-            return None
-        due = (fault for fault in self._pending if fault.at_s <= now_s)
-        return next((fault for fault in due if not fault.needs & taken), None)
+    @property
+    def output_topic(self) -> str:
+        """Where the replay published."""
+        return f"{self.live.output_topic}.epoch-{EPOCH}"
 
-    def _strike(self, fault: Fault) -> None:
-        self._site.note(f"[{str(fault).strip()}]")
-        with ACTS[fault.kind](self._site, fault):
-            time.sleep(fault.seconds)
-        self.over_s = time.monotonic()
-        self.struck[fault.kind] += 1
-        if "brokers" in fault.needs:
-            wait_in_sync(self._site)
+    @property
+    def dlq_topic(self) -> str:
+        """Where the replay put its dead letters."""
+        return f"{self.name}-dlq"
+
+
+class StormSite(Site):
+    """Two workers, one more that comes and goes, and a replay, in whose place a worker comes.
+
+    Until then the replay is looked after like a worker.
+    """
+
+    live: Pipeline
+    resumed: Resumed
+    foreign_events: Iterator[Sent]
+    rate: float
+    replay: ReplayProcess | None = None
+
+    @property
+    def workers(self) -> list[Any]:
+        """Those of all pipelines, and the replay while it is not over."""
+        is_replaying = self.replay is not None and not self.resumed.workers
+        return [*super().workers, *([self.replay] if is_replaying else [])]
+
+    def begin_replay(self) -> None:
+        """Start the replay of what is in the input now, about as fast as the input grows."""
+        proxied = {**self.live.settings, "KAFKA_BOOTSTRAP_SERVERS": self.kafka.servers_of(REPLAY)}
+        live = replace(self.live, settings=proxied)
+        rate = ("--max-events-per-s", f"{self.rate:g}")
+        self.replay = ReplayProcess(live, *rate, label=REPLAY, epoch=EPOCH).start()
+
+    def look(self) -> None:
+        """When the replay is over, start a worker in its place."""
+        with self._lock:
+            replay = self.replay
+            if replay in self.workers and replay.exit_code == 0 and replay not in self._held:
+                self.note(f"the replay is over: {replay.report()}")
+                data_dir = str(self.live.directory / REPLAY / f"replay-epoch-{EPOCH}")
+                self.start(self.resumed.worker(REPLAY, data_dir=data_dir))
+        super().look()
+
+    def has_ended(self, worker: Any) -> bool:
+        """A replay may end, when it is over."""
+        return super().has_ended(worker) and (worker is not self.replay or worker.exit_code != 0)
+
+    def restart(self, worker: Any) -> None:
+        """A replay has no pipeline of its own."""
+        worker.start() if isinstance(worker, ReplayProcess) else super().restart(worker)
+
+    def wait_for_replay(self) -> None:
+        """Return when a worker has resumed from it."""
+        self.wait_for(
+            lambda: self.resumed.workers,
+            "the replay does not end",
+            timeout_s=4 * PATIENCE_SECONDS,
+            supervised=True,
+        )
+
+    def end_foreign(self) -> None:
+        """Abort what a foreign transaction left open."""
+
+        def aborted() -> bool:
+            with contextlib.suppress(KafkaException):
+                foreign_producer(self).init_transactions(10)
+                return True
+            return False
+
+        self.wait_for(aborted, "a foreign transaction stays open")
 
 
 @contextmanager
 def storm_site(folder: Path, seed: int, rate: float) -> Iterator[StormSite]:
     """Everything that the storm comes over, running and ready."""
     with ExitStack() as stack:
-        settings = {
-            "COVERSUMM_EMBEDDER": "none",
-            "COVERSUMM_DIMENSION": str(HashedVectors().dimension),
-        }
         cluster = KafkaCluster(folder / "cluster", clients=CLIENTS)
-        clocks = []
+        clocks = {
+            f"node {n.number}": clock.Clock(folder / f"clock-{n.number}") for n in cluster.nodes
+        }
         for node in cluster.nodes:
-            clocks.append(clock.Clock(folder / f"clock-node-{node.number}"))
-            node.environment = clocks[-1].environment
+            node.environment = clocks[f"node {node.number}"].environment
         stack.callback(clock.clean_up)
         stack.enter_context(cluster)
         servers = [cluster.servers_of(client) for client in CLIENTS]
+        shared: dict[str, Any] = {"restarted_codes": ANY_CODE}  # judged in the end
         live = stack.enter_context(
             pipeline(
                 cluster,
                 NAME,
                 folder / "live",
-                settings=settings,
+                settings=of_hashed(),
                 servers=servers,
                 launcher=stepped.__name__,
+                **shared,
             )
         )
         resumed = Resumed(
             cluster,
             f"{NAME}-replay-epoch-{EPOCH}",
             folder / "resumed",
-            settings={**settings, "COVERSUMM_EPOCH": EPOCH},
+            settings=of_hashed(epoch=EPOCH),
             servers=servers[-1:],
             live=live,
+            **shared,
         )
         stack.callback(resumed.discard)
-        site = StormSite(
-            cluster, live, resumed, seed, read_reviews()[:ROUND], rate, broker_clocks=clocks
-        )
-        site.add_workers(folder, stack)
+        site = stack.enter_context(StormSite([live, resumed], clocks=clocks))
+        site.live, site.resumed, site.rate = live, resumed, rate
+        site.foreign_events = rounds(read_reviews()[:ROUND], HashedVectors(), seed=seed + 1)
+        for client in (*STEADY, ADDED):
+            disk = site.disks[client] = Disk(folder / f"disk-{client}", DISK_MEBIBYTES)
+            stack.callback(disk.unmount)
+            worker = live.worker(client, instance_id=client, data_dir=str(disk.path / "data"))
+            clocks[client] = clock.Clock(folder / f"clock-{client}")
+            worker.environment |= clocks[client].environment
+        for client in STEADY:
+            site.start(site.worker(client))
+        for client in STEADY:
+            site.worker(client).wait_ready()
         yield site
 
 
 def storm(site: StormSite, given: argparse.Namespace, faults: Sequence[Fault]) -> dict[str, Any]:
     """Let it blow, and judge; what was found."""
-    events = rounds(site.reviews, HashedVectors(), seed=given.seed)
-    load = SteadyLoad(site.cluster.bootstrap_servers, site.live.input_topic, events, given.rate)
-    blowing = Storm(site, faults)
-    began_s = time.monotonic()
-    # Whatever its threads started ends with them: they are there until all is judged.
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            time.sleep(min(CALM_SECONDS, given.calm))
-            blowing.blow(pool)
-            site.end_foreign()
-            site.note("the storm is over")
-            site.settle()
-            ready_s = time.monotonic() - blowing.over_s
-            site.note(f"ready after {ready_s:.1f} s")
-            site.wait_for_replay()
-            while load.sent < given.events:
-                site.look()
-                time.sleep(0.5)
-        finally:
-            load.end()
-        site.cluster.wait_until_whole()
-        site.settle()
-        promoted = site.promote()
-        site.note(f"promote says {promoted}")
-        site.stop_all()
-        rows, complaints = judged(site)
+    events = rounds(read_reviews()[:ROUND], HashedVectors(), seed=given.seed)
+    load = SteadyLoad(site.kafka.bootstrap_servers, site.live.input_topic, events, given.rate)
+    run, began_s = Run(site), time.monotonic()
+    try:
+        site.watch(given.calm)
+        calm_s = time.monotonic()
+        run.along(with_replay(faults), lambda: time.monotonic() - calm_s, AT_ONCE)
+        site.end_foreign()
+        site.note("the storm is over")
+        ready_s = site.settle(run.over_s)
+        site.note(f"ready after {ready_s:.1f} s")
+        site.wait_for_replay()
+        while load.sent < given.events:
+            load.check()
+            site.watch(0.5)
+    finally:
+        load.end()
+    site.wait_until_whole()
+    site.settle()
+    promoted = promote(
+        site.live, site.resumed.name, site.resumed.output_topic, "--max-changed", "0"
+    )
+    site.note(f"promote says {promoted}")
+    for worker in site.workers:
+        if worker.alive:
+            site.stop(worker)
+    rows, complaints = judged(site)
+    documented = Counter(end.documented for end in site.ends if end.documented)
     return {
         "seconds": round(time.monotonic() - began_s),
-        "events": rows["live"].events,
-        "faults_struck": sum(blowing.struck.values()),
-        "kinds": {kind: blowing.struck[kind] for kind in KINDS},
-        "ends_in_order": dict(site.ends_in_order),
-        "unordered_ends": site.ends,
+        "events": rows[0].events,
+        "faults_struck": sum(run.struck[kind] for kind in KINDS),
+        "kinds": {kind: run.struck[kind] for kind in KINDS},
+        "ends_in_order": {why: documented[why] for why in DOCUMENTED_ENDS if documented[why]},
+        "unordered_ends": [str(end) for end in site.ends if not end.documented],
         "seconds_to_ready": round(ready_s, 1),
         "promoted": promoted[-1]["ok"],
-        **{
-            what: sum(getattr(row, what) for row in rows.values())
-            for what in ("lost", "repeated", "wrong")
-        },
+        **{what: sum(getattr(row, what) for row in rows) for what in ("lost", "repeated", "wrong")},
         "complaints": complaints,
-        "schedule": [str(fault).strip() for fault in faults],
+        "schedule": [shown(fault).strip() for fault in faults],
     }
 
 
-def judged(site: StormSite) -> tuple[dict[str, Row], list[str]]:
+def judged(site: StormSite) -> tuple[list[Row], list[str]]:
     """The verdict on both builds, and what is wrong with them, in words."""
     complaints = []
-    rows = {"live": Row("live"), "promoted": Row("promoted")}
+    rows = [Row("live"), Row("promoted")]
     # One that was never started has no state to verify.
     site.live.workers = [worker for worker in site.live.workers if worker.data_dir.exists()]
-    for site_of, row in zip((site.live, site.resumed), rows.values(), strict=True):
+    for build, row in zip((site.live, site.resumed), rows, strict=True):
         try:
             # Offsets of a replay have its account as their note, and are no plain commits.
-            judge(site_of, row, committed=site_of is site.live)
+            judge(build, row, committed=build is site.live)
         except WorkerError as fault:
             site.note(str(fault))
             complaints.append(f"{row.fault}: {str(fault)[:2000]}")
@@ -202,8 +267,8 @@ def judged(site: StormSite) -> tuple[dict[str, Row], list[str]]:
 
 def faults_of(found: dict[str, Any]) -> list[str]:
     """What must not be."""
-    none = ("lost", "repeated", "wrong", "unordered_ends", "complaints")
-    said = [f"{what}: {found[what]}" for what in none if found[what]]
+    said = differences(found)
+    said += [f"{what}: {found[what]}" for what in ("unordered_ends", "complaints") if found[what]]
     if found["seconds_to_ready"] >= READY_SECONDS:
         said.append(f"ready only after {found['seconds_to_ready']} s")
     return [*said, *([] if found["promoted"] else ["the replay is not fit to be promoted"])]
@@ -236,7 +301,7 @@ def main() -> int:
     words = [word for word in given.only.split(",") if word]
     kinds = [kind for kind in KINDS if not words or any(word in kind for word in words)]
     faults = schedule(given.faults, given.seed, kinds)
-    print("\n".join(map(str, faults)), flush=True)
+    print("\n".join(map(shown, faults)), flush=True)
     if given.show:
         return 0
     if lacks := missing():

@@ -1,24 +1,22 @@
-"""The faults of a storm as data: what happens to whom, from when on and for how long, all of it
-drawn from a seed.
-
-A fault needs things for itself while it lasts: a broker fault the other two brokers, a worker fault
-its worker. So a majority of the brokers runs, and no worker is started and killed by two at once.
-Else faults overlap, two at a time.
+"""The plan of a storm: what happens to whom, from when on and for how long, all of it drawn from a
+seed. Faults overlap, two at a time.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-WORKERS = ("one", "two")
-"""Those that are there from the beginning."""
-ADDED, REPLAY = "three", "replay"
-"""The worker that comes and goes; and the replay, then the worker that resumes from it."""
-CLIENTS = (*WORKERS, ADDED, REPLAY)
+from tests.harness.faults import NODES, OF_A_NETWORK, WORKERS, Fault
+
+*STEADY, ADDED = WORKERS
+"""The workers that are there from the beginning, and one that comes and goes."""
+REPLAY = "replay"
+"""The replay, then the worker that resumes from it."""
+CLIENTS = (*WORKERS, REPLAY)
 """Whoever has a network, and so proxies, of its own."""
-NODES = (1, 2, 3)
 AT_ONCE = 2
 """Most faults at one time."""
 REPLAY_FROM = 0.15
@@ -67,55 +65,12 @@ KINDS = {
     "foreign transaction left open": Kind(4, (4, 8, 15)),
     "replay killed": Kind(4, (0, 2), recovery_s=4),
 }
-_OF_A_LINK = ("requests lost", "answers lost", "connections reset", "slow link")
 _OF_A_WORKER = ("worker killed", "worker frozen", "worker's clock stepped", "disk full")
 
 
-class Fault(NamedTuple):
-    """One fault.
-
-    `node` 0 is all of them; `client` is whose worker or network it is. With `reset` a network that
-    lost bytes resets its connections in the end; else they stay, and carry nothing.
-    """
-
-    at_s: float
-    kind: str
-    seconds: float
-    node: int = 0
-    client: str = ""
-    amount: int = 0
-    reset: bool = False
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What it has for itself while it lasts."""
-        if self.kind.startswith(("broker", "coordinators")):
-            return frozenset({"brokers"})
-        if self.kind in _OF_A_LINK:
-            # Where a network is gone nobody is started in it: such a start ends by itself.
-            everywhere = {f"worker {self.client}"} if self.node == 0 else set()
-            return frozenset({f"network {self.client}", *everywhere})
-        if self.client:
-            return frozenset({f"worker {self.client}"})
-        return frozenset({self.kind.split()[0]})
-
-    @property
-    def busy_until_s(self) -> float:
-        """When what it needs is likely to be free again."""
-        return self.at_s + self.seconds + KINDS[self.kind].recovery_s
-
-    def __str__(self) -> str:
-        where = " ".join(
-            [self.client] * bool(self.client)
-            + [f"node {self.node}" if self.node else "all nodes"]
-            * (self.kind in _OF_A_LINK or self.kind.startswith("broker"))
-        )
-        much = f" by {self.amount:+d} s" if "clock" in self.kind else f" {self.amount:,} B/s"
-        return (
-            f"{self.at_s:7.1f} s: "
-            f"{self.kind}{f' ({where})' if where else ''}{much if self.amount else ''} "
-            f"for {self.seconds:g} s{', then reset' if self.reset else ''}"
-        )
+def busy_until_s(fault: Fault) -> float:
+    """When what it needs is likely to be free again."""
+    return fault.at + fault.seconds + KINDS[fault.kind].recovery_s
 
 
 def schedule(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
@@ -131,15 +86,23 @@ def schedule(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list
     for number, kind in enumerate(drawn):
         at_s += chance.uniform(*GAP_SECONDS)
         fault = _draw(chance, kind, with_replay=number >= REPLAY_FROM * count)
-        at_s = max(
-            [
-                at_s,
-                _free_s(faults),
-                *(one.busy_until_s for one in faults if one.needs & fault.needs),
-            ]
-        )
-        faults.append(fault._replace(at_s=round(at_s, 1)))
+        busy_s = sorted(map(busy_until_s, faults), reverse=True)
+        in_the_way = [busy_until_s(one) for one in faults if one.needs & fault.needs]
+        # fewer than `AT_ONCE` are likely to be busy then, and none that needs the same
+        at_s = max([at_s, *busy_s[AT_ONCE - 1 : AT_ONCE], *in_the_way])
+        faults.append(replace(fault, at=round(at_s, 1)))
     return faults
+
+
+def shown(fault: Fault) -> str:
+    """A fault and when it begins, in a line."""
+    return f"{fault.at:7.1f} s: {fault}"
+
+
+def with_replay(faults: Sequence[Fault]) -> list[Fault]:
+    """The plan with the beginning of the replay in it."""
+    at = faults[min(len(faults) - 1, int(len(faults) * REPLAY_FROM))].at
+    return [*faults, Fault("replay begun", at=at)]
 
 
 def _shares(count: int, kinds: Sequence[str]) -> list[str]:
@@ -147,42 +110,31 @@ def _shares(count: int, kinds: Sequence[str]) -> list[str]:
     total = sum(KINDS[kind].share for kind in kinds)
     exact = {kind: count * KINDS[kind].share / total for kind in kinds}
     number = {kind: max(1, int(share)) for kind, share in exact.items()}
-    for kind in sorted(kinds, key=lambda kind: int(exact[kind]) - exact[kind])[
-        : max(0, count - sum(number.values()))
-    ]:
+    by_remainder = sorted(kinds, key=lambda kind: int(exact[kind]) - exact[kind])
+    for kind in by_remainder[: max(0, count - sum(number.values()))]:
         number[kind] += 1
     return [kind for kind in kinds for _ in range(number[kind])][:count]
 
 
 def _replay_is_there(drawn: list[str]) -> None:
     """Exchange faults of the replay from before its beginning with the first others behind it."""
-    first = -(-len(drawn) * REPLAY_FROM // 1)
-    behind = iter([i for i in range(int(first), len(drawn)) if drawn[i] != "replay killed"])
-    for i in range(int(first)):
+    first = int(-(-len(drawn) * REPLAY_FROM // 1))
+    behind = iter([i for i in range(first, len(drawn)) if drawn[i] != "replay killed"])
+    for i in range(first):
         if drawn[i] == "replay killed" and (other := next(behind, None)) is not None:
             drawn[i], drawn[other] = drawn[other], drawn[i]
 
 
 def _draw(chance: random.Random, name: str, *, with_replay: bool) -> Fault:
     kind = KINDS[name]
-    fault = Fault(0.0, name, chance.choice(kind.seconds), amount=chance.choice(kind.amounts))
+    fault = Fault(name, chance.choice(kind.seconds), amount=chance.choice(kind.amounts))
     if name.startswith("broker"):
-        return fault._replace(node=chance.choice(NODES))
-    if name in _OF_A_LINK:
-        client = chance.choice([*WORKERS, *([REPLAY] if with_replay else [])])
-        node = chance.choice([*NODES, *NODES, 0])
-        return fault._replace(
-            client=client, node=node, reset="lost" in name and chance.random() < 0.5
-        )
+        return replace(fault, nodes=(chance.choice(NODES),))
+    if name in OF_A_NETWORK:
+        worker = chance.choice([*STEADY, *([REPLAY] if with_replay else [])])
+        nodes = chance.choice([*((number,) for number in (*NODES, *NODES)), ()])
+        reset = "lost" in name and chance.random() < 0.5
+        return replace(fault, worker=worker, nodes=nodes, reset=reset)
     if name in _OF_A_WORKER:
-        return fault._replace(client=chance.choice(WORKERS))
-    return fault._replace(client={"worker added": ADDED, "replay killed": REPLAY}.get(name, ""))
-
-
-def _free_s(faults: Sequence[Fault]) -> float:
-    """When fewer than `AT_ONCE` of them are likely to be busy."""
-    return (
-        sorted((fault.busy_until_s for fault in faults), reverse=True)[AT_ONCE - 1 : AT_ONCE][0]
-        if len(faults) >= AT_ONCE
-        else 0.0
-    )
+        return replace(fault, worker=chance.choice(STEADY))
+    return replace(fault, worker={"worker added": ADDED, "replay killed": REPLAY}.get(name, ""))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -61,6 +61,7 @@ class WorkerProcess:
         arguments: Sequence[str] = ("run",),
     ):
         self.directory = directory
+        self.name = directory.name
         self._arguments = arguments
         self._command = ARMED_COMMAND if armed else COMMAND
         if launcher is not None:
@@ -104,6 +105,11 @@ class WorkerProcess:
         """The process id of its present life."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever was."""
+        return self._process is not None
 
     @property
     def alive(self) -> bool:
@@ -258,7 +264,7 @@ class Pipeline:
     """The bootstrap servers of each worker where they are not the same: there may be a proxy
     between.
     """
-    restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
+    restarted_codes: Container[int] = frozenset(RESTARTED)
 
     @property
     def input_topic(self) -> str:

@@ -11,10 +11,16 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.cluster import KafkaCluster
-from tests.harness.cluster_record import CLUSTER_ENOUGH, CLUSTER_RESULTS, ClusterRow
-from tests.harness.record import RESULTS, Recorder, Row
+from tests.harness.faults import WORKERS
+from tests.harness.record import (
+    CLUSTER_ENOUGH,
+    CLUSTER_RESULTS,
+    RESULTS,
+    ClusterRow,
+    Recorder,
+    Row,
+)
 from tests.harness.registry import Registry
-from tests.harness.ride import CLIENTS
 
 CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"
 
@@ -34,7 +40,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One for all tests of a module: each leaves it whole."""
-    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=CLIENTS) as made:
+    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=WORKERS[:2]) as made:
         yield made
 
 

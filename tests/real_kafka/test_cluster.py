@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import KafkaCluster
-from tests.harness.cluster_faults import freeze, kill, network, stop
-from tests.harness.cluster_record import ClusterRow
 from tests.harness.eventually import eventually
+from tests.harness.faults import NODES, Fault
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.record import Recorder
+from tests.harness.record import ClusterRow, Recorder
 from tests.harness.replays import ReplayProcess, done_by, published, replay, write_history
-from tests.harness.ride import ALL, CLIENTS, ClusterFault
-from tests.harness.scenario import ride_through
+from tests.harness.scenario import through_faults
 from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events
 from tests.harness.topics import committed_offsets, producer
 from tests.harness.workers import pipeline
@@ -37,7 +35,7 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     eventually(
         lambda: cluster.leaders("led") == {0: 3, 1: 1, 2: 3}, lambda: str(cluster.leaders("led"))
     )
-    assert cluster.transaction_coordinator("aimed") in ALL
+    assert cluster.transaction_coordinator("aimed") in NODES
     committed_offsets(cluster.bootstrap_servers, "led", "some group")  # or there are no groups yet
     admin = cluster.admin()  # its futures are never done once it is collected
     group = admin.describe_consumer_groups(["some group"])["some group"].result(PATIENCE_SECONDS)
@@ -49,12 +47,12 @@ def test_coordinators_stop_die_and_freeze_and_answers_are_lost(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     faults = [
-        ClusterFault("stop", 4, (stop("group coordinator"),)),
-        ClusterFault("kill", 4, (kill("transaction coordinator"),)),
-        ClusterFault("freeze", 9, (freeze("group coordinator"),)),
-        ClusterFault("mute", 12, (network("mute", CLIENTS[0], "transaction coordinator"),)),
+        Fault("broker stopped", 4, nodes=("group coordinator",)),
+        Fault("broker killed", 4, nodes=("transaction coordinator",)),
+        Fault("broker frozen", 9, nodes=("group coordinator",)),
+        Fault("answers lost", 12, nodes=("transaction coordinator",), worker="one"),
     ]
-    ride_through(cluster, Recorder(ClusterRow), "coordinators", tmp_path, faults, proxied=True)
+    through_faults(cluster, Recorder(ClusterRow), "coordinators", tmp_path, faults)
 
 
 @pytest.mark.long

@@ -14,91 +14,66 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import KafkaCluster
-from tests.harness.cluster_faults import (
-    each_network,
-    each_node,
-    freeze,
-    kill,
-    move_leaders,
-    network,
-    random_faults,
-    roll_brokers,
-    roll_workers,
-    stop,
-)
-from tests.harness.cluster_record import ClusterRow
-from tests.harness.record import Recorder
-from tests.harness.ride import ALL, CLIENTS, ClusterFault, Where
-from tests.harness.scenario import ride_through
+from tests.harness.faults import Fault, each_network, each_node, random_cluster_faults
+from tests.harness.record import ClusterRow, Recorder
+from tests.harness.scenario import through_faults
+from tests.harness.site import Where
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 COORDINATORS: tuple[Where, ...] = ("transaction coordinator", "group coordinator")
+AWAY = ("broker stopped", "broker killed", "broker frozen")
 LENGTHS = (4.0, 10.0, 20.0)
-ONE, TWO = CLIENTS
-
-NODES_AWAY = [
-    ("nothing", [ClusterFault("nothing", 60, ())]),
-    ("each broker stopped in order, 4 to 20 s", each_node(stop, LENGTHS)),
-    ("each broker killed, 4 to 20 s", each_node(kill, LENGTHS)),
-    ("each broker frozen, 4 to 20 s", each_node(freeze, LENGTHS)),
-    (
-        "each coordinator stopped, killed and frozen, 12 s",
-        [
-            ClusterFault(f"{act.__name__} {where}", 12, (act(where),))
-            for where in COORDINATORS
-            for act in (stop, kill, freeze)
-        ],
-    ),
-    ("leaders moved by hand", [ClusterFault(f"move {i}", 4, (move_leaders(),)) for i in range(4)]),
-    (
-        "min.insync.replicas lost: two of three stopped or frozen, 60 s",
-        [
-            ClusterFault("stop 1 2", 60, (stop(1, 2),)),
-            ClusterFault("freeze 2 3", 60, (freeze(2, 3),)),
-        ],
-    ),
-    ("all three killed, 180 s", [ClusterFault("kill all", 180, (kill(*ALL),))]),
-    (
-        "a rolling restart of brokers, then of workers",
-        [
-            ClusterFault("brokers", 5, (roll_brokers(),)),
-            ClusterFault("workers", 5, (roll_workers(),)),
-        ],
-    ),
-]
-NETWORK = [
-    (
-        f"{what}, between a worker and each broker, and all, {seconds:g} s",
-        each_network(mode, seconds),
-    )
-    for mode, what in (("swallow", "requests lost"), ("mute", "answers lost"), ("reset", "resets"))
-    for seconds in (3, 15)
-]
-BOTH = [
-    (
-        "a broker killed or frozen while another's answers are lost, 8 s",
-        [
-            ClusterFault("kill 1, mute one and 2", 8, (network("mute", ONE, 2), kill(1))),
-            ClusterFault("freeze 2, mute two and 3", 8, (network("mute", TWO, 3), freeze(2))),
-            ClusterFault("stop 3, swallow one and 1", 8, (network("swallow", ONE, 1), stop(3))),
-        ],
-    ),
-    ("at random, brokers and network, 1 to 20 s", random_faults(12, seed=1)),
-]
 
 
-ROWS = [(*row, False) for row in NODES_AWAY] + [(*row, True) for row in NETWORK + BOTH]
+def lost(answers_or_requests: str, worker: str, node: int) -> tuple[Fault, ...]:
+    """Of a worker at a node, while something else happens."""
+    return (Fault(f"{answers_or_requests} lost", nodes=(node,), worker=worker),)
 
 
-@pytest.mark.parametrize(("row", "faults", "proxied"), ROWS, ids=[row for row, *_ in ROWS])
+ROWS: dict[str, Sequence[Fault]] = {
+    "nothing": [Fault("nothing", 60)],
+    "each broker stopped in order, 4 to 20 s": each_node("broker stopped", LENGTHS),
+    "each broker killed, 4 to 20 s": each_node("broker killed", LENGTHS),
+    "each broker frozen, 4 to 20 s": each_node("broker frozen", LENGTHS),
+    "each coordinator stopped, killed and frozen, 12 s": [
+        Fault(kind, 12, nodes=(where,)) for where in COORDINATORS for kind in AWAY
+    ],
+    "leaders moved by hand": [Fault("leaders moved", 4)] * 4,
+    "min.insync.replicas lost: two of three stopped or frozen, 60 s": [
+        Fault("broker stopped", 60, nodes=(1, 2)),
+        Fault("broker frozen", 60, nodes=(2, 3)),
+    ],
+    "all three killed, 180 s": [Fault("broker killed", 180)],
+    "a rolling restart of brokers, then of workers": [
+        Fault("brokers rolled", 5),
+        Fault("workers rolled", 5),
+    ],
+    **{
+        f"{what}, between a worker and each broker, and all, {seconds:g} s": each_network(
+            kind, seconds
+        )
+        for kind, what in (
+            ("requests lost", "requests lost"),
+            ("answers lost", "answers lost"),
+            ("connections reset", "resets"),
+        )
+        for seconds in (3, 15)
+    },
+    "a broker killed or frozen while another's answers are lost, 8 s": [
+        Fault("broker killed", 8, nodes=(1,), besides=lost("answers", "one", 2)),
+        Fault("broker frozen", 8, nodes=(2,), besides=lost("answers", "two", 3)),
+        Fault("broker stopped", 8, nodes=(3,), besides=lost("requests", "one", 1)),
+    ],
+    "at random, brokers and network, 1 to 20 s": random_cluster_faults(12, seed=1),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
 def test_of_a_cluster(
-    cluster: KafkaCluster,
-    tmp_path: Path,
-    cluster_recorder: Recorder[ClusterRow],
-    row: str,
-    faults: Sequence[ClusterFault],
-    proxied: bool,
+    cluster: KafkaCluster, tmp_path: Path, cluster_recorder: Recorder[ClusterRow], row: str
 ) -> None:
-    """The workers talk to the brokers directly, or each through proxies of its own."""
-    ride_through(cluster, cluster_recorder, row, tmp_path, faults, proxied=proxied)
+    """The workers talk to the brokers directly, or, where a network fails, each through proxies of
+    its own.
+    """
+    through_faults(cluster, cluster_recorder, row, tmp_path, ROWS[row])

@@ -9,8 +9,7 @@ nothing lost, repeated or wrong, whatever was damaged in between. `make test` ha
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.damage import (
+    DAMAGES,
     Disk,
     all_rows,
     cut,
@@ -35,11 +35,13 @@ from tests.harness.damage import (
     write_rows,
 )
 from tests.harness.eventually import eventually
-from tests.harness.load import Sent
+from tests.harness.faults import Fault
+from tests.harness.load import Sent, send
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
 from tests.harness.refusals import refused, refused_again
-from tests.harness.scenario import judge
+from tests.harness.scenario import under_faults
+from tests.harness.site import Site
 from tests.harness.small_load import DIMENSION, SETTINGS, events, feed, upsert
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
@@ -671,95 +673,33 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
 # -- damage under load -----------------------------------------------------------------------------
 
 
-def _wiped(worker: WorkerProcess) -> None:
-    worker.wipe()
+class Operated(Site):
+    """A site with an operator, who does what a worker says that refuses its state."""
 
-
-def _row_flipped(worker: WorkerProcess) -> None:
-    flip_rows(databases(worker)[0], b"applied offset")
-
-
-def _manifests_cut(worker: WorkerProcess) -> None:
-    for folder in databases(worker):
-        cut(next(folder.glob("MANIFEST-*")), 0.6)
-
-
-def _logs_cut(worker: WorkerProcess) -> None:
-    for folder in databases(worker):
-        for log in folder.glob("*.log"):
-            cut(log, 0.7)
-
-
-def _table_file_removed(worker: WorkerProcess) -> None:
-    tables = [path for folder in databases(worker) for path in folder.glob("*.sst")]
-    if tables:  # there is none before the first restart
-        tables[0].unlink()
-
-
-def _table_files_flipped(worker: WorkerProcess) -> None:
-    for path in worker.data_dir.glob("**/*.sst"):
-        for at in range(50, path.stat().st_size - 50, 3000):
-            flip(path, at)
-
-
-MISFORTUNES: dict[str, Callable[[WorkerProcess], None]] = {
-    "data directory wiped": _wiped,
-    "state row flipped": _row_flipped,
-    "RocksDB manifests cut": _manifests_cut,
-    "RocksDB logs cut": _logs_cut,
-    "RocksDB table file removed": _table_file_removed,
-    "RocksDB table files flipped": _table_files_flipped,
-}
+    def restart(self, worker: WorkerProcess) -> None:
+        """After a reset, where it asks for one."""
+        if worker.exit_code == 2:
+            assert "coversumm-worker reset --local" in worker.log_text(), worker.log_end()
+            reset(worker, "--local")
+            worker.start()
+        else:
+            super().restart(worker)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("misfortune", MISFORTUNES)
+@pytest.mark.parametrize("kind", DAMAGES)
 def test_damage_under_load(
-    kafka: KafkaBroker, tmp_path: Path, recorder: Recorder, misfortune: str
+    kafka: KafkaBroker, tmp_path: Path, recorder: Recorder, kind: str
 ) -> None:
-    """One of two workers is killed, damaged and started again up to four times; an operator does
-    what its message says.
-    """
-    load = events(1500, seed=len(misfortune))
-    strikes = [len(load) * share // 10 for share in (2, 4, 6, 8)]
-    name = "".join(c if c.isalnum() else "-" for c in f"damage-{misfortune}")
+    """One of two workers is killed, damaged and started again four times."""
+    load = events(1500, seed=len(kind))
+    faults = [Fault(kind, at=share, worker="one") for share in (0.2, 0.4, 0.6, 0.8)]
+    name = "".join(c if c.isalnum() else "-" for c in f"damage-{kind}")
     with (
-        recorder.row(
-            f"damage: {misfortune}", ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
-        ) as row,
-        pipeline(kafka, name, tmp_path, settings=SETTINGS) as site,
+        recorder.row(f"damage: {kind}") as row,
+        pipeline(kafka, name, tmp_path, settings=SETTINGS) as live,
     ):
-        victim, _ = site.start(2)
-
-        def operate() -> None:
-            for worker in site.workers:
-                code = worker.exit_code
-                if code == 2:
-                    assert "coversumm-worker reset --local" in worker.log_text(), worker.log_end()
-                    reset(worker, "--local")
-                    worker.start()
-                elif code is not None:
-                    site.restart(worker)
-
-        def tick(sent: int) -> None:
-            operate()
-            if strikes and sent >= strikes[0] and victim.ready():
-                strikes.pop(0)
-                victim.kill()
-                MISFORTUNES[misfortune](victim)
-                victim.start()
-                row.faults += 1
-
-        feed(site, load, chunk=50, events_per_s=60, tick=tick)
-        started_s, targets = time.monotonic(), site.targets()
-
-        def settled() -> bool:
-            operate()
-            return all(worker.ready() for worker in site.workers) and site.lag(targets) == 0
-
-        eventually(settled, site.logs, timeout_s=300, every_s=0.3)
-        row.ready_after(time.monotonic() - started_s)
-        site.stop()
-        judge(site, row)
-        assert row.faults >= 2, "it was hardly ever up to be struck"
+        options = {"how": send, "chunk": 50, "make_site": Operated}
+        under_faults(live, row, load, len(load), faults, rate=60, **options)
+        assert row.faults == len(faults)

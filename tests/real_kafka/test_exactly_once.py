@@ -13,9 +13,17 @@ import pytest
 from rocksdict import AccessType, Options, Rdict
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.chaos import Fault
 from tests.harness.eventually import eventually
-from tests.harness.load import CODECS, NoVectors, Sent, Stream, read_reviews, send_in_transactions
+from tests.harness.faults import Fault
+from tests.harness.load import (
+    CODECS,
+    NoVectors,
+    Sent,
+    Stream,
+    read_reviews,
+    send,
+    send_in_transactions,
+)
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.poison import poisons
 from tests.harness.record import READY_SECONDS, Recorder
@@ -51,13 +59,14 @@ def test_two_workers_and_every_fault(site: Pipeline) -> None:
     """
     load = events(2500)
     faults = [
-        Fault(0.15, "kill", 0),
-        Fault(0.35, "pause", 1, seconds=15),
-        Fault(0.60, "kill", 1, seconds=2),
-        Fault(0.80, "terminate", 0),
+        Fault("worker killed", 0, 0.15, worker="one"),
+        Fault("worker frozen", 15, 0.35, worker="two"),
+        Fault("worker killed", 2, 0.60, worker="two"),
+        Fault("worker stopped", 0, 0.80, worker="one"),
     ]
+    options = {"rate": 100, "how": send, "chunk": 50, "codecs": CODECS}
     with Recorder().row("every fault") as row:
-        under_faults(site, row, load, len(load), faults, rate=100, codecs=CODECS)
+        under_faults(site, row, load, len(load), faults, **options)
     assert row.events == len(load)
     assert row.faults == len(faults)
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.harness.armed import STEPS
-from tests.harness.broker import KafkaBroker
-from tests.harness.chaos import Fault, faults_at_steps, random_faults
+from tests.harness.broker import Kafka, KafkaBroker
+from tests.harness.damage import published
+from tests.harness.faults import WORKERS, Fault, faults_at_steps, random_faults, spread
 from tests.harness.load import (
     CODECS,
     SAMPLE,
@@ -33,10 +36,9 @@ from tests.harness.load import (
     send_in_transactions,
 )
 from tests.harness.record import INVARIANTS, Recorder
-from tests.harness.scenario import judge, settings_for, under_faults
+from tests.harness.scenario import judge, settings_for, start_workers, under_faults
 from tests.harness.small_load import FACETS as OF_SIXTEEN
-from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, pipeline
+from tests.harness.workers import pipeline
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
@@ -44,6 +46,7 @@ HASHED = HashedVectors()
 LOAD_STEPS = [step for step, trigger in STEPS.items() if trigger == "load"]
 OTHER_STEPS = [step for step, trigger in STEPS.items() if trigger != "load"]
 FACETS = {"facets": OF_SIXTEEN["COVERSUMM_FACETS"]}
+STANDBY = {"standby_replicas": "1"}
 COALESCED = tuple(name for name in INVARIANTS if name not in ("I3", "I6"))
 """What a run shows that publishes net changes only."""
 
@@ -61,106 +64,84 @@ def reviews(request: pytest.FixtureRequest) -> list[Review]:
 
 
 @pytest.fixture
-def round_of(reviews: list[Review]) -> list[Review]:
-    """So many that an entity gets some hundred sentences before the next ones come: the verifier
-    ranks all of them each time.
-    """
-    return reviews[:800]
-
-
-@pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
     """A broker that may be killed."""
     with KafkaBroker(tmp_path / "broker") as broker:
         yield broker
 
 
-def some(faults: list[Fault], share: float) -> list[Fault]:
-    """The first of `faults`, spread anew; all of them for a whole run."""
-    kept = faults[: max(3, round(len(faults) * share))]
-    return (
-        [fault._replace(at=i / len(kept)) for i, fault in enumerate(kept)] if share < 1 else faults
-    )
+@pytest.fixture
+def run(reviews: list[Review], recorder: Recorder, tmp_path: Path, share: float) -> Any:
+    """Runs a row of the record on a broker: a number of events, under faults.
+
+    The load repeats so many reviews that an entity gets some hundred sentences before the next ones
+    come: the verifier ranks all of them each time.
+    """
+
+    def run(
+        broker: Kafka,
+        row: str,
+        total: int,
+        faults: Sequence[Fault],
+        *,
+        rate: float,
+        settings: dict[str, str] | None = None,
+        checks: Sequence[str] = INVARIANTS,
+        armed: bool = False,
+        partitions: int = 8,
+        seed: int = 0,
+        may_end_with: int = 3,
+        **options: Any,
+    ) -> None:
+        name = "".join(c if c.isalnum() else "-" for c in f"faults-{row[:40]}")
+        given = settings_for(HASHED, **(settings or {}))
+        with (
+            recorder.row(row, checks) as found,
+            pipeline(
+                broker, name, tmp_path, partitions=partitions, settings=given, armed=armed
+            ) as live,
+        ):
+            live.restarted_codes = {*live.restarted_codes, may_end_with}
+            chosen = spread(faults, share) if share < 1 else faults
+            events = rounds(reviews[:800], HASHED, seed=seed)
+            how = {"how": send, "chunk": 50, **options}
+            under_faults(live, found, events, int(total * share), chosen, rate=rate, **how)
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("name", "options"), [("", {}), (", with facets", FACETS)], ids=["summaries", "facets"]
 )
 def test_killed_at_every_step(
-    kafka: KafkaBroker,
-    tmp_path: Path,
-    round_of: list[Review],
-    recorder: Recorder,
-    share: float,
-    name: str,
-    options: dict[str, str],
+    kafka: KafkaBroker, run: Any, name: str, options: dict[str, str]
 ) -> None:
     """Both workers at each step of commit, takeover, restore and standby. Of facets both topics are
     judged.
     """
-    faults = some(faults_at_steps("kill", 2, seed=1), share)
-    settings = settings_for(HASHED, standby_replicas="1", **options)
-    with (
-        recorder.row(f"kill -9 at each protocol step{name}") as row,
-        pipeline(
-            kafka,
-            f"faults-kills-{len(options)}",
-            tmp_path,
-            partitions=8,
-            settings=settings,
-            armed=True,
-        ) as site,
-    ):
-        under_faults(
-            site,
-            row,
-            rounds(round_of, HASHED),
-            int(20_000 * share),
-            faults,
-            rate=120,
-            codecs=CODECS,
-        )
+    faults = faults_at_steps("worker killed", 2, seed=1)
+    row, settings = f"kill -9 at each protocol step{name}", {**STANDBY, **options}
+    run(kafka, row, 20_000, faults, rate=120, settings=settings, armed=True, codecs=CODECS)
 
 
-def test_paused_at_every_step(
-    kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
-) -> None:
+def test_paused_at_every_step(kafka: KafkaBroker, run: Any) -> None:
     """Three workers, a zombie twice at each step of the commit and once at all others; up to three
     at once.
     """
-    on_load = faults_at_steps("pause", 2, seed=2, seconds=(8.0, 12.0), steps=LOAD_STEPS)
-    at_rebalances = faults_at_steps("pause", 1, seed=2, seconds=(9.0,), steps=OTHER_STEPS)
+    on_load = faults_at_steps("worker frozen", 2, 2, seconds=(8.0, 12.0), steps=LOAD_STEPS)
+    at_rebalances = faults_at_steps("worker frozen", 1, 2, seconds=(9.0,), steps=OTHER_STEPS)
     faults = [
-        fault._replace(at=i / (len(on_load) + len(at_rebalances)), worker=i % 3)
-        for i, fault in enumerate([*on_load, *at_rebalances])
+        replace(fault, worker=WORKERS[i % 3]) for i, fault in enumerate([*on_load, *at_rebalances])
     ]
-    settings = settings_for(HASHED, standby_replicas="1")
-    with (
-        recorder.row("SIGSTOP past the session at each protocol step, then SIGCONT") as row,
-        pipeline(
-            kafka, "faults-zombies", tmp_path, partitions=8, settings=settings, armed=True
-        ) as site,
-    ):
-        under_faults(
-            site,
-            row,
-            rounds(round_of, HASHED),
-            int(20_000 * share),
-            some(faults, share),
-            workers=3,
-            rate=120,
-        )
+    row = "SIGSTOP past the session at each protocol step, then SIGCONT"
+    options = {"settings": STANDBY, "armed": True, "workers": 3}
+    run(kafka, row, 20_000, spread(faults), rate=120, **options)
 
 
 @pytest.mark.parametrize(
     ("seed", "name", "settings", "checks"),
     [
-        (
-            1,
-            "random kills, bursts, pauses, SIGTERM; standbys",
-            {"standby_replicas": "1"},
-            INVARIANTS,
-        ),
+        (1, "random kills, bursts, pauses, SIGTERM; standbys", STANDBY, INVARIANTS),
         (2, "the same, distinct", {"distinct": "true", "cache_bytes": "0"}, INVARIANTS),
         (3, "the same, coalesced", {"emit": "coalesced"}, COALESCED),
         (4, "the same, changes of three sentences or more", {"emit_min_changes": "3"}, INVARIANTS),
@@ -171,128 +152,70 @@ def test_paused_at_every_step(
 )
 def test_random_faults(
     kafka: KafkaBroker,
-    tmp_path: Path,
-    round_of: list[Review],
-    recorder: Recorder,
-    share: float,
+    run: Any,
     seed: int,
     name: str,
     settings: dict[str, str],
     checks: tuple[str, ...],
 ) -> None:
     """By seed; every fourth a burst that kills all workers at once, some again while they start."""
-    faults = some(random_faults(10, 3, seed), share)
-    with (
-        recorder.row(name, checks) as row,
-        pipeline(
-            kafka,
-            f"faults-random-{seed}",
-            tmp_path,
-            partitions=8,
-            settings=settings_for(HASHED, **settings),
-        ) as site,
-    ):
-        under_faults(
-            site,
-            row,
-            rounds(round_of, HASHED, seed=seed),
-            int(10_000 * share),
-            faults,
-            workers=3,
-            rate=180,
-            codecs=CODECS,
-        )
+    options = {"settings": settings, "checks": checks, "seed": seed, "codecs": CODECS}
+    run(kafka, name, 10_000, random_faults(10, 3, seed), rate=180, workers=3, **options)
 
 
-def test_transactional_input_with_aborts(
-    kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
-) -> None:
+def test_transactional_input_with_aborts(kafka: KafkaBroker, run: Any) -> None:
     """What an aborted transaction carried would have deleted everything; each leaves gaps in the
     offsets.
     """
-    with (
-        recorder.row("transactional input with aborts, random faults") as row,
-        pipeline(kafka, "faults-transactions", tmp_path, settings=settings_for(HASHED)) as site,
-    ):
-        under_faults(
-            site,
-            row,
-            rounds(round_of, HASHED),
-            int(12_000 * share),
-            some(random_faults(6, 2, seed=4), share),
-            rate=150,
-            sender=send_in_transactions,
-            chunk=20,
-        )
+    row, faults = "transactional input with aborts, random faults", random_faults(6, 2, seed=4)
+    options = {"how": send_in_transactions, "chunk": 20, "partitions": 4}
+    run(kafka, row, 12_000, faults, rate=150, **options)
 
 
-def test_a_broker_stopped_and_killed(
-    own_broker: KafkaBroker,
-    tmp_path: Path,
-    round_of: list[Review],
-    recorder: Recorder,
-    share: float,
-) -> None:
+def test_a_broker_stopped_and_killed(own_broker: KafkaBroker, run: Any, share: float) -> None:
     """In order and not, in the middle of a commit, for seconds and for two minutes; workers may
     crash meanwhile.
     """
+    one, two, _ = WORKERS
     faults = [
-        Fault(0.10, "stop broker", seconds=5),
-        Fault(0.25, "kill broker", seconds=5),
-        Fault(0.40, "kill broker", 0, seconds=5, step="after a produce", passage=20),
-        Fault(0.55, "kill broker", 1, seconds=5, step="during the commit", passage=2),
-        Fault(0.70, "kill broker", 0, seconds=5, step="after the offsets"),
-        Fault(0.85, "kill broker", seconds=120 if share == 1 else 20),
+        Fault("broker stopped", 5, 0.10),
+        Fault("broker killed", 5, 0.25),
+        Fault("broker killed", 5, 0.40, worker=one, step="after a produce", passage=20),
+        Fault("broker killed", 5, 0.55, worker=two, step="during the commit", passage=2),
+        Fault("broker killed", 5, 0.70, worker=one, step="after the offsets"),
+        Fault("broker killed", 120 if share == 1 else 20, 0.85),
     ]
-    with (
-        recorder.row(
-            "broker stopped, killed, killed inside a commit; back after 5 s and 120 s"
-        ) as row,
-        pipeline(
-            own_broker, "faults-broker", tmp_path, settings=settings_for(HASHED), armed=True
-        ) as site,
-    ):
-        site.restarted_codes.add(2)  # what a worker says that starts while there is no broker
-        under_faults(site, row, rounds(round_of, HASHED), int(10_000 * share), faults, rate=150)
+    row = "broker stopped, killed, killed inside a commit; back after 5 s and 120 s"
+    # A worker ends with 2 that starts while there is no broker.
+    options = {"armed": True, "partitions": 4, "may_end_with": 2}
+    run(own_broker, row, 10_000, faults, rate=150, **options)
 
 
-def test_workers_added_and_removed(
-    kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
-) -> None:
+def test_workers_added_and_removed(kafka: KafkaBroker, run: Any) -> None:
     """Rebalance upon rebalance: two come and go every few seconds, in order; then each is restarted
     in turn, twice.
     """
-    comings = [Fault(i / 24, "terminate", 1 + i % 2, seconds=i % 4) for i in range(18)]
-    rolling = [Fault((18 + i) / 24, "terminate", i % 3) for i in range(6)]
-    with (
-        recorder.row("workers added and removed every few seconds; rolling SIGTERM") as row,
-        pipeline(kafka, "faults-rebalances", tmp_path, settings=settings_for(HASHED)) as site,
-    ):
-        under_faults(
-            site,
-            row,
-            rounds(round_of, HASHED),
-            int(12_000 * share),
-            some([*comings, *rolling], share),
-            workers=3,
-            rate=150,
-        )
+    comings = [Fault("worker stopped", i % 4, worker=WORKERS[1 + i % 2]) for i in range(18)]
+    rolling = [Fault("worker stopped", worker=WORKERS[i % 3]) for i in range(6)]
+    row = "workers added and removed every few seconds; rolling SIGTERM"
+    faults = spread([*comings, *rolling])
+    run(kafka, row, 12_000, faults, rate=150, workers=3, partitions=4)
 
 
 def test_offsets_rewound_and_duplicates(
-    kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
+    kafka: KafkaBroker, tmp_path: Path, reviews: list[Review], recorder: Recorder, share: float
 ) -> None:
     """A third of the events comes twice or late; after each of four parts the group is put back,
     and publishes nothing.
     """
     chance = random.Random(5)
     part = int(2_500 * share)
-    events = rounds(round_of, HASHED, mix=Mix(duplicate=0.25, late=0.1))
+    events = rounds(reviews[:800], HASHED, mix=Mix(duplicate=0.25, late=0.1))
     with (
         recorder.row("offsets rewound, producer duplicates") as row,
         pipeline(kafka, "faults-rewound", tmp_path, settings=settings_for(HASHED)) as site,
     ):
-        site.start(2)
+        start_workers(site, WORKERS[:2])
         for number in range(4):
             send(kafka.bootstrap_servers, site.input_topic, islice(events, part))
             site.wait_caught_up()
@@ -317,19 +240,11 @@ def test_offsets_rewound_and_duplicates(
         judge(site, row)
 
 
-def published(site: Pipeline) -> list[int]:
-    """How many records output and dead letters have."""
-    return [
-        len(read_topic(site.broker.bootstrap_servers, topic))
-        for topic in (site.output_topic, site.dlq_topic)
-    ]
-
-
 EVERY_FAULT = [
-    Fault(0.15, "kill", 0, seconds=1),
-    Fault(0.35, "pause", 1, seconds=15),
-    Fault(0.60, "kill", 1, seconds=2),
-    Fault(0.95, "terminate", 0),
+    Fault("worker killed", 1, 0.15, worker="one"),
+    Fault("worker frozen", 15, 0.35, worker="two"),
+    Fault("worker killed", 2, 0.60, worker="two"),
+    Fault("worker stopped", 0, 0.95, worker="one"),
 ]
 
 
@@ -353,13 +268,12 @@ def test_real_vectors_and_text(
     """
     used = reviews[: int(most * share)]
     vectors = NoVectors() if name == "text alone" else EngineVectors(used)
-    events = list(Stream(used, vectors))
+    events, topic = list(Stream(used, vectors)), f"faults-{name.split()[0]}"
     with (
         recorder.row(f"kill, pause, SIGTERM; {name}") as row,
-        pipeline(
-            kafka, f"faults-{name.split()[0]}", tmp_path, settings=settings_for(vectors)
-        ) as site,
+        pipeline(kafka, topic, tmp_path, settings=settings_for(vectors)) as site,
     ):
         # Should a fault outlast the file, it comes once more, as other entities.
         endless = chain(events, rounds(used, vectors, seed=1))
-        under_faults(site, row, endless, len(events), EVERY_FAULT, rate=rate)
+        options = {"rate": rate, "how": send, "chunk": 50}
+        under_faults(site, row, endless, len(events), EVERY_FAULT, **options)

@@ -13,11 +13,20 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cluster_record import CLUSTER_RESULTS, ClusterRow, cluster_table
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.pauses import Pause
-from tests.harness.record import INVARIANTS, RESULTS, Enough, Recorder, faults_table
-from tests.harness.ride import Ridden
+from tests.harness.record import (
+    CLUSTER_RESULTS,
+    INVARIANTS,
+    RESULTS,
+    ClusterRow,
+    Enough,
+    Recorder,
+    cluster_table,
+    faults_table,
+)
+from tests.harness.run import Strike
+from tests.harness.site import End
 
 ROOT = Path(__file__).parents[2]
 TOPICS = ["I1", "I2", "I3", "I4", "I5", "I8"]
@@ -185,16 +194,17 @@ def test_a_row_of_a_cluster_has_its_pauses_and_ends(tmp_path: Path) -> None:
         Pause(1, 20_500, 26_000),
         Pause(1, 40_000, 90_000),
     ]
-    ridden = [
-        Ridden("stop 1", 9500, 15_000, 1.0, ()),
-        Ridden("kill 2", 20_000, 30_000, 2.26, ("one with 3", "two with 3")),
+    strikes = [
+        Strike("stop 1", 9500, 15_000, 1.0, ()),
+        Strike("kill 2", 20_000, 30_000, 2.26, (End("one", 3), End("two", 3))),
     ]
     with recorder.row("both", checks=["I1", "I7"]) as row:
-        row.rode(ridden, pauses)
+        row.take(strikes, pauses)
         row.judge(report())
     assert (row.faults, row.ends, row.pauses, row.pause) == (2, 2, {"0": 4.0, "1": 5.5}, 5.5)
     assert row.seconds_to_ready == 2.3
     assert [one["pause"] for one in row.each] == [4.0, 5.5]
+    assert row.each[1]["ends"] == ["one with 3", "two with 3"]
     path = tmp_path / "cluster.json"
     assert "Not recorded" in cluster_table(path)
     assert recorder.write(path, "make cluster-faults")["enough"]

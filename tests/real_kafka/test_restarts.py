@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tests.harness.pauses import Pause
-from tests.harness.restarts import Event, measured, medians
+from tests.harness.restarts import measured, medians
+from tests.harness.run import Strike
 
-RESTART = Event("kill -9 and start", 10_000, 20_000, frozenset({0, 1}))
+KILL = "kill -9 and start"
+RESTART = Strike(KILL, 10_000, 20_000, 1.0, ())
 
 
 def test_pauses_of_an_event_are_of_any_partition_and_of_the_others() -> None:
@@ -15,12 +17,16 @@ def test_pauses_of_an_event_are_of_any_partition_and_of_the_others() -> None:
         Pause(3, 12_000, 12_400),
         Pause(2, 21_000, 99_000),  # after the event
     ]
-    assert measured(RESTART, found) == {"event": "kill -9 and start", "any": 5.0, "others": 1.5}
+    assert measured(KILL, RESTART, frozenset({0, 1}), found) == {
+        "event": KILL,
+        "any": 5.0,
+        "others": 1.5,
+    }
 
 
 def test_where_every_worker_ends_there_are_no_others() -> None:
-    everybody = RESTART._replace(ended=frozenset({0, 1, 2}))
-    assert measured(everybody, [Pause(2, 11_000, 14_000)])["others"] is None
+    found = [Pause(2, 11_000, 14_000)]
+    assert measured(KILL, RESTART, frozenset({0, 1, 2}), found)["others"] is None
 
 
 def run(members: str, seconds: float, others: float | None) -> dict[str, object]:

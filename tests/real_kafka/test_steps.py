@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ import pytest
 from tests.harness import armed
 from tests.harness.armed import STEPS, Order, Trap, struck_path
 from tests.harness.broker import KafkaBroker
-from tests.harness.chaos import Fault, faults_at_steps, random_faults
-from tests.harness.load import HashedVectors, read_reviews, rounds
+from tests.harness.faults import EVERYTHING, WORKERS, Fault, faults_at_steps, random_faults
+from tests.harness.load import HashedVectors, read_reviews, rounds, send
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.record import INVARIANTS, Recorder
 from tests.harness.scenario import settings_for, under_faults
@@ -36,22 +37,21 @@ def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
     when it wakes up.
     """
     vectors = HashedVectors()
-    kills = faults_at_steps("kill", 1, seed=1)
+    kills = faults_at_steps("worker killed", 1, seed=1)
     zombies = [
-        Fault(0, "pause", 0, seconds=9, step="after the flush"),
-        Fault(1, "pause", 1, seconds=9, step="after fetching the offsets"),
+        Fault("worker frozen", 9, 0, worker="one", step="after the flush"),
+        Fault("worker frozen", 9, 1, worker="two", step="after fetching the offsets"),
     ]
-    faults = [*(fault._replace(worker=number % 2) for number, fault in enumerate(kills)), *zombies]
+    faults = [*(replace(one, worker=WORKERS[n % 2]) for n, one in enumerate(kills)), *zombies]
     settings = settings_for(vectors, standby_replicas="1")
     with (
         Recorder().row("killed at every step") as row,
         pipeline(kafka, "steps", tmp_path, settings=settings, armed=True) as site,
     ):
-        chaos = under_faults(
-            site, row, rounds(read_reviews(limit=400), vectors), 1000, faults, rate=60
-        )
+        events = rounds(read_reviews(limit=400), vectors)
+        run = under_faults(site, row, events, 1000, faults, rate=60, how=send, chunk=50)
     assert {fault.step for fault in faults} == set(STEPS)
-    assert (chaos.struck["kill"], chaos.struck["pause"]) == (len(kills), len(zombies))
+    assert run.struck == {"worker killed": len(kills), "worker frozen": len(zombies)}
     assert row.invariants == dict.fromkeys(INVARIANTS, True)
 
 
@@ -66,14 +66,14 @@ def test_faults_are_drawn_by_seed() -> None:
     """Each worker at each step, those of a load first; of random ones every fourth is a burst over
     all workers.
     """
-    at_steps = faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
-    assert at_steps == faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
+    at_steps = faults_at_steps("worker frozen", 3, seed=7, seconds=(8.0, 12.0))
+    assert at_steps == faults_at_steps("worker frozen", 3, seed=7, seconds=(8.0, 12.0))
     assert {(fault.worker, fault.step) for fault in at_steps} == {
-        (w, step) for w in range(3) for step in STEPS
+        (w, step) for w in WORKERS for step in STEPS
     }
-    on_load = [STEPS[fault.step or ""] == "load" for fault in at_steps]
+    on_load = [STEPS[fault.step] == "load" for fault in at_steps]
     assert on_load == sorted(on_load, reverse=True)
-    assert [fault.alone for fault in at_steps] == [not one for one in on_load]
+    assert [fault.needs == EVERYTHING for fault in at_steps] == [not one for one in on_load]
     drawn = random_faults(8, 2, seed=7)
     assert drawn == random_faults(8, 2, seed=7) != random_faults(8, 2, seed=8)
     bursts = [

@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 
 from tests.harness import clock
+from tests.harness.acts import ACTS
+from tests.harness.faults import Fault
 from tests.harness.storm import ENOUGH, RESULTS, faults_of, main
 from tests.harness.storm_schedule import (
     ADDED,
@@ -16,9 +18,11 @@ from tests.harness.storm_schedule import (
     KINDS,
     REPLAY,
     REPLAY_FROM,
-    WORKERS,
-    Fault,
+    STEADY,
+    busy_until_s,
     schedule,
+    shown,
+    with_replay,
 )
 
 SEEDS = range(20)
@@ -37,7 +41,7 @@ def test_all_kinds_come_by_their_shares(seed: int) -> None:
     counted = Counter(fault.kind for fault in faults)
     total = sum(kind.share for kind in KINDS.values())
     assert all(abs(counted[name] - 300 * kind.share / total) <= 1 for name, kind in KINDS.items())
-    assert {fault.kind for fault in schedule(len(KINDS), seed)} == KINDS.keys()
+    assert {fault.kind for fault in schedule(len(KINDS), seed)} == KINDS.keys() <= ACTS.keys()
     for name in ("broker's clock stepped", "worker's clock stepped"):
         assert {fault.amount > 0 for fault in faults if fault.kind == name} == {False, True}
 
@@ -48,21 +52,23 @@ def test_it_leaves_a_majority_and_ends_in_time(seed: int) -> None:
     run.
     """
     faults = schedule(300, seed)
-    assert faults == sorted(faults, key=lambda fault: fault.at_s)
-    assert faults[-1].busy_until_s < MOST_SECONDS
+    assert faults == sorted(faults, key=lambda fault: fault.at)
+    assert busy_until_s(faults[-1]) < MOST_SECONDS
     for number, fault in enumerate(faults):
-        busy = [one for one in faults[:number] if one.busy_until_s > fault.at_s + 0.05]
+        busy = [one for one in faults[:number] if busy_until_s(one) > fault.at + 0.05]
         assert len(busy) < AT_ONCE
-        assert not any(one.needs & fault.needs for one in busy)
+        assert fault.may_strike_beside(busy)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_happens_to_who_is_not_there(seed: int) -> None:
     faults = schedule(300, seed)
     early = faults[: int(REPLAY_FROM * len(faults))]
-    assert REPLAY not in {fault.client for fault in early}
-    assert {fault.client for fault in faults} == {"", *WORKERS, ADDED, REPLAY}
-    assert all(fault.kind == "worker added" for fault in faults if fault.client == ADDED)
+    assert REPLAY not in {fault.worker for fault in early}
+    assert {fault.worker for fault in faults} == {"", *STEADY, ADDED, REPLAY}
+    assert all(fault.kind == "worker added" for fault in faults if fault.worker == ADDED)
+    (begun,) = set(with_replay(faults)) - set(faults)
+    assert begun.at <= min(fault.at for fault in faults if fault.worker == REPLAY)
 
 
 def test_some_kinds_alone() -> None:
@@ -74,12 +80,12 @@ def test_some_kinds_alone() -> None:
 
 
 def test_a_fault_is_told_in_a_line() -> None:
-    lost = Fault(12.34, "answers lost", 3, node=0, client="one", reset=True)
-    assert str(lost) == "   12.3 s: answers lost (one all nodes) for 3 s, then reset"
-    stepped = Fault(1, "broker's clock stepped", 6, node=2, amount=-120)
-    assert str(stepped) == "    1.0 s: broker's clock stepped (node 2) by -120 s for 6 s"
-    slow = Fault(1, "slow link", 4, node=2, client="two", amount=20_000)
-    assert str(slow) == "    1.0 s: slow link (two node 2) 20,000 B/s for 4 s"
+    lost = Fault("answers lost", 3, 12.34, worker="one", reset=True)
+    assert shown(lost) == "   12.3 s: answers lost (one all nodes) for 3 s, then reset"
+    stepped = Fault("broker's clock stepped", 6, 1, nodes=(2,), amount=-120)
+    assert shown(stepped) == "    1.0 s: broker's clock stepped (node 2) by -120 s for 6 s"
+    slow = Fault("slow link", 4, 1, nodes=(2,), worker="two", amount=20_000)
+    assert shown(slow) == "    1.0 s: slow link (two node 2) 20,000 B/s for 4 s"
 
 
 def test_the_record_of_a_storm_that_is_kept_is_one_to_keep() -> None:

@@ -15,7 +15,8 @@ from tests.bench.kafka_streams.faults import BROKERS, INSTANCES
 from tests.harness.cluster import KafkaCluster
 from tests.harness.load import SteadyLoad
 from tests.harness.pauses import Pause, longest, read_pauses
-from tests.harness.ride import Ridden, Ride
+from tests.harness.run import Run, Strike
+from tests.harness.site import Site
 
 RUNNING = 3
 """Instances of a contender."""
@@ -53,25 +54,24 @@ def take(
 ) -> dict[str, Any]:
     """One turn: pauses and ends for each fault, and whether anything was lost."""
     began_s = time.monotonic()
-    with turn.contender.open(
-        cluster, turn.name, folder / turn.name, classpath, turn.standbys
-    ) as site:
-        ride = Ride(cluster, site)
+    opened = turn.contender.open(cluster, turn.name, folder / turn.name, classpath, turn.standbys)
+    with opened as site, Site([site]) as watched:
+        run = Run(watched)
         load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, many_entities(), rate)
         turn.contender.start(site, RUNNING)
-        ride.through([*chain(*FAULTS[turn.standbys].values())])
+        run.through([*chain(*FAULTS[turn.standbys].values())])
         load.end()
         site.wait_caught_up()
         site.stop()
         verdict = turn.contender.judge(site)
         found = read_pauses(cluster.bootstrap_servers, turn.name, site.input_topic)
-    ridden = iter(ride.ridden)
+    strikes = iter(run.strikes)
     return {
         "round": turn.round,
         "contender": turn.contender.name,
         "standbys": turn.standbys,
         "faults": {
-            name: became([*islice(ridden, len(faults))], found)
+            name: became([*islice(strikes, len(faults))], found)
             for name, faults in FAULTS[turn.standbys].items()
         },
         "events": load.sent,
@@ -80,7 +80,7 @@ def take(
     }
 
 
-def became(strikes: Sequence[Ridden], found: Sequence[Pause]) -> dict[str, Any]:
+def became(strikes: Sequence[Strike], found: Sequence[Pause]) -> dict[str, Any]:
     """The longest pause of any partition at each strike of a fault and of all, and the instances
     that ended.
     """
@@ -91,7 +91,7 @@ def became(strikes: Sequence[Ridden], found: Sequence[Pause]) -> dict[str, Any]:
     return {
         "longest_pause_s": max(each),
         "each_s": each,
-        "ends": [end for one in strikes for end in one.ends],
+        "ends": [str(end) for one in strikes for end in one.ends],
         "seconds": round((strikes[-1].until_ms - strikes[0].since_ms) / 1000),
     }
 

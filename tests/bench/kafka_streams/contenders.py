@@ -13,8 +13,8 @@ from tests.bench.kafka_streams.application import Verdict, judge, streams_pipeli
 from tests.harness.broker import Kafka
 from tests.harness.load import HashedVectors, Sent, read_reviews, rounds
 from tests.harness.pauses import APPENDED
-from tests.harness.quiet_soak import QUIET
 from tests.harness.record import Row
+from tests.harness.scenario import QUIET
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, pipeline
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.harness.cluster_faults import (
-    each_node,
-    freeze,
-    kill,
-    kill_worker,
-    restart_worker,
-    roll_workers,
-    stop,
-)
-from tests.harness.ride import ALL, ClusterFault
+from tests.harness.faults import NODES, Fault, each_node
 
 STOPPED_SECONDS = 3.0
 GONE_SECONDS = 8.0
@@ -25,18 +16,16 @@ LOST_SECONDS = 15.0
 BALANCED = {"leader.imbalance.check.interval.seconds": "1"}
 """Of the brokers: whoever is back leads again before the next fault."""
 
-Faults = Mapping[str, Sequence[ClusterFault]]
+Faults = Mapping[str, Sequence[Fault]]
 
 BROKERS: Faults = {
-    "each broker stopped (SIGTERM)": each_node(stop, [STOPPED_SECONDS] * len(ALL)),
-    "each broker killed": each_node(kill, [GONE_SECONDS] * len(ALL)),
-    "each broker frozen": each_node(freeze, [GONE_SECONDS] * len(ALL)),
+    "each broker stopped (SIGTERM)": each_node("broker stopped", [STOPPED_SECONDS] * len(NODES)),
+    "each broker killed": each_node("broker killed", [GONE_SECONDS] * len(NODES)),
+    "each broker frozen": each_node("broker frozen", [GONE_SECONDS] * len(NODES)),
 }
 INSTANCES: Faults = {
-    "an instance stopped (SIGTERM) and started": [ClusterFault("stop", 0, (restart_worker(),))],
-    "an instance killed and started": [ClusterFault("kill", 0, (kill_worker(),))],
-    f"an instance killed, back after {LOST_SECONDS:.0f} s": [
-        ClusterFault("lose", LOST_SECONDS, (kill_worker(),))
-    ],
-    "all instances restarted one after the other": [ClusterFault("roll", 0, (roll_workers(),))],
+    "an instance stopped (SIGTERM) and started": [Fault("worker restarted")],
+    "an instance killed and started": [Fault("worker killed")],
+    f"an instance killed, back after {LOST_SECONDS:.0f} s": [Fault("worker killed", LOST_SECONDS)],
+    "all instances restarted one after the other": [Fault("workers rolled")],
 }
