@@ -171,7 +171,7 @@ def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
 
 def test_vectors_that_events_brought_are_left_out(run, data_dir, folder, engine):
     run("vectors", "import", data_dir)
-    store = StoredVectors(folder, 2**24, engine_identity("onnx", engine))
+    store = StoredVectors(folder, 2**24, engine_identity(engine))
     assert store.read(["It brought its vector."]) == {}
     assert list(store.read(["A new sentence."])) == ["A new sentence."]
     store.close()
@@ -248,7 +248,7 @@ def test_interrupted_it_goes_on_with_the_rest(run, data_dir, folder, monkeypatch
 
 
 def test_a_store_that_another_process_writes(run, data_dir, folder, engine):
-    writer = StoredVectors(folder, 2**24, engine_identity("onnx", engine))
+    writer = StoredVectors(folder, 2**24, engine_identity(engine))
     ended = run("vectors", "import", data_dir)
     writer.close()
     assert (ended.code, ended.out) == (2, "")

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from tests.text.models import PACKAGED
 from tests.text.precisions import PRECISIONS
 from worker.text.engine import TOKEN_BUDGET
-from worker.text.minilm import MODEL, _attention, encoder_sessions, load_minilm
+from worker.text.minilm import MODEL, attention_session, encoder_sessions, load_minilm
 from worker.text.onnx import OnnxEngine
 from worker.text.openvino import Bf16Encoder
 from worker.text.packed import PackedEncoder
@@ -90,7 +90,7 @@ def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
     encoder = (
         PackedEncoder(encoder_sessions(tensors))
         if engine.model == MODEL
-        else Bf16Encoder(tensors, 1, _attention())
+        else Bf16Encoder(tensors, 1, attention_session())
     )
     for value in tensors.values():
         value.fill(7)

@@ -100,7 +100,7 @@ def command(files: tuple[str, ...], target: Path, fields: Mapping[str, str], as_
     if engine is None:
         raise EngineError("COVERSUMM_EMBEDDER is none: set it to the embedder of the workers")
     limits = replace(event_limits(settings), dimension=engine.dimension, model=engine.model)
-    plan = plan_of(engine_identity(settings.embedder, engine), limits, paths, fields)
+    plan = plan_of(engine_identity(engine), limits, paths, fields)
     EmbedRun(SharedEmbedding(target, plan, engine), paths, fields, limits, as_json).run(target)
 
 

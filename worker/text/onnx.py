@@ -64,6 +64,8 @@ def _share_memory() -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
 
 
+LIBRARIES = ("numpy", "onnxruntime", "tokenizers")
+"""The packages that compute the vectors."""
 POOL = 1024
 """Sentences tokenized and sorted together; bounds a call's memory and the wait at shutdown."""
 TOKENIZED = 64
@@ -97,9 +99,8 @@ class OnnxEngine:
         layout: Layout,
         encoder: Encoder,
         threads: int,
-        libraries: tuple[str, ...] = (),
+        libraries: tuple[str, ...] = LIBRARIES,
     ) -> None:
-        """`libraries`: those that the encoder runs in beside ONNX Runtime."""
         self.model = model
         self.libraries = libraries
         self.dimension = layout.dimension

@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final
@@ -22,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.extras import install_command
+from worker.text import bert
+from worker.text.bert import EPSILON, HIDDEN, LAYERS, TABLES
 from worker.text.engine import EngineError, first_line, of_any_length
 from worker.text.identity import machine_type
 from worker.text.packed import EncoderSessions, PackedEncoder
@@ -35,9 +38,6 @@ CONFIG: Final = {
     "INFERENCE_NUM_THREADS": 1,
     "ENABLE_CPU_PINNING": False,
 }
-_HIDDEN: Final = 384
-_LAYERS: Final = 6
-_EPSILON: Final = 1e-12
 Array = NDArray[Any]
 
 
@@ -67,15 +67,47 @@ def _import_openvino() -> Any:
     return openvino
 
 
+class _Operators:
+    """See `bert.Operators`."""
+
+    def __init__(self, operators: Any, tensors: Mapping[str, Array]) -> None:
+        self._of = operators
+        self._tensors = tensors
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self._of.add(x, y)
+
+    def gelu(self, x: Any) -> Any:
+        return self._of.gelu(x, "erf")
+
+    def dense(self, name: str, x: Any) -> Any:
+        weight, bias = self._weights(name)
+        product = self._of.matmul(x, weight, transpose_a=False, transpose_b=True)
+        return self._of.add(product, bias)
+
+    def norm(self, name: str, x: Any) -> Any:
+        scale, bias = self._weights(name)
+        columns = self._of.constant(np.array([1]))
+        x = self._of.mvn(x, columns, normalize_variance=True, eps=EPSILON, eps_mode="inside_sqrt")
+        return self._of.add(self._of.multiply(x, scale), bias)
+
+    def _weights(self, name: str) -> tuple[Any, Any]:
+        """The weights, a matrix or a row, and the bias as a row."""
+        weight, bias = self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"]
+        return self._of.constant(np.atleast_2d(weight)), self._of.constant(bias[None])
+
+
 class _Session:
     """A compiled graph, called like a session of ONNX Runtime. Not thread-safe."""
 
-    def __init__(self, inputs: Sequence[str], build: Callable[..., Any]) -> None:
-        """`build` makes the outputs from OpenVINO's operators and the inputs; all are rows."""
+    def __init__(
+        self, tensors: Mapping[str, Array], build: Callable[..., list[Any]], *inputs: str
+    ) -> None:
+        """`build` makes the outputs from `bert.Operators` and the inputs; all are rows."""
         library = _import_openvino()
         operators = importlib.import_module("openvino.opset13")
-        given = [operators.parameter([-1, _HIDDEN], np.float32, name) for name in inputs]
-        outputs = build(_Operators(operators), *given)
+        given = [operators.parameter([-1, HIDDEN], np.float32, name) for name in inputs]
+        outputs = build(_Operators(operators, tensors), *given)
         model = library.Model(outputs, given, "rows")
         self._tensor = library.Tensor
         self._inputs = inputs
@@ -90,46 +122,19 @@ class _Session:
         return [self._request.get_output_tensor(index).data for index in self._outputs]
 
 
-class _Operators:
-    """Steps of the encoder in OpenVINO's operators."""
-
-    def __init__(self, operators: Any) -> None:
-        self._of = operators
-
-    def constant(self, value: Array) -> Any:
-        return self._of.constant(value)
-
-    def add(self, x: Any, y: Any) -> Any:
-        return self._of.add(x, y)
-
-    def gelu(self, x: Any) -> Any:
-        return self._of.gelu(x, "erf")
-
-    def dense(self, tensors: Mapping[str, Array], name: str, x: Any) -> Any:
-        weight, bias = (tensors[f"{name}.{part}"] for part in ("weight", "bias"))
-        product = self._of.matmul(x, self.constant(weight), transpose_a=False, transpose_b=True)
-        return self._of.add(product, self.constant(bias[None]))
-
-    def norm(self, tensors: Mapping[str, Array], name: str, x: Any) -> Any:
-        scale, bias = (tensors[f"{name}.{part}"] for part in ("weight", "bias"))
-        columns = self._of.constant(np.array([1]))
-        x = self._of.mvn(x, columns, normalize_variance=True, eps=_EPSILON, eps_mode="inside_sqrt")
-        return self._of.add(
-            self._of.multiply(x, self.constant(scale[None])), self.constant(bias[None])
-        )
-
-
+@dataclass(frozen=True, slots=True)
 class _Lookup:
     """The embeddings of words and positions, then a session."""
 
-    def __init__(self, words: Array, positions: Array, session: _Session) -> None:
-        self._words, self._positions, self._session = words, positions, session
+    words: Array
+    positions: Array
+    session: _Session
 
     def run(self, _: None, given: Mapping[str, Array]) -> list[Array]:
         """See `EncoderSessions.first`."""
-        rows = self._words[given["ids"]]
-        rows += self._positions[given["positions"]]
-        return self._session.run(None, {"looked_up": rows})
+        rows = self.words[given["ids"]]
+        rows += self.positions[given["positions"]]
+        return self.session.run(None, {"looked_up": rows})
 
 
 class Bf16Encoder:
@@ -137,18 +142,15 @@ class Bf16Encoder:
 
     def __init__(self, tensors: Mapping[str, Array], threads: int, attention: Any) -> None:
         """`attention`: see `EncoderSessions`. Raises EngineError."""
-        words, positions, kinds = (
-            tensors[f"embeddings.{name}_embeddings.weight"]
-            for name in ("word", "position", "token_type")
-        )
+        words, positions, kinds = (tensors[name] for name in TABLES)
         tables = words.copy(), positions + kinds[0]
         self._idle: SimpleQueue[PackedEncoder] = SimpleQueue()
         try:
             for _ in range(threads):
-                first = _Lookup(*tables, _Session(["looked_up"], partial(_first, tensors)))
+                first = _Lookup(*tables, _Session(tensors, bert.first, "looked_up"))
                 layers = [
-                    _Session(["attended", "rows"], partial(_layer, tensors, number))
-                    for number in range(_LAYERS)
+                    _Session(tensors, partial(bert.layer, number), "attended", "rows")
+                    for number in range(LAYERS)
                 ]
                 self._idle.put(PackedEncoder(EncoderSessions(first, attention, layers), ROW_STEP))
         except Exception as error:  # the library's errors have no base but Exception
@@ -165,32 +167,3 @@ class Bf16Encoder:
             return [hidden.copy() for hidden in encoder.run(tokens)]
         finally:
             self._idle.put(encoder)
-
-
-def _first(tensors: Mapping[str, Array], operators: _Operators, looked_up: Any) -> list[Any]:
-    rows = operators.norm(tensors, "embeddings.LayerNorm", looked_up)
-    return [rows, *_attending(tensors, 0, operators, rows)]
-
-
-def _layer(
-    tensors: Mapping[str, Array], number: int, operators: _Operators, attended: Any, rows: Any
-) -> list[Any]:
-    """From the attention of one layer to the next; see `minilm._layer`."""
-    dense, norm = partial(operators.dense, tensors), partial(operators.norm, tensors)
-    name = f"encoder.layer.{number}."
-    x = operators.add(dense(name + "attention.output.dense", attended), rows)
-    middle = norm(name + "attention.output.LayerNorm", x)
-    x = dense(name + "output.dense", operators.gelu(dense(name + "intermediate.dense", middle)))
-    rows = norm(name + "output.LayerNorm", operators.add(x, middle))
-    following = _attending(tensors, number + 1, operators, rows) if number + 1 < _LAYERS else []
-    return [rows, *following]
-
-
-def _attending(
-    tensors: Mapping[str, Array], number: int, operators: _Operators, rows: Any
-) -> list[Any]:
-    """Queries, keys and values of a layer."""
-    return [
-        operators.dense(tensors, f"encoder.layer.{number}.attention.self.{name}", rows)
-        for name in ("query", "key", "value")
-    ]

@@ -11,6 +11,7 @@ sentence's own length, in blocks that depend only on the processor's cache.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
@@ -36,13 +37,13 @@ class EncoderSessions(NamedTuple):
     """
 
 
+@dataclass(frozen=True, slots=True)
 class PackedEncoder:
     """See `onnx.Encoder`."""
 
-    def __init__(self, sessions: EncoderSessions, row_step: int = 1) -> None:
-        """`row_step`: batches are filled up with rows to a multiple of it."""
-        self._sessions = sessions
-        self._row_step = row_step
+    sessions: EncoderSessions
+    row_step: int = 1
+    """Batches are filled up with rows to a multiple of it."""
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
         """See `onnx.Encoder`."""
@@ -52,13 +53,13 @@ class PackedEncoder:
         """See `onnx.Encoder`; fastest if sentences of one length are adjacent."""
         lengths = [len(sentence) for sentence in tokens]
         count = sum(lengths)
-        ids, positions = np.zeros((2, -(-count // self._row_step) * self._row_step), np.int64)
+        ids, positions = np.zeros((2, -(-count // self.row_step) * self.row_step), np.int64)
         ids[:count] = np.fromiter(chain.from_iterable(tokens), np.int64, count)
         positions[:count] = np.concatenate([np.arange(length) for length in lengths])
-        rows, *attending = self._sessions.first.run(None, {"ids": ids, "positions": positions})
+        rows, *attending = self.sessions.first.run(None, {"ids": ids, "positions": positions})
         groups = _groups(lengths)
         attended = np.zeros_like(rows)
-        for layer in self._sessions.layers:
+        for layer in self.sessions.layers:
             self._attend(attending, groups, attended)
             rows, *attending = layer.run(None, {"attended": attended, "rows": rows})
         return np.split(rows[:count], np.cumsum(lengths[:-1]))
@@ -77,7 +78,7 @@ class PackedEncoder:
                 of_all[rows].reshape(-1, length, of_all.shape[1]) for of_all in attending
             )
             given = {"query": query, "key": key, "value": value}
-            attended[rows] = self._sessions.attention.run(None, given)[0].reshape(
+            attended[rows] = self.sessions.attention.run(None, given)[0].reshape(
                 -1, attended.shape[1]
             )
 

@@ -27,6 +27,8 @@ _INSTALL = (
 class SentenceTransformersEngine:
     """One loaded SentenceTransformer on the CPU."""
 
+    libraries = ("numpy", "sentence-transformers", "tokenizers", "torch", "transformers")
+
     def __init__(self, name_or_folder: str, cache_dir: Path | None = None) -> None:
         try:
             torch = importlib.import_module("torch")
