@@ -22,11 +22,13 @@ Methods other than GET and HEAD get 405, requests with a body 413. `worker.serve
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -35,12 +37,13 @@ from aiohttp.typedefs import Handler
 from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SetupError
-from worker.metrics import CONTENT_TYPE, GaugeSource, Metrics
-from worker.processing.entity_view import KINDS, Extent, NoFacets, V, View
+from worker.metrics import CONTENT_TYPE, Metrics
+from worker.processing.entity_view import KINDS, Extent, NoFacets, View
 from worker.server import Runner, error, known_host, utf8_query
-from worker.state.listing import LONGEST_PAGE, EntitySearch, Page
+from worker.state.listing import LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere
+from worker.stream.status import WorkerStatus
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
@@ -55,30 +58,6 @@ _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
     "/entities/ID/facets\n"
 )
-
-
-class LiveWorker(GaugeSource, Protocol):
-    """The running worker, as the pages need it."""
-
-    def stall(self) -> str | None:
-        """The hindrance it waits for, if any."""
-
-    def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """Whether this worker owns the entity, else the URL of the owner."""
-
-    async def view(self, entity_id: str, kind: type[V], extent: Extent | None) -> V | None:
-        """The entity's view as of the last commit. Raises NotHere, NoFacets."""
-
-    async def entities(
-        self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
-    ) -> Page:
-        """The next entities of own partitions; searches for at most `seconds`. Raises NotHere."""
-
-    def others(self) -> dict[str, list[int]]:
-        """Partitions of the other workers, by URL."""
-
-    def describe(self) -> dict[str, Any]:
-        """Identity, readiness and partitions, as JSON."""
 
 
 class WorkerWeb(Web):  # type: ignore[misc]
@@ -99,7 +78,7 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
 def install_web(
     app: Any,
-    worker: LiveWorker,
+    worker: WorkerStatus,
     metrics: Metrics,
     *,
     index: bool = True,
@@ -107,12 +86,8 @@ def install_web(
 ) -> Pages:
     """Serve the worker's pages on the app's `web_bind` and `web_port`.
 
-    Args:
-        index: whether to serve the root.
-        hosts: accepted names of this host besides IP addresses and localhost.
-
-    Raises:
-        SetupError: the address is not available.
+    `index`: whether to serve the root. `hosts`: accepted names of this host besides IP addresses
+    and localhost. Raises SetupError if the address is not available.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
     return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
@@ -155,7 +130,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 def add_pages(
     application: web.Application,
-    worker: LiveWorker,
+    worker: WorkerStatus,
     metrics: Metrics,
     *,
     index: bool = True,
@@ -171,8 +146,8 @@ def add_pages(
     application.router.add_get("/metrics", pages.metrics)
     application.router.add_get("/status", pages.status)
     application.router.add_get("/entities", pages.entities)
-    application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
-    application.router.add_get(f"{PREFIX}{{id:.*}}{FACETS}", pages.facets)
+    for suffix in (SUFFIX, FACETS):
+        application.router.add_get(f"{PREFIX}{{id:.*}}{suffix}", partial(pages.view, suffix))
     return pages
 
 
@@ -193,7 +168,7 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
 class Pages:
     """The handlers."""
 
-    def __init__(self, worker: LiveWorker, metrics: Metrics) -> None:
+    def __init__(self, worker: WorkerStatus, metrics: Metrics) -> None:
         self._worker = worker
         self._metrics = metrics
 
@@ -240,21 +215,9 @@ class Pages:
         body = {**asdict(page), "partitions": partitions, "others": self._worker.others()}
         return json_answer(body)
 
-    async def summary(self, request: web.Request) -> web.Response:
-        """An entity's summary or short view, or a redirect to the owner."""
-        try:
-            entity_id = id_between(request, PREFIX, SUFFIX)
-        except UnicodeError:
-            return error(400, "the entity id is not UTF-8")
-        return await self.view_of(entity_id, request)
-
-    async def facets(self, request: web.Request) -> web.Response:
-        """An entity's facets or overview, or a redirect to the owner."""
-        try:
-            entity_id = id_between(request, PREFIX, FACETS)
-        except UnicodeError:
-            return error(400, "the entity id is not UTF-8")
-        return await self.view_of(entity_id, request, FACETS)
+    async def view(self, suffix: str, request: web.Request) -> web.Response:
+        """A view of an entity, or a redirect to the owner."""
+        return await self.view_of(id_between(request, PREFIX, suffix), request, suffix)
 
     async def view_of(
         self, entity_id: str, request: web.Request, suffix: str = SUFFIX
@@ -291,12 +254,15 @@ class Pages:
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
-    """The id in a path, decoded here because the router leaves some sequences encoded.
-
-    Raises UnicodeError if it is not UTF-8.
+    """The id in a path, decoded here because the router leaves some sequences encoded. Raises
+    HTTPBadRequest if it is not UTF-8.
     """
     encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
-    return unquote_to_bytes(encoded).decode() or request.query.get("id", "")
+    try:
+        return unquote_to_bytes(encoded).decode() or request.query.get("id", "")
+    except UnicodeError:
+        body = json.dumps({"error": "the entity id is not UTF-8"})
+        raise web.HTTPBadRequest(text=body, content_type="application/json") from None
 
 
 def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:

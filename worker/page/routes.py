@@ -15,7 +15,8 @@ The ids `.` and `..` go into the query, as for `worker.web`.
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any, Final
@@ -30,12 +31,12 @@ from worker.processing.entity_view import NoFacets
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
+from worker.stream.status import WorkerStatus
 from worker.web import (
     ANSWER_SECONDS,
     FACETS,
     PREFIX,
     SUFFIX,
-    LiveWorker,
     Pages,
     id_between,
     json_answer,
@@ -69,21 +70,11 @@ def add_files(application: web.Application) -> None:
     for file in files(__package__).joinpath("static").iterdir():
         kind = _KINDS[PurePath(file.name).suffix]
         path = "/" if kind == "text/html" else f"/page/{file.name}"
-        application.router.add_get(path, _File(file.read_bytes(), kind).answer)
+        application.router.add_get(path, partial(_file, file.read_bytes(), kind))
 
 
-class _File:
-    """One of them."""
-
-    def __init__(self, body: bytes, kind: str) -> None:
-        self._body = body
-        self._kind = kind
-
-    async def answer(self, _request: web.Request) -> web.Response:
-        """The file."""
-        return web.Response(
-            body=self._body, content_type=self._kind, charset="utf-8", headers=HEADERS
-        )
+async def _file(body: bytes, kind: str, _request: web.Request) -> web.Response:
+    return web.Response(body=body, content_type=kind, charset="utf-8", headers=HEADERS)
 
 
 PAGE: Final = "/page"
@@ -100,7 +91,7 @@ HERE: Final = "here"
 
 def install_page(
     application: web.Application,
-    worker: LiveWorker,
+    worker: WorkerStatus,
     pages: Pages,
     feed: ChangeFeed,
     history: RecentHistory,
@@ -113,8 +104,8 @@ def install_page(
     add(f"{PAGE}/status", pages.status)
     add(f"{PAGE}/entities", routes.entities)
     add(f"{PAGE}/changes", routes.changes)
-    add(f"{ENTITY}{{id:.*}}{SUFFIX}", routes.summary)
-    add(f"{ENTITY}{{id:.*}}{FACETS}", routes.facets)
+    for suffix in (SUFFIX, FACETS):
+        add(f"{ENTITY}{{id:.*}}{suffix}", partial(routes.view, suffix))
     add(f"{ENTITY}{{id:.*}}{_HISTORY}", routes.history)
     add(f"{ENTITY}{{id:.*}}{_STREAM}", routes.changes_of)
 
@@ -128,27 +119,21 @@ def install_page(
     application.on_cleanup.append(close_connections)
 
 
+@dataclass(slots=True)
 class Routes:
     """The handlers."""
 
-    def __init__(
-        self,
-        worker: LiveWorker,
-        pages: Pages,
-        watchers: Watchers,
-        others: Peers,
-        history: RecentHistory,
-    ) -> None:
-        self._worker = worker
-        self._pages = pages
-        self._watchers = watchers
-        self._others = others
-        self._history = history
-        self._passed_on = 0
+    worker: WorkerStatus
+    pages: Pages
+    watchers: Watchers
+    others: Peers
+    history_of: RecentHistory
+    relayed: int = 0
+    """Streams of other workers."""
 
     async def entities(self, request: web.Request) -> web.Response:
         """A page of all entities; the other workers are asked concurrently."""
-        own = await self._pages.entities(request)
+        own = await self.pages.entities(request)
         if own.status != 200:
             return own
         found = msgspec.json.decode(_bytes(own))
@@ -170,7 +155,7 @@ class Routes:
     async def _page_of(self, url: str) -> Page | str:
         """Another worker's page, or the reason why there is none."""
         try:
-            answer = await self._others.ask(url, PAGE_SECONDS)
+            answer = await self.others.ask(url, PAGE_SECONDS)
             body = answer.json()
             return _page(body) if answer.status == 200 else str(body["error"])[:MOST_SHOWN]
         except PeerUnreachable as why:
@@ -178,24 +163,14 @@ class Routes:
         except (KeyError, TypeError, msgspec.ValidationError):
             return NO_WORKER
 
-    async def summary(self, request: web.Request) -> web.Response:
-        """The entity's summary from the worker that has it."""
-        return await self._view(request, SUFFIX)
-
-    async def facets(self, request: web.Request) -> web.Response:
-        """The entity's facets from the worker that has it."""
-        return await self._view(request, FACETS)
-
-    async def _view(self, request: web.Request, suffix: str) -> web.Response:
-        try:
-            entity_id = id_between(request, ENTITY, suffix)
-        except UnicodeError:
-            return error(400, "the entity id is not UTF-8")
-        own = await self._pages.view_of(entity_id, request, suffix)
+    async def view(self, suffix: str, request: web.Request) -> web.Response:
+        """The entity's summary or facets from the worker that has it."""
+        entity_id = id_between(request, ENTITY, suffix)
+        own = await self.pages.view_of(entity_id, request, suffix)
         if own.status != 307:
             return own
         try:
-            answer = await self._others.ask(own.headers["Location"])
+            answer = await self.others.ask(own.headers["Location"])
         except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
         if answer.status == 307:
@@ -207,13 +182,13 @@ class Routes:
         before = request.query.get("before")
         if before is not None and not re.fullmatch("[0-9]{1,18}", before):
             return error(400, "before is an offset")
+        entity_id = id_between(request, ENTITY, _HISTORY)
         try:
-            entity_id = id_between(request, ENTITY, _HISTORY)
             of_facets = request.query.get("facets") == "1"
-            read = self._history.read(entity_id, None if before is None else int(before), of_facets)
+            read = self.history_of.read(
+                entity_id, None if before is None else int(before), of_facets
+            )
             return json_answer(asdict(await asyncio.wait_for(read, ANSWER_SECONDS)))
-        except UnicodeError:
-            return error(400, "the entity id is not UTF-8")
         except NoFacets as why:
             return error(400, str(why))
         except NoHistory as why:
@@ -229,36 +204,33 @@ class Routes:
 
     async def changes_of(self, request: web.Request) -> web.StreamResponse:
         """A stream of the entity's changes from the worker that has it."""
-        try:
-            entity_id = id_between(request, ENTITY, _STREAM)
-        except UnicodeError:
-            return error(400, "the entity id is not UTF-8")
+        entity_id = id_between(request, ENTITY, _STREAM)
         if not entity_id:
             return error(404, "there is no such entity")
-        if self._passed_on + len(self._watchers) >= MOST_WATCHERS:
+        if self.relayed + len(self.watchers) >= MOST_WATCHERS:
             return _too_many()
-        is_here, url = self._worker.owner_of(entity_id)
+        is_here, url = self.worker.owner_of(entity_id)
         if is_here:
             return await self._follow(
-                request, entity_id.encode(), lambda: self._worker.owner_of(entity_id)[0]
+                request, entity_id.encode(), lambda: self.worker.owner_of(entity_id)[0]
             )
         if url is None or HERE in request.query:
             return error(503, "no worker is known to own the entity's partition")
-        self._passed_on += 1
+        self.relayed += 1
         try:
             path = path_of(entity_id, ENTITY, _STREAM, f"{HERE}=1")
-            async with self._others.frames(url.rstrip("/") + path) as frames:
+            async with self.others.frames(url.rstrip("/") + path) as frames:
                 return await stream(request, _after_hello(frames))
         except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
         finally:
-            self._passed_on -= 1
+            self.relayed -= 1
 
     async def _follow(
         self, request: web.Request, key: bytes | None, is_here: Callable[[], bool]
     ) -> web.StreamResponse:
         try:
-            with self._watchers.one_more(key) as watcher:
+            with self.watchers.one_more(key) as watcher:
                 return await stream(request, watched(watcher, is_here))
         except TooManyWatchers:
             return _too_many()

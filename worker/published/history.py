@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -71,7 +71,7 @@ def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterab
     return steps(publications) if limit is None else deque(steps(publications), maxlen=limit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedChange:
     """A history step as `history --json` and the page show it.
 
@@ -89,45 +89,49 @@ class PublishedChange:
     offset: int
     published_at: str | None
     facet: str | None
-    tombstone: bool
-    epoch: int | None
-    sequence: int | None
-    previous_sequence: int | None
-    incomplete: bool
-    occurred_at: str | None
-    cause: dict[str, Any] | None
-    added: list[str]
-    removed: list[str]
-    added_texts: dict[str, str]
-    removed_texts: dict[str, str | None]
-    sentences: int
-    sentence_count: int | None
-    review_count: int | None
+    tombstone: bool = False
+    epoch: int | None = None
+    sequence: int | None = None
+    previous_sequence: int | None = None
+    incomplete: bool = False
+    occurred_at: str | None = None
+    cause: dict[str, Any] | None = None
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    added_texts: dict[str, str] = field(default_factory=dict)
+    removed_texts: dict[str, str | None] = field(default_factory=dict)
+    sentences: int = 0
+    sentence_count: int | None = None
+    review_count: int | None = None
 
     @classmethod
     def of(cls, step: HistoryStep) -> "PublishedChange":
         """The change of a step."""
         found, body = step.publication, step.publication.body
-        texts = {one.sentence_id: one.text for one in step.sentences}
-        texts_before = {one.sentence_id: one.text for one in step.known_before}
-        added, removed = ([], []) if body is None else (body.added, body.removed)
-        return cls(
+        place = cls(
             partition=found.partition,
             offset=found.offset,
             published_at=timestamp(found.published_ms),
             facet=found.facet,
             tombstone=body is None,
-            epoch=None if body is None else body.epoch,
-            sequence=None if body is None else body.sequence,
-            previous_sequence=None if body is None else body.previous_sequence,
             incomplete=step.incomplete,
-            occurred_at=None if body is None else body.occurred_at,
-            cause=None if body is None else structs.asdict(body.cause),
-            added=added,
-            removed=removed,
-            added_texts={one: texts[one] for one in added if one in texts},
-            removed_texts={one: texts_before.get(one) for one in removed},
+        )
+        if body is None:
+            return place
+        texts = {one.sentence_id: one.text for one in body.sentences}
+        texts_before = {one.sentence_id: one.text for one in step.known_before}
+        return replace(
+            place,
+            epoch=body.epoch,
+            sequence=body.sequence,
+            previous_sequence=body.previous_sequence,
+            occurred_at=body.occurred_at,
+            cause=structs.asdict(body.cause),
+            added=body.added,
+            removed=body.removed,
+            added_texts={one: texts[one] for one in body.added if one in texts},
+            removed_texts={one: texts_before.get(one) for one in body.removed},
             sentences=len(texts),
-            sentence_count=None if body is None else body.sentence_count,
-            review_count=None if body is None else body.review_count,
+            sentence_count=body.sentence_count,
+            review_count=body.review_count,
         )

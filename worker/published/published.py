@@ -62,36 +62,23 @@ class PublishedSource(ABC):
         name: of the topic, or path of the file.
         of_facets: whether changes of facets are read, not those of summaries.
         count: messages or lines read so far, including skipped ones.
+        position: how far the current iteration has read, in offsets or bytes.
+        size: last value of `position`; None where it is unknown.
+        is_lasting: whether it can be read a second time.
     """
 
-    name: str
-    of_facets: bool
-    count = 0
+    def __init__(self, name: str, *, of_facets: bool, size: int | None, is_lasting: bool) -> None:
+        self.name = name
+        self.of_facets = of_facets
+        self.size = size
+        self.is_lasting = is_lasting
+        self.count = self.position = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release what it holds."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int | None:
-        """Last value of `position`; None where it is unknown."""
-
-    @property
-    @abstractmethod
-    def position(self) -> int:
-        """How far the current iteration has read."""
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether it can be read a second time."""
-        return True
+    def __exit__(self, *_: object) -> None:  # noqa: B027
+        """Release what it holds: nothing, for a file."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Publication]: ...
@@ -127,15 +114,12 @@ class PublishedTopic(PublishedSource):
 
     def __init__(self, topic: str, settings: Settings, *, of_facets: bool = False) -> None:
         """Raises SetupError where the topic does not exist or no broker answers."""
-        self.name, self.of_facets = topic, of_facets
-        self._read_offsets = 0
         self._as_json = AsJson(settings)
-        self._reader = TopicReader(
-            reached(settings, KafkaClients(settings)), topic, settings.app_id
-        )
+        clients = reached(settings, KafkaClients(settings))
+        self._reader = TopicReader(clients, topic, settings.app_id)
+        super().__init__(topic, of_facets=of_facets, size=self._reader.size, is_lasting=True)
 
-    def close(self) -> None:
-        """See `PublishedSource`."""
+    def __exit__(self, *_: object) -> None:
         self._reader.__exit__(None, None, None)
 
     @property
@@ -143,29 +127,19 @@ class PublishedTopic(PublishedSource):
         """By partition its offsets."""
         return {partition: self._reader.bounds(partition) for partition in self._reader.partitions}
 
-    @property
-    def size(self) -> int:
-        """See `PublishedSource`."""
-        return self._reader.size
-
-    @property
-    def position(self) -> int:
-        """See `PublishedSource`."""
-        return self._read_offsets
-
     def __iter__(self) -> Iterator[Publication]:
         before = 0
         for partition, bounds in self.bounds.items():
             for stored in self._reader.read(partition):
                 self.count += 1
-                self._read_offsets = before + stored.record.offset + 1 - bounds.start
+                self.position = before + stored.record.offset + 1 - bounds.start
                 yield from self._of_record(self._as_json(stored.record))
             before += len(bounds)
 
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """See `PublishedSource`. Reads only offsets within the span, by the topic's time index."""
+        """As for every source. Reads only offsets within the span, by the topic's time index."""
         starts = {} if span.since_ms is None else self._reader.offsets_at(span.since_ms)
         ends = {} if span.until_ms is None else self._reader.offsets_at(span.until_ms)
         records = self.records(entity_id, starts, ends, progress)
@@ -207,32 +181,14 @@ class PublishedFile(PublishedSource):
 
     def __init__(self, path: str, *, of_facets: bool = False) -> None:
         """Raises SetupError where the file cannot be opened or is a table."""
-        self.name, self.of_facets = path, of_facets
-        self._file = ReviewFile(path)
+        file, is_lasting = ReviewFile(path), Path(path).is_file()
+        super().__init__(path, of_facets=of_facets, size=file.size, is_lasting=is_lasting)
         if not Path(path).exists():
             raise SetupError(f"there is no file {path}")
-        if self.is_lasting:
-            with self._reopened() as lines:
+        if is_lasting:
+            with file as lines:
                 if lines.unit == "rows":
-                    raise SetupError(f"{self.name} is a table: {_EXPECTED}")
-
-    def close(self) -> None:
-        """Nothing: each iteration closes the file."""
-
-    @property
-    def size(self) -> int | None:
-        """See `PublishedSource`."""
-        return self._file.size
-
-    @property
-    def position(self) -> int:
-        """See `PublishedSource`."""
-        return self._file.position
-
-    @property
-    def is_lasting(self) -> bool:
-        """False for a pipe."""
-        return Path(self.name).is_file()
+                    raise SetupError(f"{path} is a table: {_EXPECTED}")
 
     def __iter__(self) -> Iterator[Publication]:
         for record in self._records(None):
@@ -241,7 +197,7 @@ class PublishedFile(PublishedSource):
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """See `PublishedSource`. A line without `occurred_at` has the time of the line before."""
+        """As for every source. A line without `occurred_at` has the time of the line before."""
         key = entity_id.encode()
         since_ms, until_ms = span
         has_begun = since_ms is None
@@ -258,17 +214,14 @@ class PublishedFile(PublishedSource):
                     yield found
 
     def _records(self, progress: Progress | None) -> Iterator[Record]:
-        with self._reopened() as lines:
+        with ReviewFile(self.name) as lines:
             for entry in lines:
                 if isinstance(entry, Faulty):
                     raise SetupError(f"line {entry.line} of {self.name}: {entry.detail}")
                 if entry is not None:
+                    self.position = lines.position
                     self._counted(progress)
                     yield entry
-
-    def _reopened(self) -> ReviewFile:
-        self._file = ReviewFile(self.name)
-        return self._file
 
     def _of_line(self, record: Record) -> list[Publication]:
         """Nothing for a body of the other type: `summarize` writes both into one file."""
