@@ -1,38 +1,167 @@
-"""`mapping`: check a mapping file, and show what becomes of sample records."""
+"""`mapping`: check a mapping file, and show what becomes of sample records, without a worker."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 import click
+import msgspec
 
 from worker.cli import output
-from worker.cli.command import Command, CommandGroup
-from worker.cli.tables import PROSE, Column, show_table
+from worker.cli.command import CommandGroup
+from worker.cli.tables import PROSE, Column, show
 from worker.errors import SetupError
+from worker.events import Ignored, Limits, Record, Rejected, decode
+from worker.events.codec import FRAME_BYTES, is_framed
+from worker.kafka.clients import KafkaClients
+from worker.kafka.reader import TopicReader
+from worker.kafka.topic_mapping import refusing_strays, with_schemas
+from worker.kafka.topics import reached
+from worker.mapping import TopicMapping, load_mapping
+from worker.mapping.rules import Rule
+from worker.processing.config import event_limits
+from worker.registry.lookup import SchemaLookup
 from worker.settings import Settings
-
-if TYPE_CHECKING:
-    from worker.events import Record
-    from worker.mapping import TopicMapping
-    from worker.tools.mapping import MappingCheck, SampleOutcome
+from worker.sources.opened import OpenedFile
 
 LIMIT = 100
+RECORD_MEMBERS: Final = {
+    *("topic", "partition", "offset", "timestamp", "key", "headers", "value"),
+    *("tstype", "ts", "broker", "payload"),
+}
+"""Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
+NO_SCHEMA: Final = bytes(FRAME_BYTES)
+IGNORED: Final = "ignored"
+DEAD_LETTER: Final = "dead letter"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOutcome:
+    """What becomes of a record: an event's type, `ignored` or `dead letter`, and by which rule.
+
+    `event` is its body, `detail` why it is a dead letter. `place` is a line, or partition:offset.
+    """
+
+    place: str
+    topic: str
+    rule: str | None
+    becomes: str
+    detail: str | None = None
+    event: dict[str, Any] | None = None
+
+
+@dataclass
+class MappingCheck:
+    """Judges records, and counts for each rule how many it took and which fields they had."""
+
+    topics: dict[str, TopicMapping]
+    limits: Limits
+    schemas: dict[str, SchemaLookup] = field(default_factory=dict)
+    """By topic with framed records."""
+    taken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By topic and rule."""
+    filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """By topic, rule and field: events that have it."""
+    upserted: set[str] = field(default_factory=set)
+    """Entities that have an upsert."""
+    deletions: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """By topic, rule and entity: the place of the first deletion."""
+
+    def judge(self, place: str, record: Record) -> SampleOutcome:
+        """What becomes of a record of one of the topics. Raises SetupError for another one."""
+        mapping = self.topics.get(record.topic)
+        if mapping is None:
+            raise SetupError(
+                f"{place}: the mapping has no topic {record.topic or 'for it'}, only "
+                f"{', '.join(self.topics)}: name one with --topic"
+            )
+        if record.topic in self.schemas:
+            self.schemas[record.topic].require([record])
+        rule = mapping.rule_of(record)
+        name = None if rule is None else rule.name
+        (found,) = decode([record], self.limits, mapping=mapping)
+        if name is not None:
+            self.taken[record.topic, name] += 1
+        if isinstance(found, Rejected):
+            detail = f"{found.reason}: {found.detail}"
+            return SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)
+        if isinstance(found, Ignored):
+            return SampleOutcome(place, record.topic, name, IGNORED)
+        body = msgspec.to_builtins(mapping.read(record))
+        event = {field: value for field, value in body.items() if value is not None}
+        self.filled.update((record.topic, str(name), field) for field in event)
+        if event["type"] == "review.upserted":
+            self.upserted.add(event["entity_id"])
+        else:
+            self.deletions.setdefault((record.topic, str(name), event["entity_id"]), place)
+        return SampleOutcome(place, record.topic, name, event["type"], None, event)
+
+    def doubts(self) -> Iterator[str]:
+        """Rules that took no record, fields that no event of a rule has, and deletions in entities
+        that have no upsert.
+        """
+        for topic, mapping in self.topics.items():
+            if not any(of == topic for of, _ in self.taken):
+                continue
+            for rule in mapping.rules:
+                yield from self._doubts_of(topic, rule)
+            for rule in (*mapping.rules, mapping.tombstone):
+                yield from self._strange_deletions(topic, rule.name)
+
+    def _doubts_of(self, topic: str, rule: Rule) -> Iterator[str]:
+        if not self.taken[topic, rule.name]:
+            yield f"{topic}: {rule.name} took none of these records"
+            return
+        empty = [name for name in rule.fields if not self.filled[topic, rule.name, name]]
+        if empty and self.filled[topic, rule.name, "type"]:  # it made an event
+            yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+
+    def _strange_deletions(self, topic: str, rule: str) -> Iterator[str]:
+        """A deletion with a wrong entity id deletes nothing, and nobody notices."""
+        found = {
+            entity: place
+            for (of_topic, of_rule, entity), place in self.deletions.items()
+            if (of_topic, of_rule) == (topic, rule) and entity not in self.upserted
+        }
+        if found:
+            first = next(iter(found))
+            more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+            yield (
+                f"{topic}: {rule} deletes in entity {first!r} ({found[first]}){more}, of which "
+                "these records have no upsert: check its entity_id; a table that Debezium captures "
+                "needs REPLICA IDENTITY FULL or USING INDEX"
+            )
+
+
 COLUMNS = (
-    Column("record"),
+    Column("record", "place"),
     Column("rule", drop=1),
     Column("becomes"),
-    Column("entity_id"),
-    Column("review_id", drop=2),
+    Column("entity_id", lambda one: (one.event or {}).get("entity_id")),
+    Column("review_id", lambda one: (one.event or {}).get("review_id"), drop=2),
     Column("detail", prose=PROSE),
 )
 
 
-@click.command(
+@click.group(
+    "mapping",
+    cls=CommandGroup,
+    examples=[
+        (
+            "coversumm-worker mapping check mapping.toml --sample records.jsonl",
+            "what becomes of each record",
+        ),
+    ],
+)
+def command() -> None:
+    """Check a mapping (COVERSUMM_MAPPING), which reads a topic with fields of its own."""
+
+
+@command.command(
     "check",
-    cls=Command,
     short_help="Check a mapping file, on sample records if you like.",
     examples=[
         ("coversumm-worker mapping check mapping.toml", "the file alone: every error at its line"),
@@ -83,13 +212,13 @@ def check(
     dead letter makes the exit code 1. Warnings at the end name rules that took no record, fields
     that no event had, and deletions in entities of which the records have no upsert.
     """
-    from worker.mapping import load_mapping
-    from worker.processing.config import event_limits
-    from worker.tools.mapping import DEAD_LETTER, MappingCheck
-
     if sample is not None and from_topic:
         raise click.UsageError("--sample and --from-topic exclude each other.")
-    topics = _chosen(load_mapping(file), file, topic)
+    topics = dict(load_mapping(file))
+    if topic is not None:
+        if topic not in topics:
+            raise SetupError(f"{file} has no topic {topic}, only {', '.join(topics)}")
+        topics = {topic: topics[topic]}
     if sample is None and not from_topic:
         rules = sum(len(one.rules) for one in topics.values())
         rules_and_topics = f"{output.many(rules, 'rules')} of {output.many(len(topics), 'topics')}"
@@ -97,35 +226,28 @@ def check(
         return 0
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings))
-    verdicts: list[SampleOutcome] = []
-    samples = (
-        _of_file(sample, topics)
-        if sample
-        else _of_topics(judge, settings, None if for_bridge else file, limit)
-    )
-    for place, record in islice(samples, limit * (1 if sample else len(topics))):
-        verdicts.append(judge.judge(place, record))
-        if as_json:
-            output.print_json(verdicts[-1]._asdict())
-    if not as_json:
-        show_table(COLUMNS, [_row(one) for one in verdicts])
-    _report(judge, verdicts)
-    return output.CHECK_FAILED if any(one.becomes == DEAD_LETTER for one in verdicts) else 0
+    counts: Counter[str] = Counter()
+
+    def outcomes() -> Iterator[SampleOutcome]:
+        samples = (
+            _of_file(sample, topics)
+            if sample
+            else _of_topics(judge, settings, None if for_bridge else file, limit)
+        )
+        for place, record in islice(samples, limit * (1 if sample else len(topics))):
+            outcome = judge.judge(place, record)
+            counts[outcome.becomes] += 1
+            yield outcome
+
+    show(outcomes(), COLUMNS, as_json)
+    for doubt in judge.doubts():
+        output.note(f"warning: {doubt}")
+    parts = [f"{becomes} {count:,}" for becomes, count in counts.most_common()]
+    output.note(", ".join([output.many(counts.total(), "records"), *parts]))
+    return output.CHECK_FAILED if counts[DEAD_LETTER] else 0
 
 
-def _chosen(
-    topics: "Mapping[str, TopicMapping]", file: Path, topic: str | None
-) -> "dict[str, TopicMapping]":
-    if topic is None:
-        return dict(topics)
-    if topic not in topics:
-        raise SetupError(f"{file} has no topic {topic}, only {', '.join(topics)}")
-    return {topic: topics[topic]}
-
-
-def _of_file(sample: str, topics: "Mapping[str, TopicMapping]") -> "Iterator[tuple[str, Record]]":
-    from worker.tools.mapping import samples_of_file, with_frames
-
+def _of_file(sample: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:
     only = next(iter(topics)) if len(topics) == 1 else None
     for place, record in samples_of_file(sample, only):
         known = record.topic in topics
@@ -133,17 +255,11 @@ def _of_file(sample: str, topics: "Mapping[str, TopicMapping]") -> "Iterator[tup
 
 
 def _of_topics(
-    judge: "MappingCheck", settings: Settings, file: Path | None, limit: int
-) -> "Iterator[tuple[str, Record]]":
+    judge: MappingCheck, settings: Settings, file: Path | None, limit: int
+) -> Iterator[tuple[str, Record]]:
     """The last records of each topic, whose schemas are known to `judge` then. With the mapping's
     `file`, records outside their entity's partition are refused, as a worker does.
     """
-    from worker.kafka.clients import KafkaClients
-    from worker.kafka.reader import TopicReader
-    from worker.kafka.topic_mapping import refusing_strays, with_schemas
-    from worker.kafka.topics import reached
-    from worker.tools.mapping import samples_of_topic
-
     clients = reached(settings, KafkaClients(settings))
     for name, mapping in list(judge.topics.items()):
         with TopicReader(clients, name, settings.app_id) as reader:
@@ -156,38 +272,76 @@ def _of_topics(
             yield from samples_of_topic(reader, limit)
 
 
-def _row(verdict: "SampleOutcome") -> list[object]:
-    event = verdict.event or {}
-    return [
-        verdict.place,
-        verdict.rule,
-        verdict.becomes,
-        event.get("entity_id"),
-        event.get("review_id"),
-        verdict.detail,
-    ]
+def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]]:
+    """The records of a file of JSON lines, plain or packed, each with its place.
+
+    A line is a record with `value`, and possibly `key`, `headers`, `topic`, as `kcat -J` and
+    archives write it, or else a record's value. `topic` is that of lines that name none.
+    Raises SetupError.
+    """
+    with OpenedFile(path, path, {}) as file:
+        if file.format.kind != "json":
+            raise SetupError(f"{path} is no file of JSON lines: write a record on each")
+        for number, line in enumerate(file.lines(), start=1):
+            if line is not None and line.strip():
+                yield f"line {number}", _record(line.strip(), number - 1, topic or "")
 
 
-def _report(judge: "MappingCheck", verdicts: "list[SampleOutcome]") -> None:
-    for doubt in judge.doubts():
-        output.note(f"warning: {doubt}")
-    counts = Counter(one.becomes for one in verdicts)
-    parts = [f"{becomes} {count:,}" for becomes, count in counts.most_common()]
-    output.note(", ".join([output.many(len(verdicts), "records"), *parts]))
+def with_frames(record: Record, mapping: TopicMapping) -> Record:
+    """A sample with the frames that its topic has: a file of JSON lines has decoded records."""
+    key, value = record.key, record.value
+    if mapping.key == "framed" and key is not None and not is_framed(key):
+        key = NO_SCHEMA + key
+    if mapping.value == "framed" and value is not None and not is_framed(value):
+        value = NO_SCHEMA + value
+    return record._replace(key=key, value=value)
 
 
-@click.group(
-    "mapping",
-    cls=CommandGroup,
-    examples=[
-        (
-            "coversumm-worker mapping check mapping.toml --sample records.jsonl",
-            "what becomes of each record",
-        ),
-    ],
-)
-def command() -> None:
-    """Check a mapping (COVERSUMM_MAPPING), which reads a topic with fields of its own."""
+def samples_of_topic(reader: TopicReader, limit: int) -> Iterator[tuple[str, Record]]:
+    """The last records of each partition of a topic, together at most `limit`, with their places.
+
+    Raises SetupError.
+    """
+    each = max(1, limit // len(reader.partitions))
+    for partition in reader.partitions:
+        for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
+            place = f"{partition}:{record.offset}"
+            yield place, record._replace(headers=tuple(headers.items()))
 
 
-command.add_command(check)
+def _record(line: bytes, number: int, topic: str) -> Record:
+    try:
+        members = msgspec.json.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict) or not _is_record(members):
+        return Record(topic, 0, number, -1, None, line)
+    value = members["value"] if "value" in members else members["payload"]
+    return Record(
+        str(members.get("topic", topic)),
+        0,
+        number,
+        -1,
+        _bytes(members.get("key")),
+        _bytes(value),
+        tuple(_headers(members.get("headers"))),
+    )
+
+
+def _is_record(members: Mapping[str, Any]) -> bool:
+    has_value = "value" in members or ("payload" in members and "topic" in members)
+    return has_value and members.keys() <= RECORD_MEMBERS
+
+
+def _headers(given: Any) -> Iterator[tuple[str, bytes | None]]:
+    if isinstance(given, list):  # kcat's: name, value, name, value
+        given = dict(zip(given[::2], given[1::2], strict=False))
+    if isinstance(given, dict):
+        yield from ((str(name), _bytes(value)) for name, value in given.items())
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A text as it is; anything else as JSON."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
