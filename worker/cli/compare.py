@@ -1,22 +1,22 @@
 """`compare`: two builds of the summaries by entity, or of their facets."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from msgspec import to_builtins
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import Parsed, facets_option
 from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
+from worker.published.comparison import Comparison, Example, compare
+from worker.published.publication import Publication, SetName
+from worker.published.published import PublishedSource, published
 from worker.settings import Settings
-
-if TYPE_CHECKING:
-    from worker.published.comparison import Comparison, Example
-    from worker.published.publication import Publication, SetName
-    from worker.published.published import PublishedSource
 
 EXAMPLES = 3
 BAR_WIDTH = 40
@@ -104,9 +104,6 @@ def command(
     million.
     """
     settings = Settings.from_environment()
-    from worker.published.comparison import compare
-    from worker.published.published import published
-
     with (
         published(a, settings, of_facets=of_facets) as of_a,
         published(b, settings, of_facets=of_facets) as of_b,
@@ -126,14 +123,14 @@ def command(
     return _judge(a, b, found, bound, allowed, unit)
 
 
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A topic or file that shows progress each time it is read."""
 
-    def __init__(self, source: "PublishedSource") -> None:
-        self._source = source
+    source: PublishedSource
 
-    def __iter__(self) -> "Iterator[Publication]":
-        source = self._source
+    def __iter__(self) -> Iterator[Publication]:
+        source = self.source
         what = "facets" if source.of_facets else "summaries"
         with output.file_progress(source.size, f"{what} of {source.name}") as progress:
             for count, one in enumerate(source):
@@ -143,26 +140,23 @@ class Shown:
 
 
 def _judge(
-    a: str, b: str, found: "Comparison", bound: Bound | None, allowed: float | None, unit: str
+    a: str, b: str, found: Comparison, bound: Bound | None, allowed: float | None, unit: str
 ) -> int:
     """The exit code; writes the reason if it is not 0."""
     if not found.entities:
         what = "facets" if unit == "facets" else "a summary"
-        output.complain(f"there is nothing to compare: neither {a} nor {b} has {what}")
-        return output.CHECK_FAILED
+        return output.exit_code([f"there is nothing to compare: neither {a} nor {b} has {what}"])
     if bound is None or allowed is None or found.beyond <= allowed:
         return 0
     limit = f"{bound.value:g} %" if bound.is_percentage else f"{bound.value:,}"
-    output.complain(
+    problem = (
         f"{found.beyond:,} of {output.many(found.entities, unit)} are changed or missing "
         f"({100 * found.beyond / found.entities:.2f} %): --max-changed allows {limit}"
     )
-    return output.CHECK_FAILED
+    return output.exit_code([problem])
 
 
-def _report(a: str, b: str, found: "Comparison", allowed: float | None) -> dict[str, Any]:
-    from msgspec import to_builtins
-
+def _report(a: str, b: str, found: Comparison, allowed: float | None) -> dict[str, Any]:
     fields = to_builtins(found, str_keys=True)
     for side in "ab":
         missing = getattr(found, f"some_missing_in_{side}")
@@ -179,34 +173,46 @@ def _report(a: str, b: str, found: "Comparison", allowed: float | None) -> dict[
     }
 
 
-def _show(a: str, b: str, found: "Comparison", unit: str) -> None:
-    console = output.console()
+def _show(a: str, b: str, found: Comparison, unit: str) -> None:
     show_facts((("A", a), ("B", b)))
-    console.print()
+    output.say("")
     counts = Column(unit), Column("", right=True), Column("share", right=True)
     show_table(counts, list(_counts(found)))
     if found.k_a != found.k_b:
         k_a, k_b = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
-        console.print(f"k is {k_a} in A and {k_b} in B: differences by k alone count as contained")
+        output.say(f"k is {k_a} in A and {k_b} in B: differences by k alone count as contained")
     if found.differing:
-        console.print()
+        output.say("")
+        most = max(found.differing.values())
         bars = Column("sentences that differ", right=True), Column(unit, right=True), Column("")
-        show_table(bars, list(_bars(found)))
+        show_table(
+            bars,
+            [
+                (number, f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most)))
+                for number, count in found.differing.items()
+            ],
+        )
     for example in found.examples:
-        console.print()
-        _show_example(example)
+        output.say("")
+        heading = f"{_name(example)}: {example.differing} differ, {example.both} in both"
+        output.say(heading, style="bold")
+        only_a, only_b = (
+            [f"{one.rank + 1}. {one.text}" for one in side]
+            for side in (example.only_a, example.only_b)
+        )
+        texts = Column("only in A", prose=PROSE), Column("only in B", prose=PROSE)
+        show_table(texts, list(zip_longest(only_a, only_b, fillvalue="")))
     for name, some, count in (
         ("A", found.some_missing_in_a, found.missing_in_a),
         ("B", found.some_missing_in_b, found.missing_in_b),
     ):
         if some:
             more = f" and {count - len(some):,} more" if count > len(some) else ""
-            line = output.printable(f"missing in {name}: {', '.join(map(_name, some))}{more}")
-            console.print()
-            console.print(line, soft_wrap=True)
+            output.say("")
+            output.say(f"missing in {name}: {', '.join(map(_name, some))}{more}")
 
 
-def _counts(found: "Comparison") -> Iterator[tuple[object, ...]]:
+def _counts(found: Comparison) -> Iterator[tuple[object, ...]]:
     counts = {
         "equal": found.equal,
         "  of them identical": found.identical,
@@ -221,21 +227,5 @@ def _counts(found: "Comparison") -> Iterator[tuple[object, ...]]:
             yield name, f"{count:,}", f"{100 * count / (found.entities or 1):.2f} %"
 
 
-def _bars(found: "Comparison") -> Iterator[tuple[object, ...]]:
-    most = max(found.differing.values())
-    for number, count in found.differing.items():
-        yield number, f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most))
-
-
-def _name(one: "SetName | Example") -> str:
+def _name(one: SetName | Example) -> str:
     return one.entity_id if one.facet is None else f"{one.entity_id}, {one.facet}"
-
-
-def _show_example(example: "Example") -> None:
-    heading = f"{_name(example)}: {example.differing} differ, {example.both} in both"
-    output.console().print(output.printable(heading), style="bold", soft_wrap=True)
-    only_a, only_b = (
-        [f"{one.rank + 1}. {one.text}" for one in side] for side in (example.only_a, example.only_b)
-    )
-    pairs = zip_longest(only_a, only_b, fillvalue="")
-    show_table((Column("only in A", prose=PROSE), Column("only in B", prose=PROSE)), list(pairs))

@@ -1,14 +1,28 @@
 """`promote`: whether consumers can switch to another build of the summaries."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.compare import BOUND, Bound, Shown
-from worker.cli.tables import PROSE, Column, show_table
+from worker.cli.tables import PROSE, Column, show
+from worker.kafka.clients import KafkaClients
+from worker.kafka.topics import reached
+from worker.published.comparison import Comparison, compare
+from worker.published.published import published
+from worker.replay.promotion import Promotion
+from worker.replay.resume import stored_plan
 from worker.settings import Settings
+
+COLUMNS = (
+    Column("check"),
+    Column("holds", lambda row: "yes" if row["ok"] else "NO"),
+    Column("found", prose=PROSE),
+)
 
 
 @click.command(
@@ -63,12 +77,6 @@ def command(
     """
     present = Settings.from_environment()
     following = replace(present, app_id=app_id, output_topic=output_topic)
-    from worker.kafka.clients import KafkaClients
-    from worker.kafka.topics import reached
-    from worker.published.comparison import Comparison, compare
-    from worker.published.published import published
-    from worker.replay.promotion import Promotion
-    from worker.replay.resume import stored_plan
 
     def compared() -> Comparison:
         with (
@@ -84,20 +92,21 @@ def command(
     if facets_topic is None and (plan := stored_plan(app_id, clients)) is not None:
         facets_topic = plan.facets_topic
     promotion = Promotion(present, following, clients, facets_topic)
-    rows, passed = [], True
-    for check in promotion.checks(wait_seconds, compared, allowed):
-        passed = passed and check.passed
-        rows.append((check.what, "yes" if check.passed else "NO", check.found))
-        if as_json:
-            output.print_json({"check": check.what, "ok": check.passed, "found": check.found})
-    switch = _switch(present, following, facets_topic)
+    passed = True
+
+    def checks() -> Iterator[dict[str, Any]]:
+        nonlocal passed
+        for check in promotion.checks(wait_seconds, compared, allowed):
+            passed = passed and check.passed
+            yield {"check": check.what, "ok": check.passed, "found": check.found}
+
+    show(checks(), COLUMNS, as_json)
+    switch = _switch(present, following, facets_topic) if passed else {}
     if as_json:
-        output.print_json({"ok": passed, **(switch if passed else {})})
+        output.print_json({"ok": passed, **switch})
     else:
-        show_table((Column("check"), Column("holds"), Column("found", prose=PROSE)), rows)
-        if passed:
-            for step, action in switch.items():
-                output.console().print(f"{step.replace('_', ' ')}: {action}", soft_wrap=True)
+        for step, action in switch.items():
+            output.say(f"{step.replace('_', ' ')}: {action}")
     return 0 if passed else output.CHECK_FAILED
 
 
