@@ -40,7 +40,7 @@ CLOSED = {
 # Packages that only some places may know.
 CONFINED = {
     "faust": ("worker/stream/faust/", "worker/web.py"),
-    "aiokafka": ("worker/kafka/topics.py", "worker/stream/"),
+    "aiokafka": ("worker/kafka/group.py", "worker/kafka/topics.py", "worker/stream/"),
     "confluent_kafka": (
         "worker/bridge.py",
         "worker/cli/",

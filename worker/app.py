@@ -56,12 +56,12 @@ from worker.stream.settlement import Settlement
 from worker.stream.status import WorkerStatus
 from worker.stream.surroundings import (
     NO_TRACING,
-    LeavingFirst,
     ProcessorThread,
     Surroundings,
     Tracing,
     WorkerMetrics,
     die,
+    leaving_first,
 )
 from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
@@ -130,7 +130,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         assert app is not None
         await app.consumer.perform_seek()
 
-    end = LeavingFirst(die if bounded_run is None else bounded_run.die, leave_group)
+    end = leaving_first(die if bounded_run is None else bounded_run.die, leave_group)
     partitions = prepare_topics(
         settings, clients, end, None if bounded_run is None else bounded_run.specs
     )

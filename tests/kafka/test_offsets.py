@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.clock import Clock
 from worker.errors import Crash, SetupError, Unanswered
-from worker.kafka.changelog import LogBounds, log_bounds
+from worker.kafka.changelog import ChangelogLog, LogBounds
 from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import CommittedOffset, InputLog, Start, all_watermarks, committed_offsets
 from worker.kafka.topics import DELETE_RETENTION_MS
@@ -155,6 +155,16 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_none(
     assert not isinstance(crash.value, Unanswered)
 
 
+def log_bounds(
+    clients: FakeClients,
+    partitions: Iterable[int] = (0,),
+    life_ms: int | None = None,
+    clock: Clock = time,
+) -> dict[int, LogBounds]:
+    ids: Any = SimpleNamespace(tombstone_life_ms=lambda topic: life_ms)
+    return ChangelogLog(clients, "changelog", "group", ids, clock).bounds(partitions)
+
+
 @pytest.mark.parametrize(
     ("life_ms", "counted_ms"),
     [
@@ -168,7 +178,7 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
 ) -> None:
     clock = FakeClock()
     consumer.first_younger = {int(clock.now_s * 1000) - counted_ms: 11}
-    assert log_bounds(clients, "group", "changelog", [0, 1], life_ms, clock) == {
+    assert log_bounds(clients, [0, 1], life_ms, clock) == {
         0: LogBounds(5, 20, 11),
         1: LogBounds(5, 20, 11),
     }
@@ -179,12 +189,12 @@ def test_the_bounds_are_an_uncommitted_readers(clients: FakeClients) -> None:
     """A committed reader's end lies before an open transaction: a restore up to it would miss its
     rows.
     """
-    log_bounds(clients, "group", "changelog", [0], None)
+    log_bounds(clients)
     assert [asked.isolation for asked in clients.asked] == ["read_uncommitted"]
 
 
 def test_a_log_without_a_young_record_has_its_horizon_at_the_end(clients: FakeClients) -> None:
-    assert log_bounds(clients, "group", "changelog", [0], None) == {0: LogBounds(5, 20, 20)}
+    assert log_bounds(clients) == {0: LogBounds(5, 20, 20)}
 
 
 def test_the_broker_is_asked_as_often_for_many_partitions_as_for_one(
@@ -194,7 +204,7 @@ def test_the_broker_is_asked_as_often_for_many_partitions_as_for_one(
     consumer.offsets = dict.fromkeys(range(500), 7)
     assert len(starts(clients, range(500))) == 500
     assert consumer.questions == 2
-    assert len(log_bounds(clients, "group", "changelog", range(500), None)) == 500
+    assert len(log_bounds(clients, range(500))) == 500
     assert consumer.questions == 2 + 3
     assert all_watermarks(consumer, "in", [], 60) == {}  # type: ignore[arg-type]
     assert consumer.questions == 5

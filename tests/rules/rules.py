@@ -162,7 +162,7 @@ RULES = (
     Rule(
         "flush before the offsets",
         "worker/kafka/transactions.py",
-        "if self.producer.flush(self.write_seconds):",
+        "if self.producer.flush(self.owner.write_seconds):",
         "if False:",
         (
             "tests/kafka/test_producer.py",
@@ -354,7 +354,7 @@ RULES = (
     Rule(
         "a call that hangs is left",
         "worker/kafka/transactions.py",
-        "            self.bounded(self.answer_seconds + GRACE_SECONDS, call)\n",
+        "            self.owner.bounded(self.answer_seconds + GRACE_SECONDS, call)\n",
         "            call()\n",
         ("tests/kafka/test_transaction.py", "tests/kafka/test_producer.py"),
     ),
@@ -389,8 +389,8 @@ RULES = (
     Rule(
         "a step in doubt is never sent again",
         "worker/kafka/transactions.py",
-        "            self.bounded(self.answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
-        "            try:\n                self.bounded(self.answer_seconds + GRACE_SECONDS, call)\n            except KafkaException:\n                self.bounded(self.answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
+        "            self.owner.bounded(self.answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
+        "            try:\n                self.owner.bounded(self.answer_seconds + GRACE_SECONDS, call)\n            except KafkaException:\n                self.owner.bounded(self.answer_seconds + GRACE_SECONDS, call)\n        except Hung:\n",
         ("tests/kafka/test_transaction.py", "tests/kafka/test_producer.py"),
     ),
     Rule(
@@ -1128,6 +1128,13 @@ RULES = (
         "        topics=(settings.input_topic, *outputs, changelog),\n",
         "        topics=(settings.input_topic, changelog),\n",
         ("tests/stream/faust/test_application.py",),
+    ),
+    Rule(
+        "an output topic is known by its own id",
+        "worker/stream/takeover.py",
+        "topic_id = logs.ids.known(output)",
+        'topic_id = logs.ids.known(logs.output or "")',
+        ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "a facets topic created again is refused",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash, Fenced, SetupError
-from worker.stream.surroundings import LeavingFirst
+from worker.stream.surroundings import leaving_first
 
 PROGRAM = """
 import sys, threading, time
@@ -91,7 +91,7 @@ def test_only_who_is_refused_leaves_its_group_and_ends_whatever_comes_of_that(
         if not answers:
             raise TimeoutError
 
-    end = LeavingFirst(die, leave)
+    end = leaving_first(die, leave)
     with pytest.raises(EndedError):
         end(cause)
     assert told == log

@@ -787,13 +787,22 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
 
 async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.logs.facets = "facets"
-    rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "one")}
-    rig.logs.ids.told = {OUTPUT: "one", "facets": "two"}
+    rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "old")}
+    rig.logs.ids.told = {OUTPUT: "old", "facets": "new"}
     with pytest.raises(SetupError, match=r"facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
-    rig.logs.ids.told = {OUTPUT: "one", "facets": "one"}
+
+
+@pytest.mark.parametrize("stored", [{}, {0: Output(1, "facets", "theirs")}])
+async def test_each_output_topic_is_recorded_with_its_own_id(
+    rig: Rig, stored: dict[int, Output]
+) -> None:
+    rig.logs.facets = "facets"
+    rig.processor.applied, rig.processor.facets_to = {0: 10}, stored
+    rig.logs.ids.told = {OUTPUT: "its own", "facets": "theirs"}
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
-    assert rig.processor.facets_to == {0: Output(1, "facets", "one")}
+    assert rig.processor.published_to == {0: Output(1, OUTPUT, "its own")}
+    assert rig.processor.facets_to == {0: Output(1, "facets", "theirs")}
 
 
 async def test_an_output_of_another_name_is_taken_and_told(
@@ -808,7 +817,7 @@ async def test_an_output_of_another_name_is_taken_and_told(
 
 
 async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> None:
-    rig.logs.output = rig.takeover._output = None
+    rig.logs.output = None
     await rig.takeover.begin_processing({0: Start(0, False, 10)})
     assert rig.processor.published_to == {}
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
@@ -289,17 +289,24 @@ class ChangelogLog:
     group: str
     ids: TopicIds
     clock: Clock = time
-
-    def __post_init__(self) -> None:
-        self._tombstone_ms = DELETE_RETENTION_MS
+    _tombstone_ms: int = field(default=DELETE_RETENTION_MS, init=False)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
-        """See `log_bounds`."""
+        """By partition its present bounds. Raises KafkaException if the broker does not answer."""
+        partitions = list(partitions)
         life_ms = self.ids.tombstone_life_ms(self.topic) or DELETE_RETENTION_MS
         self._tombstone_ms = min(life_ms, DELETE_RETENTION_MS)
-        return log_bounds(
-            self.clients, self.group, self.topic, partitions, self._tombstone_ms, self.clock
-        )
+        with closing(self.clients.standalone_consumer(self.group, "read_uncommitted")) as consumer:
+            # The horizon may be at a transaction marker: its time is the broker's, as for
+            # compaction.
+            horizon_ms = int(self.clock.time() * 1000) - self._tombstone_ms
+            asked = consumer, self.topic, partitions
+            horizons = offsets_at(*asked, horizon_ms, TIMEOUT_SECONDS, self.clock)
+            bounds = all_watermarks(*asked, TIMEOUT_SECONDS, self.clock)
+        return {
+            p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
+            for p, one in bounds.items()
+        }
 
     def reader(
         self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd, since: float
@@ -308,47 +315,20 @@ class ChangelogLog:
         which their bounds were fetched.
         """
         return ChangelogReader(
-            self.clients,
-            self.group,
-            self.topic,
-            starts,
-            apply,
-            at_end,
-            self._tombstone_ms / 1000,
-            since,
-            self.clock,
+            clients=self.clients,
+            group=self.group,
+            topic=self.topic,
+            starts=starts,
+            apply=apply,
+            at_end=at_end,
+            tombstone_seconds=self._tombstone_ms / 1000,
+            since=since,
+            clock=self.clock,
         )
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
         """See `first_rows`."""
         return first_rows(self.clients, self.group, self.topic, partitions, self.clock)
-
-
-def log_bounds(
-    clients: Clients,
-    group: str,
-    topic: str,
-    partitions: Iterable[int],
-    life_ms: int | None,
-    clock: Clock = time,
-) -> dict[int, LogBounds]:
-    """By partition the present bounds of a compacted topic.
-
-    `life_ms` is how long the topic keeps tombstones, None if unknown; `DELETE_RETENTION_MS` is its
-    upper bound. Raises KafkaException if the broker does not answer.
-    """
-    partitions = list(partitions)
-    with closing(clients.standalone_consumer(group, "read_uncommitted")) as consumer:
-        # The horizon may be at a transaction marker: its time is the broker's, as for compaction.
-        horizon_ms = int(clock.time() * 1000) - min(
-            life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS
-        )
-        horizons = offsets_at(consumer, topic, partitions, horizon_ms, TIMEOUT_SECONDS, clock)
-        bounds = all_watermarks(consumer, topic, partitions, TIMEOUT_SECONDS, clock)
-        return {
-            p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
-            for p, one in bounds.items()
-        }
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import struct
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -97,41 +98,10 @@ def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
 def subscribed_url(subscription: bytes) -> str | None:
     """The web address in a member's subscription; None without one, as of a foreign member."""
     try:
-        reader = _Bytes(subscription)
-        reader.number("h")  # version
-        for _ in range(reader.number("i")):
-            reader.text()
-        return web_origin(str(json.loads(reader.block())["url"]))
-    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
+        about = ConsumerProtocolMemberMetadata.decode(subscription).user_data
+        return web_origin(str(json.loads(about)["url"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-class _Bytes:
-    """Reads Kafka's primitive types in order. Raises struct.error and ValueError at other bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, kind: str) -> int:
-        """A big-endian integer, `kind` as in `struct`."""
-        (value,) = struct.unpack_from(f">{kind}", self._data, self._at)
-        self._at += struct.calcsize(kind)
-        return int(value)
-
-    def text(self) -> str:
-        """A string after its length in two bytes."""
-        return self._take(self.number("h")).decode()
-
-    def block(self) -> bytes:
-        """Bytes after their length in four."""
-        return self._take(self.number("i"))
-
-    def _take(self, length: int) -> bytes:
-        if not 0 <= length <= len(self._data) - self._at:
-            raise ValueError("bytes that end early")
-        self._at += length
-        return self._data[self._at - length : self._at]
 
 
 class Membership(NamedTuple):

@@ -104,19 +104,14 @@ class Transaction:
         answered_seconds: how long the coordinator took for its slowest answer.
 
     Args:
-        producer: librdkafka's, which holds its transactional id.
-        write_seconds: for writing all records.
-        answer_seconds: for each of the small steps after that.
-        on_full: called when a record waits for room in the producer's queue.
-        bounded: runs the steps that may hang.
+        owner: the transactions of its id, which has the time to write its records.
+        producer: librdkafka's, which holds the id.
+        answer_seconds: for each of the small steps after the records are written.
     """
 
+    owner: "Transactions"
     producer: Any
-    write_seconds: float
     answer_seconds: float
-    on_full: Callable[[], None]
-    clock: Clock
-    bounded: Within
 
     def __post_init__(self) -> None:
         self._refused: KafkaError | None = None
@@ -177,7 +172,7 @@ class Transaction:
                 takes over the transactional id.
         """
         # Records first: accepted offsets then imply that all records are below the high watermarks.
-        if self.producer.flush(self.write_seconds):
+        if self.producer.flush(self.owner.write_seconds):
             raise UnwrittenError
         if self._refused is not None:
             raise KafkaException(self._reason(self._refused))
@@ -191,12 +186,12 @@ class Transaction:
 
     def _ask(self, step: str, call: Callable[[], None]) -> None:
         """Run a step that a coordinator answers. Raises KafkaException and Hung."""
-        asked = self.clock.monotonic()
+        asked = self.owner.clock.monotonic()
         try:
-            self.bounded(self.answer_seconds + GRACE_SECONDS, call)
+            self.owner.bounded(self.answer_seconds + GRACE_SECONDS, call)
         except Hung:
             raise Hung(f"{step} takes longer than {self.answer_seconds:g} s") from None
-        self.answered_seconds = max(self.answered_seconds, self.clock.monotonic() - asked)
+        self.answered_seconds = max(self.answered_seconds, self.owner.clock.monotonic() - asked)
 
     def _reason(self, refused: KafkaError) -> KafkaError:
         """Why a record was not written.
@@ -234,9 +229,9 @@ class Transaction:
                 return
             except BufferError:  # librdkafka's queue is full: let it drain
                 if give_up is None:
-                    give_up = self.clock.monotonic() + self.write_seconds
-                    self.on_full()
-                elif self.clock.monotonic() > give_up:
+                    give_up = self.owner.clock.monotonic() + self.owner.write_seconds
+                    self.owner.on_full()
+                elif self.owner.clock.monotonic() > give_up:
                     raise UnwrittenError from None
                 self.producer.poll(0.1)
 
@@ -399,14 +394,7 @@ class Transactions:
         with self._renewing:
             if self._is_suspect or self._open is not None:
                 self._renew(None, RENEWAL_SECONDS)
-            self._open = transaction = Transaction(
-                self._producer,
-                self.write_seconds,
-                answer_seconds,
-                self.on_full,
-                self.clock,
-                self.bounded,
-            )
+            self._open = transaction = Transaction(self, self._producer, answer_seconds)
         return transaction
 
     def _abort(self, transaction: Transaction, cause: BaseException) -> KafkaError | None:

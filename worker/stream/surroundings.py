@@ -46,23 +46,22 @@ def die(cause: BaseException, advised: Callable[[str], str] = str) -> NoReturn:
     os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)
 
 
-class LeavingFirst:
-    """Ends the process; a refused one leaves its group first, within the bound of `leave`.
+def leaving_first(
+    die: Callable[[BaseException], NoReturn], leave: Callable[[], None]
+) -> Callable[[BaseException], NoReturn]:
+    """`die`, but a refused worker leaves its group first, within the bound of `leave`.
 
     A restart would be refused again, and its partitions would wait for the end of its session. A
     crash ends at once: the restarted process takes its place in the group.
     """
 
-    def __init__(self, die: Callable[[BaseException], NoReturn], leave: Callable[[], None]) -> None:
-        self._die = die
-        self._leave = leave
-
-    def __call__(self, cause: BaseException) -> NoReturn:
-        """End with this cause."""
+    def end(cause: BaseException) -> NoReturn:
         if isinstance(cause, SetupError):
             with suppress(Exception):
-                self._leave()
-        self._die(cause)
+                leave()
+        die(cause)
+
+    return end
 
 
 T = TypeVar("T")

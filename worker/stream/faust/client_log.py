@@ -19,21 +19,6 @@ LOGGERS: Final = (
     "aiokafka.consumer.group_coordinator",
     "faust.tables.recovery",
 )
-CONNECTION_ERRORS: Final = (
-    OSError,
-    TimeoutError,
-    errors.KafkaConnectionError,
-    errors.NodeNotReadyError,
-    errors.RequestTimedOutError,
-    errors.StaleMetadata,
-    errors.GroupCoordinatorNotAvailableError,
-    errors.GroupLoadInProgressError,
-    errors.NotCoordinatorForGroupError,
-    errors.AuthenticationFailedError,
-    errors.SaslAuthenticationFailed,
-    errors.UnsupportedSaslMechanismError,
-    errors.IllegalSaslStateError,
-)
 CAUSES: Final = (
     OSError,
     errors.AuthenticationFailedError,
@@ -42,6 +27,17 @@ CAUSES: Final = (
     errors.IllegalSaslStateError,
 )
 """Connection errors whose text is a reason."""
+CONNECTION_ERRORS: Final = (
+    *CAUSES,
+    TimeoutError,
+    errors.KafkaConnectionError,
+    errors.NodeNotReadyError,
+    errors.RequestTimedOutError,
+    errors.StaleMetadata,
+    errors.GroupCoordinatorNotAvailableError,
+    errors.GroupLoadInProgressError,
+    errors.NotCoordinatorForGroupError,
+)
 CONSEQUENCES: Final = frozenset(
     {
         "Unable to update metadata from %s",
