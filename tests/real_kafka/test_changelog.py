@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.harness.stream import Parts
 from tests.harness.topics import producer
 from worker.errors import Crash, Unanswered
 from worker.kafka import changelog as module
-from worker.kafka.changelog import ChangelogLog, ChangelogReader, log_bounds
+from worker.kafka.changelog import ChangelogLog, ChangelogReader
 from worker.kafka.clients import KafkaClients
 from worker.kafka.group import Membership
 from worker.kafka.topics import DELETE_RETENTION_MS
@@ -74,7 +75,8 @@ class Changelog:
 
     def bounds(self) -> tuple[int, int, int]:
         """Start, end and horizon."""
-        return log_bounds(self.clients, "tests", self.topic, [0], self.life_ms)[0]
+        ids: Any = SimpleNamespace(tombstone_life_ms=lambda topic: self.life_ms)
+        return ChangelogLog(self.clients, self.topic, "tests", ids).bounds([0])[0]
 
     def reader(self, start: int = 0) -> ChangelogReader:
         return ChangelogReader(

@@ -224,8 +224,8 @@ RULES = (
     Rule(
         "bounds as an uncommitted reader sees them",
         "worker/kafka/changelog.py",
-        'clients.standalone_consumer(group, "read_uncommitted")',
-        'clients.standalone_consumer(group, "read_committed")',
+        'standalone_consumer(self.group, "read_uncommitted")',
+        'standalone_consumer(self.group, "read_committed")',
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
@@ -617,8 +617,8 @@ RULES = (
     Rule(
         "tombstones' life as the changelog says",
         "worker/kafka/changelog.py",
-        "            life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
-        "            DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
+        "self._tombstone_ms = min(life_ms, DELETE_RETENTION_MS)\n",
+        "self._tombstone_ms = DELETE_RETENTION_MS\n",
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
@@ -1102,7 +1102,7 @@ RULES = (
     Rule(
         "a refused worker leaves the group first",
         "worker/stream/surroundings.py",
-        "                self._leave()\n",
+        "                leave()\n",
         "                pass\n",
         ("tests/stream/test_fatal.py",),
     ),
