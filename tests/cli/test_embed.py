@@ -17,8 +17,8 @@ from pyarrow import parquet
 from tests.cli.test_vectors import embedded, folder, reviews
 from tests.harness.drive import FakeEngine
 from tests.harness.eventually import eventually
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import die_with_parent
 from worker.coversumm import quantize
 from worker.processing import config
 from worker.sources.vector_file import VectorFile

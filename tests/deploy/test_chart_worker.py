@@ -24,8 +24,9 @@ from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.debezium import deletions
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.process import die_with_parent
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, pipeline
 from worker.kafka.topics import topic_specs

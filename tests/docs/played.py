@@ -24,8 +24,9 @@ from docs.build.render import ROOT
 from tests.deploy import chart
 from tests.deploy.tools import KUBERNETES_VERSIONS
 from tests.harness.broker import KafkaBroker
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import die_with_parent
 from tests.harness.workers import COMMAND, WorkerProcess, clean_environment
 from worker.cli.output import PROGRAM
 

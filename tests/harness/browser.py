@@ -22,8 +22,8 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 
 from tests.harness.eventually import eventually
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import die_with_parent
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS: Final = (

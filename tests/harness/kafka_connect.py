@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.harness.node import die_with_parent, free_port, jars, java_options
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.node import free_port, jars, java_options
+from tests.harness.process import Process
 
 POM: Final = Path(__file__).with_name("connect.pom.xml")
 _HEAP_MIB: Final = 400
@@ -37,13 +36,13 @@ def properties(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-class KafkaConnect:
+class KafkaConnect(Process):
     """A standalone worker of Kafka Connect. The connectors' offsets are in Kafka."""
 
     def __init__(
         self, servers: str, directory: Path, connectors: Sequence[Mapping[str, str]]
     ) -> None:
-        self.log_path = directory / "connect.log"
+        super().__init__(directory / "connect.log")
         self._files = [directory / "connect.properties"]
         _write(
             self._files[0],
@@ -62,32 +61,12 @@ class KafkaConnect:
         for number, connector in enumerate(connectors):
             self._files.append(directory / f"connector-{number}.properties")
             _write(self._files[-1], connector)
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, or start it again after its end."""
         command = ["java", f"-Xmx{_HEAP_MIB}m", "-XX:+UseSerialGC", *java_options]
         command += ["-cp", f"{jars(POM)}/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *map(str, self._files)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
-
-    def kill(self) -> None:
-        """`kill -9` of one that has not ended."""
-        process = self._process
-        assert process is not None
-        assert process.poll() is None, self.log()
-        process.kill()
-        process.wait(PATIENCE_SECONDS)
-
-    def log(self) -> str:
-        """The end of its log, for messages."""
-        return self.log_path.read_text(errors="replace")[-6000:]
+        self.launch([*command, *map(str, self._files)])
 
 
 def _write(path: Path, values: Mapping[str, str]) -> None:

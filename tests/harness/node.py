@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ctypes
 import hashlib
 import os
 import random
@@ -19,9 +18,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,15 +26,15 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.harness.eventually import NotInTime, eventually
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import Process
 
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 JAVA_MAJOR = 17
 INSTALL = "apt-get install openjdk-17-jre-headless maven"
 
-_LIBC = ctypes.CDLL(None)  # loaded here: nothing may be loaded between fork and exec
-_PR_SET_PDEATHSIG = 1
 _SHARE = (
     int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
     int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
@@ -116,14 +113,6 @@ def free_port() -> int:
     raise BrokerError("no free port between 20000 and 32000")
 
 
-def die_with_parent() -> None:
-    """In a child, before exec: be killed when the thread that started it ends, however it ends
-    (Linux; elsewhere nothing).
-    """
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def new_cluster_id() -> str:
     """What the nodes of one cluster have in common; its first byte is below 0x80, or the tool would
     take it for an option.
@@ -139,7 +128,7 @@ java_options: list[str] = []
 """More options of every Java that is started here."""
 
 
-class KafkaNode:
+class KafkaNode(Process):
     """One process, broker and controller in one.
 
     Args:
@@ -159,67 +148,49 @@ class KafkaNode:
         *,
         heap_mib: int,
     ):
+        super().__init__(directory / "broker.log")
         self.directory = directory
         self.number = int(settings["node.id"])
         self.port = port
         self.address = f"127.0.0.1:{port}"
-        self.log_path = directory / "broker.log"
         self._settings = {"log.dirs": str(directory / "data"), **settings}
         self._cluster_id = cluster_id
         self._heap_mib = heap_mib
-        self._process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}
         """Environment variables of its next start, besides this process's."""
 
     @property
-    def pid(self) -> int:
-        """The process id of the running node."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it was started and not ended since; a paused one runs."""
-        return self._process is not None
-
-    @property
     def crashed(self) -> bool:
         """Whether it ended and nobody ended it."""
-        process = self._process
-        return process is not None and process.poll() is not None
+        return self.exit_code is not None
 
     def start(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Start, or start again on the same ports and data; return when it serves requests."""
-        self.launch(timeout_s)
+        self.launch()
         self.wait_until_it_serves(timeout_s)
 
-    def launch(self, timeout_s: float = PATIENCE_SECONDS) -> None:
+    def launch(self) -> None:  # type: ignore[override]
         """Start it and wait for nothing: one of several serves only once there is a
         quorum of them.
         """
-        assert self._process is None, "already running"
         properties = self.directory / "server.properties"
         if not properties.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             properties.write_text(
                 "".join(f"{name}={value}\n" for name, value in self._settings.items())
             )
-            tool = [
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                self._cluster_id,
-                "-c",
-                str(properties),
-            ]
-            if self._java(*tool).wait(timeout_s):
+            tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c"]
+            if self._run(*tool, str(properties)):
                 raise BrokerError(f"the broker's storage could not be formatted\n{self.log_end()}")
-        self._process = self._java("kafka.Kafka", str(properties))
+        super().launch(self._java("kafka.Kafka", str(properties)), self._complete())
 
     def wait_until_it_serves(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Return when it serves requests; it is killed where it does not, and that is an error."""
         try:
-            self._wait_until_it_answers(time.monotonic() + timeout_s)
+            eventually(self._answers, self.log_end, timeout_s=timeout_s)
+        except NotInTime as late:
+            self.kill()
+            raise BrokerError(f"the broker did not answer in time\n{self.log_end()}") from late
         except BaseException:
             self.kill()
             raise
@@ -232,51 +203,33 @@ class KafkaNode:
         """`kill -9`. The data stays, as after a power cut of the process."""
         self._end(signal.SIGKILL, PATIENCE_SECONDS)
 
-    def pause(self) -> None:
-        """SIGSTOP: connections stay, and nothing answers on them."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def log_end(self) -> str:
-        """The end of its log, for messages."""
-        return (
-            self.log_path.read_text(errors="replace")[-4000:]
-            if self.log_path.exists()
-            else "(no log)"
-        )
-
     def set_producer_quota(self, client_id: str, bytes_a_second: int) -> None:
         """From now on the producers with this client id may send so much; the rest waits."""
         tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", self.address, "--alter"]
         entity = ["--entity-type", "clients", "--entity-name", client_id]
         quota = ["--add-config", f"producer_byte_rate={bytes_a_second}"]
-        if self._java(*tool, *entity, *quota).wait(PATIENCE_SECONDS):
+        if self._run(*tool, *entity, *quota):
             raise BrokerError(f"the quota could not be set\n{self.log_end()}")
 
-    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", *java_options]
-        command += ["-cp", f"{jars()}/*"]
-        command += [
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        return [
+            *("java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", *java_options),
+            *("-cp", f"{jars()}/*"),
             # a killed broker leaves its unpacked libraries behind
             f"-Djava.io.tmpdir={self.directory}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            *(main, *arguments),
         ]
-        with self.log_path.open("ab") as log:
-            # A session of its own: Ctrl-C at the tests must reach the workers' tests first, not the
-            # broker.
-            return subprocess.Popen(
-                [*command, main, *arguments],
-                env={**os.environ, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+
+    def _complete(self) -> dict[str, str]:
+        return {**os.environ, **self.environment}
+
+    def _run(self, main: str, *arguments: str) -> int:
+        """The exit code of one of Kafka's tools, whose words go to the node's log."""
+        tool = Process(self.log_path)
+        tool.launch(self._java(main, *arguments), self._complete())
+        return tool.wait()
 
     def _end(self, how: signal.Signals, timeout_s: float) -> None:
         process, self._process = self._process, None
@@ -289,20 +242,13 @@ class KafkaNode:
             process.kill()
             process.wait(PATIENCE_SECONDS)
 
-    def _wait_until_it_answers(self, deadline_s: float) -> None:
-        assert self._process is not None
-        while time.monotonic() < deadline_s:
-            if self._process.poll() is not None:
-                raise BrokerError(
-                    f"the broker ended with {self._process.returncode}\n{self.log_end()}"
-                )
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)):
-                    time.sleep(0.1)
-                    continue
-            with contextlib.suppress(KafkaException):
-                asked = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-                if self.number in asked.list_topics(timeout=5).brokers:
-                    return
-            time.sleep(0.1)
-        raise BrokerError(f"the broker did not answer in time\n{self.log_end()}")
+    def _answers(self) -> bool:
+        if not self.alive:
+            raise BrokerError(f"the broker ended with {self.exit_code}\n{self.log_end()}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", self.port)):
+                return False
+        with contextlib.suppress(KafkaException):
+            asked = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+            return self.number in asked.list_topics(timeout=5).brokers
+        return False

@@ -18,8 +18,9 @@ from tests.harness.broker import Kafka
 from tests.harness.debezium import MAPPING, TOPIC, written
 from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, SteadyLoad, read_reviews, rounds
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import die_with_parent
 from tests.harness.prometheus import Prometheus
 from tests.harness.topics import producer
 from tests.harness.workers import (

@@ -14,9 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tests.harness.eventually import eventually
-from tests.harness.node import die_with_parent, free_port
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.node import free_port
+from tests.harness.process import Process
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,7 +42,7 @@ class Postgres:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = Process(self._folder / "log")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -60,17 +59,16 @@ class Postgres:
         if os.getuid() == 0:
             os.chown(self._folder, *self._user())
         tool = ["initdb", "--pgdata", str(data), "--username=postgres", "--auth=trust"]
-        code = self._start([*tool, "--encoding=UTF8", "--locale=C", "--no-sync"]).wait()
-        assert code == 0, self.log()
+        self._start([*tool, "--encoding=UTF8", "--locale=C", "--no-sync"])
+        assert self._process.wait() == 0, self._process.log_end()
         options = [word for one in _SETTINGS for word in ("-c", one)]
-        self._process = self._start(["postgres", "-D", str(data), "-p", str(self.port), *options])
-        eventually(self._serves, self.log)
+        self._start(["postgres", "-D", str(data), "-p", str(self.port), *options])
+        self._process.wait_until(self._serves)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGINT)  # SIGTERM waits for clients
-        self._process.wait(PATIENCE_SECONDS)
+        self._process.signal(signal.SIGINT)  # SIGTERM waits for clients
+        self._process.wait()
         shutil.rmtree(self._folder)
 
     def connect(self) -> psycopg.Connection[Any]:
@@ -81,36 +79,21 @@ class Postgres:
         told = {name: self.environment[variable] for name, variable in names.items()}
         return psycopg.connect(**told, autocommit=True)
 
-    def log(self) -> str:
-        """The end of its log, for messages."""
-        return (self._folder / "log").read_text(errors="replace")[-4000:]
-
     def _serves(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self.log()
         asked = subprocess.run(
             [program("pg_isready") or "", "-h", "127.0.0.1", "-p", str(self.port)],
             stdout=subprocess.DEVNULL,
         )
         return asked.returncode == 0
 
-    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str]) -> None:
         path = program(command[0])
         assert path is not None
-        is_root = os.getuid() == 0
-        user, group = self._user() if is_root else (None, None)
-        with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [path, *command[1:]],
-                cwd=self._folder,
-                user=user,
-                group=group,
-                extra_groups=[] if is_root else None,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
+        owner: dict[str, Any] = {}
+        if os.getuid() == 0:
+            user, group = self._user()
+            owner = {"user": user, "group": group, "extra_groups": []}
+        self._process.launch([path, *command[1:]], cwd=self._folder, **owner)
 
     @staticmethod
     def _user() -> tuple[int, int]:

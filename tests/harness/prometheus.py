@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
+import signal
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.harness.eventually import eventually
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import Process
 
 PROGRAM = "prometheus"
 SCRAPE_SECONDS = 1
@@ -33,7 +33,7 @@ class Prometheus:
     def __init__(self, directory: Path, targets: Mapping[str, Sequence[int]], rules: Path) -> None:
         self._directory = directory
         self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = Process(directory / "prometheus.log")
         jobs = [
             {
                 "job_name": job,
@@ -61,31 +61,15 @@ class Prometheus:
             f"--storage.tsdb.path={self._directory / 'data'}",
             f"--web.listen-address=127.0.0.1:{self._port}",
         ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
-        eventually(
-            self._is_ready, lambda: f"Prometheus is not ready\n{self._log.read_text()[-3000:]}"
-        )
+        self._process.launch(command)
+        self._process.wait_until(self._is_ready)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(PATIENCE_SECONDS)
-
-    @property
-    def _log(self) -> Path:
-        return self._directory / "prometheus.log"
+        self._process.signal(signal.SIGTERM)
+        self._process.wait()
 
     def _is_ready(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text()[-3000:]
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self._port}/-/ready", timeout=2

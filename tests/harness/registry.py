@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import tarfile
 import tempfile
@@ -12,9 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from tests.harness.eventually import eventually
-from tests.harness.node import CACHE, BrokerError, die_with_parent, free_port, java_options
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.node import CACHE, BrokerError, free_port, java_options
+from tests.harness.process import Process
 
 VERSION = "2.6.13.Final"
 ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
@@ -42,7 +39,7 @@ def unpacked() -> Path:
     return FOLDER
 
 
-class Registry:
+class Registry(Process):
     """One registry on 127.0.0.1, empty at its start; a context manager.
 
     Attributes:
@@ -50,7 +47,7 @@ class Registry:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._log_path = directory / "registry.log"
+        super().__init__(directory / "registry.log")
         self._directory = directory
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
@@ -60,34 +57,16 @@ class Registry:
         command = ["java", "-Xmx256m", "-XX:+UseSerialGC", *java_options]
         command += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}"]
         command += [f"-Djava.io.tmpdir={self._directory}", "-jar", str(jar)]
-        with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+        self.launch(command, cwd=self._directory)
         try:
-            eventually(self._answers, lambda: self._log_path.read_text(errors="replace")[-4000:])
+            self.wait_until(self._answers)
         except BaseException:
-            self.__exit__()
+            self.discard()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
-
-    def pause(self) -> None:
-        """SIGSTOP: connections are taken, and nothing is answered."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        os.kill(self._process.pid, signal.SIGCONT)
+        self.discard()
 
     def _answers(self) -> bool:
         with (
@@ -95,5 +74,4 @@ class Registry:
             urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer,
         ):
             return bool(answer.status == 200)
-        assert self._process.poll() is None, self._log_path.read_text(errors="replace")[-4000:]
         return False

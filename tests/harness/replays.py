@@ -18,8 +18,8 @@ from typing import IO, Any
 from confluent_kafka import KafkaException
 
 from tests.harness.load import IN_ORDER, Sent
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import Process
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -70,7 +70,7 @@ def at(number: float) -> str:
     return datetime.fromtimestamp((BEGINNING_MS + number * STEP_MS) / 1000, UTC).isoformat()
 
 
-class ReplayProcess:
+class ReplayProcess(Process):
     """One process of a replay.
 
     Args:
@@ -88,24 +88,18 @@ class ReplayProcess:
         self._environment = clean_environment(
             {**site.environment, "COVERSUMM_DATA_DIR": str(site.directory / label), **own}
         )
-        self.name, self.paused = label, False
-        self._process: subprocess.Popen[str] | None = None
+        super().__init__(site.directory / f"{label}.log")
+        self.name = label
         self._readers: list[threading.Thread] = []
         self._out: list[tuple[float, str]] = []
         self._err: list[tuple[float, str]] = []
 
     def start(self) -> ReplayProcess:
         """Start it, or start it again."""
-        self._process = process = subprocess.Popen(
-            self._command,
-            cwd=ROOT,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=die_with_parent,
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.launch(self._command, self._environment, cwd=ROOT, **pipes)
+        process = self._process
+        assert process is not None
         self._out, self._err = [], []
         self._readers = [
             threading.Thread(target=_stamp, args=streams, daemon=True)
@@ -115,17 +109,6 @@ class ReplayProcess:
             reader.start()
         return self
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def started(self) -> bool:
-        """Whether it ever was."""
-        return self._process is not None
-
     def ready(self) -> bool:
         """Whether it runs."""
         return self.alive
@@ -133,20 +116,6 @@ class ReplayProcess:
     def log_text(self) -> str:
         """What it wrote to standard error since it was started last."""
         return self.errors
-
-    def log_end(self) -> str:
-        """The end of that."""
-        return self.errors[-6000:]
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def exit_code(self) -> int | None:
-        """What it ended with; None while alive or before the first start."""
-        return None if self._process is None else self._process.poll()
 
     @property
     def errors(self) -> str:
@@ -158,30 +127,21 @@ class ReplayProcess:
         """Its JSON lines, each with the time it came at (`time.monotonic`)."""
         return [(when, json.loads(line)) for when, line in self._out]
 
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
     def kill(self) -> None:
         """`kill -9`."""
         self.signal(signal.SIGKILL)
         self.wait(-signal.SIGKILL)
 
-    def wait(self, code: int = 0, timeout_s: float = PATIENCE_SECONDS) -> list[dict[str, Any]]:
+    def wait(  # type: ignore[override]
+        self, code: int = 0, timeout_s: float = PATIENCE_SECONDS
+    ) -> list[dict[str, Any]]:
         """Its JSON lines, once it ended with this exit code."""
-        assert self._process is not None
-        try:
-            ended = self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            ended = None
+        ended = super().wait(timeout_s)
         for reader in self._readers:
             reader.join(PATIENCE_SECONDS)
         if ended != code:
-            how = "it did not end" if ended is None else f"ended with {ended}"
             out = "".join(line for _, line in self._out)
-            raise WorkerError(f"{how}\n{out[-2000:]}\n{self.errors[-6000:]}")
+            raise WorkerError(f"ended with {ended}\n{out[-2000:]}\n{self.errors[-6000:]}")
         return [line for _, line in self.said]
 
     def report(self, timeout_s: float = PATIENCE_SECONDS) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from confluent_kafka import KafkaException, TopicPartition
 from tests.harness import armed as armed_launcher
 from tests.harness.broker import Kafka
 from tests.harness.eventually import eventually
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import Process, ProcessError, die_with_parent
 from tests.harness.topics import committed_offsets, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
@@ -40,11 +41,10 @@ RESTARTED = {3, -signal.SIGKILL}
 """Exit codes after which an operator's platform starts a worker again; any other is a finding."""
 
 
-class WorkerError(AssertionError):
-    """A worker did what it must not; the message ends with its log."""
+WorkerError = ProcessError
 
 
-class WorkerProcess:
+class WorkerProcess(Process):
     """One `coversumm-worker run` with its own data directory, web port and log.
 
     It is the command as it is installed; one that is `armed` takes orders besides
@@ -60,8 +60,8 @@ class WorkerProcess:
         launcher: str | None = None,
         arguments: Sequence[str] = ("run",),
     ):
-        self.directory = directory
-        self.name = directory.name
+        super().__init__(directory / "worker.log")
+        self.directory, self.name = directory, directory.name
         self._arguments = arguments
         self._command = ARMED_COMMAND if armed else COMMAND
         if launcher is not None:
@@ -69,83 +69,22 @@ class WorkerProcess:
         self._order_path = directory / "order.json"
         self.web_port = free_port()
         self.data_dir = Path(environment.get("COVERSUMM_DATA_DIR", directory / "data"))
-        self.log_path = directory / "worker.log"
         self.environment = {
             "COVERSUMM_DATA_DIR": str(self.data_dir),
             "COVERSUMM_WEB_PORT": str(self.web_port),
             **({armed_launcher.VARIABLE: str(self._order_path)} if armed else {}),
             **environment,
         }
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
         self.exit_codes: list[int] = []
         directory.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> Self:
         """Start it, or start it again on the same data."""
-        assert not self.alive, "already running"
         if self.exit_code is not None:
             self.exit_codes.append(self.exit_code)
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._command, *self._arguments],
-                cwd=ROOT,
-                env=clean_environment(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
-        self._stopped = False
+        command = [*self._command, *self._arguments]
+        self.launch(command, clean_environment(self.environment), cwd=ROOT)
         return self
-
-    @property
-    def pid(self) -> int:
-        """The process id of its present life."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def started(self) -> bool:
-        """Whether it ever was."""
-        return self._process is not None
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process is there, running or stopped."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def exit_code(self) -> int | None:
-        """What it ended with; negative signal number when it was killed; None while alive or before
-        the first start.
-        """
-        return None if self._process is None else self._process.poll()
-
-    @property
-    def paused(self) -> bool:
-        """Whether `pause()` holds it."""
-        return self._stopped
-
-    def kill(self) -> None:
-        """`kill -9`."""
-        self._signal(signal.SIGKILL)
-        self.wait()
-
-    def interrupt(self) -> None:
-        """SIGINT, as Ctrl-C sends it."""
-        self._signal(signal.SIGINT)
-
-    def pause(self) -> None:
-        """SIGSTOP: it is there and does nothing, while its session expires."""
-        self._signal(signal.SIGSTOP)
-        self._stopped = True
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self._signal(signal.SIGCONT)
-        self._stopped = False
 
     def arm(self, order: armed_launcher.Order) -> None:
         """Order what is to happen at a step of its protocol; an order before that is forgotten."""
@@ -158,7 +97,7 @@ class WorkerProcess:
             return False
         order = armed_launcher.Order(**json.loads(note.read_text()))
         if order.pid is None and order.signal == signal.SIGSTOP:
-            self._stopped = True
+            self.paused = True
         return True
 
     def wipe(self) -> None:
@@ -168,20 +107,10 @@ class WorkerProcess:
 
     def terminate(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """SIGTERM; the exit code. One that does not end in time is killed, and that is an error."""
-        if self._stopped:
+        if self.paused:
             self.resume()
-        self._signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
-
-    def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
-        """The exit code, once it ended by itself."""
-        assert self._process is not None
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(PATIENCE_SECONDS)
-            raise WorkerError(f"it did not end within {timeout_s:g} s\n{self.log_end()}") from None
 
     def ready(self) -> bool:
         """What `/readyz` says; False when nobody answers."""
@@ -222,26 +151,6 @@ class WorkerProcess:
             int(count)
             for count in re.findall(r"restored (\d+) rows of \d+ partition", self.log_text())
         ]
-
-    def log_text(self) -> str:
-        """Everything it wrote, over all its lives."""
-        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-
-    def log_end(self) -> str:
-        """The end of the log, for messages."""
-        return f"--- {self.log_path}\n{self.log_text()[-6000:]}"
-
-    def discard(self) -> None:
-        """End it whatever state it is in; for clean-up."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(PATIENCE_SECONDS)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if not self.alive:
-            raise WorkerError(f"it ended with {self.exit_code} by itself\n{self.log_end()}")
-        assert self._process is not None
-        self._process.send_signal(number)
 
 
 @dataclass

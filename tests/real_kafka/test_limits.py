@@ -107,7 +107,7 @@ def test_a_stop_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
     worker = hang(hanging, commit_timeout_ms="60000", shutdown_timeout_ms="3000")
     try:
         started_s = time.monotonic()
-        worker._signal(signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
         assert worker.wait() == 3
         assert time.monotonic() - started_s >= 3
     finally:

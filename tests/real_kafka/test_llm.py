@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -21,8 +20,8 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.llm import Call, LanguageModel, content, good
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.process import Process
 from tests.harness.small_load import DIMENSION, FACETS, events
 from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import ROOT
@@ -81,11 +80,11 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
     return read_topic(kafka.bootstrap_servers, topic)
 
 
-class Prose:
+class Prose(Process):
     """`prose.py` as a process."""
 
     def __init__(self, kafka: KafkaBroker, model: LanguageModel, source: str, folder: Path):
-        self.log_path = folder / "prose.log"
+        super().__init__(folder / "prose.log")
         self._environment = {
             **os.environ,
             "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -96,22 +95,10 @@ class Prose:
             "LLM_API_KEY": "a-key",
             "INSTANCE": source,
         }
-        self.process: subprocess.Popen[bytes]
 
     def start(self) -> None:
         """Start it, or start it again after its end."""
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(PROGRAM)],
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
-
-    def log(self) -> str:
-        """What it wrote over all its lives."""
-        return self.log_path.read_text()
+        self.launch([sys.executable, str(PROGRAM)], self._environment)
 
 
 def by_key(messages: Iterable[Message]) -> dict[bytes | None, list[Any]]:
@@ -142,15 +129,15 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
 
         def answer(number: int, call: Call) -> str | None:
             if number == KILLED_BEFORE:
-                program.process.kill()
+                program.kill()
             return None if number in UNAVAILABLE else REFUSED.get(number, good)(call)
 
         model.answer = answer
-        model.after = lambda number: program.process.kill() if number == KILLED_AFTER else None
+        model.after = lambda number: program.kill() if number == KILLED_AFTER else None
         ends = []
 
         def is_complete() -> bool:
-            if (code := program.process.poll()) is not None:
+            if (code := program.exit_code) is not None:
                 ends.append(code)
                 program.start()
             results = read_topic(kafka.bootstrap_servers, f"{source}.prose")
@@ -158,17 +145,16 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
 
         program.start()
         try:
-            eventually(is_complete, program.log, every_s=0.5)
+            eventually(is_complete, program.log_text, every_s=0.5)
         finally:
-            program.process.kill()
-            program.process.wait(PATIENCE_SECONDS)
+            program.discard()
 
-    assert ends == [1, -signal.SIGKILL, -signal.SIGKILL], program.log()
+    assert ends == [1, -signal.SIGKILL, -signal.SIGKILL], program.log_text()
     results = read_topic(kafka.bootstrap_servers, f"{source}.prose")
     assert by_key(results) == by_key(changes)
     check_grounded(changes, results)
     check_calls(model, changes)
-    log = program.log()
+    log = program.log_text()
     assert log.count("refused: ") == len(REFUSED)
     assert "given: ['of nobody']" in log
     assert f"{model.url}/chat/completions: HTTP Error 503" in log

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,9 +16,9 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.kafka_connect import KafkaConnect, properties
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.postgres import Postgres
+from tests.harness.process import Process
 from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, feed
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import ROOT, Pipeline, pipeline
@@ -63,40 +61,20 @@ def database(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-class Consumer:
-    """`consumer.py` as a process."""
+class Consumer(Process):
+    """`consumer.py` as a process, started."""
 
     def __init__(self, server: Postgres, kafka: KafkaBroker, tables: Mapping[str, str], log: Path):
-        told = [f"{table}={topic}" for topic, table in tables.items()]
-        self._command = [sys.executable, str(FOLDER / "consumer.py"), *told]
-        self._environment = {
-            **os.environ,
-            **server.environment,
-            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        }
-        self._log = log
-        self.process = self._started()
+        super().__init__(log)
+        tables_of_topics = [f"{table}={topic}" for topic, table in tables.items()]
+        self._command = [sys.executable, str(FOLDER / "consumer.py"), *tables_of_topics]
+        servers = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+        self._environment = {**os.environ, **server.environment, **servers}
+        self.start()
 
-    def restart(self) -> None:
-        """`kill -9`, then the same again."""
-        self.kill()
-        self.process = self._started()
-
-    def kill(self) -> None:
-        """`kill -9` of one that has not ended."""
-        assert self.process.poll() is None, self.log()
-        self.process.kill()
-        self.process.wait(PATIENCE_SECONDS)
-
-    def log(self) -> str:
-        """What it wrote over all its lives."""
-        return self._log.read_text()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                self._command, env=self._environment, stderr=log, preexec_fn=die_with_parent
-            )
+    def start(self) -> None:
+        """Start it, or start it again."""
+        self.launch(self._command, self._environment)
 
 
 def tables_of(site: Pipeline) -> dict[str, str]:
@@ -137,7 +115,7 @@ def wait_stored(
         found = database.execute("SELECT * FROM kafka_offsets").fetchall()
         return {(topic, partition): end for topic, partition, end in found} == last
 
-    eventually(is_stored, consumer.log)
+    eventually(is_stored, consumer.log_text)
 
 
 def test_the_consumer_under_kills(
@@ -155,8 +133,9 @@ def test_the_consumer_under_kills(
         for number in range(ROUNDS):
             database.execute("SELECT pg_advisory_lock(1)")
             feed(site, load[number * size : (number + 1) * size])
-            eventually(lambda: database.execute(WAITING).fetchall(), consumer.log)
-            consumer.restart()  # in the midst of its transaction
+            eventually(lambda: database.execute(WAITING).fetchall(), consumer.log_text)
+            consumer.kill()  # in the midst of its transaction
+            consumer.start()
             database.execute("SELECT pg_advisory_unlock(1)")
             if number == 1:
                 worker.kill()
@@ -171,14 +150,16 @@ def test_the_consumer_under_kills(
     assert database.execute(f"{repeated} HAVING count(*) > 1").fetchall() == []
     check_views(database, wanted)
 
-    consumer.process.send_signal(signal.SIGSTOP)
+    consumer.pause()
     other = Consumer(server, kafka, tables, tmp_path / "other.log")
     for topic, table in tables.items():
         send_older(kafka, topic, wanted[table])
     wait_stored(kafka, database, list(tables), other)
-    consumer.process.send_signal(signal.SIGCONT)
-    assert consumer.process.wait(PATIENCE_SECONDS) == 1
-    assert re.fullmatch("another consumer writes .*: run one process for a topic\n", consumer.log())
+    consumer.resume()
+    assert consumer.wait() == 1
+    assert re.fullmatch(
+        "another consumer writes .*: run one process for a topic\n", consumer.log_text()
+    )
     other.kill()
     for table in wanted:  # as a sink does that looks at nothing
         database.execute(f"UPDATE {table} SET sequence = sequence - 1, review_count = 0")
@@ -253,7 +234,7 @@ def test_kafka_connect_under_kills(
         size = len(load) // 3 + 1
         for number in range(3):
             feed(site, load[number * size : (number + 1) * size])
-            eventually(lambda at=number: len(rows(database, "summaries")) > at, connect.log)
+            eventually(lambda at=number: len(rows(database, "summaries")) > at, connect.log_end)
             connect.kill()
             connect.start()
             worker.kill()
@@ -263,7 +244,7 @@ def test_kafka_connect_under_kills(
         site.stop()
         wanted = {table: compacted(kafka, topic) for topic, table in tables_of(site).items()}
         eventually(
-            lambda: {table: rows(database, table) for table in wanted} == wanted, connect.log
+            lambda: {table: rows(database, table) for table in wanted} == wanted, connect.log_end
         )
         assert all(len(found) > 5 for found in wanted.values())
         connect.kill()

@@ -23,8 +23,8 @@ from rocksdict import Options, Rdict
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
-from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.process import die_with_parent
 from tests.harness.small_load import (
     DIMENSION,
     FACETS,

@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.deploy.cluster.programs import program
 from tests.deploy.tools import CRDS, HELM
-from tests.harness.node import die_with_parent, free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.process import die_with_parent
 
 STAGES = Path(__file__).with_name("stages.yaml")
 USERS = {
