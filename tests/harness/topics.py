@@ -37,6 +37,7 @@ def consumer(bootstrap_servers: str, group: str = "test-reader", **config: Any) 
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 20,  # a partition ends when a fetch finds nothing more: at once
             "log_level": 0,
             **config,
         }
@@ -106,7 +107,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
         ended: set[int] = set()
         quiet_since_s = time.monotonic()
         while len(ended) < len(starts):
-            batch = reader.consume(10_000, 0.2)  # waits out its time unless it is full
+            batch = reader.consume(10_000, 0.05)  # waits out its time unless it is full
             if batch:
                 quiet_since_s = time.monotonic()
             elif time.monotonic() - quiet_since_s > PATIENCE_SECONDS:

@@ -275,7 +275,6 @@ class Pipeline:
             caught_up,
             lambda: f"lag {self.lag(targets)}\n{self.logs()}",
             timeout_s=timeout_s,
-            every_s=0.3,
         )
         return time.monotonic() - started_s
 

@@ -22,7 +22,7 @@ from tests.harness.history import history
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.topics import Message, producer, read_topic
+from tests.harness.topics import Message, end_offsets, producer, read_topic
 from tests.harness.workers import WorkerError, pipeline
 from worker.settings import Settings
 
@@ -240,6 +240,17 @@ def test_as_a_process_over_real_topics(kafka: KafkaBroker, tmp_path: Path, lost:
             assert report["ok"]
             assert report["records"] == len(EVENTS)
             assert report["published"] == len(wanted.changes)
+
+
+@pytest.mark.kafka
+def test_partitions_have_the_murmur2_of_their_keys(kafka: KafkaBroker) -> None:
+    """Faust and Kafka's own clients place a key by murmur2; the load must too, or a worker sees
+    foreign keys.
+    """
+    kafka.create_topic("murmur2", 4)
+    _fill(kafka, "murmur2", [Sent(b"21", b"")])
+    # Kafka's UtilsTest: murmur2("21") = -973932308, so partition (h & 0x7fffffff) % 4.
+    assert end_offsets(kafka.bootstrap_servers, "murmur2")[(-973932308 & 0x7FFFFFFF) % 4] == 1
 
 
 def _fill(broker: KafkaBroker, topic: str, events: list[Sent]) -> None:
