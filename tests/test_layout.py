@@ -65,7 +65,7 @@ CIRCLES: list[set[str]] = [
             for name in ("flat", "graphgrove", "sgtree", "sgtree_nodes", "sgtree_search")
         ),
     },
-    {"worker.processing.entity_cache", "worker.processing.facets"},
+    {"worker.processing.entities", "worker.processing.facets"},
 ]
 
 

@@ -21,13 +21,13 @@ from worker.events import (
     EntityDeleted,
     Message,
     Record,
-    facets_message,
-    summary_message,
+    change_message,
     tombstone_message,
 )
 from worker.events.fields import Timestamp
 from worker.events.messages import CE_SOURCE
-from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED, decode_summary
+from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED
+from worker.events.publishing import FACETS, SUMMARIES
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 
@@ -177,7 +177,8 @@ def _tombstone(topic: str, channel: Channel) -> dict[str, Any]:
     if channel.action == "receive":
         return _message("tombstone", payload, [{"payload": None}])
     of_facets = FACETS_CHANGED in channel.types
-    sent = tombstone_message(topic, 3, "B00X", 1, None, RECORD, of_facets=of_facets)
+    kind = FACETS if of_facets else SUMMARIES
+    sent = tombstone_message(kind, topic, "B00X", 1, None, RECORD)
     return _message("tombstone", payload, [{**_headers(sent), "payload": None}], CLOUD_EVENT)
 
 
@@ -221,10 +222,9 @@ def _kafka(**binding: Any) -> dict[str, Any]:
 def _sent(topic: str, event_type: str, body: dict[str, Any]) -> Message:
     """A message as the worker sends it."""
     value = msgspec.json.encode(body)
-    if event_type == SUMMARY_CHANGED:
-        return summary_message(topic, RECORD.partition, decode_summary(value), RECORD)
+    kind = SUMMARIES if event_type == SUMMARY_CHANGED else FACETS
     entity_id, epoch, time = (body[name] for name in ("entity_id", "epoch", "occurred_at"))
-    return facets_message(topic, entity_id, epoch, time, value, RECORD)
+    return change_message(kind, topic, entity_id, epoch, time, value, RECORD)
 
 
 def _headers(message: Message) -> dict[str, Any]:

@@ -11,20 +11,22 @@ from tests.events.examples import record
 from tests.harness.bodies import BODY
 from worker.events import (
     Cause,
+    Message,
     RatingCounts,
     Reason,
     Record,
     Rejected,
     ReviewDetails,
     SummaryChanged,
+    change_message,
     dead_letter_message,
-    summary_message,
     summary_sentence,
     tombstone_message,
 )
 from worker.events.fields import MAX_ID_CHARS, MAX_LANGUAGE_CHARS
 from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
+from worker.events.publishing import FACETS, SUMMARIES
 
 BYTES = (
     '{"type":"summary.changed","entity_id":"B\\"é🎉","epoch":1,"sequence":991,"previous_sequence":null,'
@@ -37,12 +39,18 @@ BYTES = (
 ).encode()
 
 
+def message_of(body: SummaryChanged, cause: Record) -> Message:
+    return change_message(
+        SUMMARIES, "out", body.entity_id, body.epoch, body.occurred_at, encode(body), cause
+    )
+
+
 def test_the_body_is_compact_in_the_contracts_order_and_unescaped() -> None:
     assert encode(BODY) == BYTES
 
 
 def test_a_summary_message() -> None:
-    message = summary_message("out", 3, BODY, record(b"", offset=991))
+    message = message_of(BODY, record(b"", offset=991)._replace(partition=3))
     assert (message.topic, message.partition, message.key, message.value) == (
         "out",
         3,
@@ -61,13 +69,16 @@ def test_a_summary_message() -> None:
 
 
 def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
-    message = tombstone_message("out", 3, "e", 2, None, record(None, offset=7))
+    message = tombstone_message(SUMMARIES, "out", "e", 2, None, record(None, offset=7))
     assert (message.key, message.value) == (b"e", None)
     headers = dict(message.headers)
     assert (
         headers["ce_id"]
         == str(uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:tombstone")).encode()
     )
+    of_facets = dict(tombstone_message(FACETS, "f", "e", 2, None, record(None, offset=7)).headers)
+    name = uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:facets:tombstone")
+    assert of_facets == headers | {"ce_id": str(name).encode()}
     assert headers["ce_type"] == b"entity.deleted"
     assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
 
@@ -86,9 +97,8 @@ def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
 def test_ce_time_is_the_records_timestamp_where_it_is_one(
     milliseconds: int, expected: bytes | None
 ) -> None:
-    message = tombstone_message(
-        "out", 0, "e", 1, None, Record("in", 0, 0, milliseconds, b"e", None)
-    )
+    cause = Record("in", 0, 0, milliseconds, b"e", None)
+    message = tombstone_message(SUMMARIES, "out", "e", 1, None, cause)
     assert dict(message.headers).get("ce_time") == expected
 
 
@@ -163,6 +173,6 @@ def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
         "2" * 64, "m" * 249,
         ratings=RatingCounts(dict.fromkeys(range(21), 10**9)).ratings(),
     )  # fmt: skip
-    message = summary_message("o", 0, body, record(b""))
+    message = message_of(body, record(b""))
     assert message_bytes(message.key, message.value, message.headers) < 1_000_000
     assert json.loads(encode(body))["k"] == 20

@@ -26,7 +26,7 @@ from worker.events.codec import DEFAULT
 from worker.events.publishing import FACETS
 from worker.mapping import load_mapping
 from worker.processing.config import ProcessorConfig, RecordSelection, processor_config
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, FacetsView, Overview, ShortView, SummaryView
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.registry.output import AvroOutput

@@ -10,7 +10,7 @@ import numpy as np
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import SummaryView
 from worker.processing.processor import Processor
 from worker.state import MemoryRows

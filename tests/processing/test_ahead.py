@@ -13,7 +13,7 @@ import pytest
 from tests.harness.drive import Driver, config, upsert
 from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.state import MemoryRows
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace as replace_struct
 from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.operations import operations, records_of
 from worker.events import Record
+from worker.events.publishing import SUMMARIES
 from worker.processing.processor import FINISHED_AT_ONCE
 from worker.state import CorruptRow, verify_partition
 from worker.state.keys import LAST_CHANGE, last_change_key
@@ -358,7 +359,7 @@ def test_a_final_is_as_of_the_last_change_of_the_set():
 def test_a_kept_change_that_fits_no_summary_is_named():
     driver = driver_with(1)
     ((key, value),) = driver.rows[0].scan(LAST_CHANGE)
-    longer = replace_struct(decode_last_change(key, value), distances=[0.5, 0.5])
+    longer = replace_struct(decode_last_change(key, SUMMARIES, value), distances=[0.5, 0.5])
     driver.rows[0].write({key: encode_last_change(key, longer)})
     with pytest.raises(CorruptRow, match=r"last change of entity 'entity 000'.*not of the set"):
         driver.processor.finish(0, 1)

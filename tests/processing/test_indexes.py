@@ -125,8 +125,8 @@ def test_the_processor_takes_the_index_of_the_settings(monkeypatch):
         assert made.index == name
         driver = Driver(config(index=name))
         driver.run(upsert(0, "r", ("good", [1, 0, 0])))
-        entity = driver.processor._entities.cache.get((0, "e"))
-        assert type(entity._index) is index_class(name)
+        entity = driver.processor._entities.peek((0, "e"))
+        assert type(entity.summary.sets[0].index) is index_class(name)
         check_index(name)
 
 

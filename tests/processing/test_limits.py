@@ -23,7 +23,7 @@ from tests.harness.drive import (
 )
 from worker.coversumm import max_sentences
 from worker.errors import SetupError
-from worker.events import Limits, summary_messages
+from worker.events import Limits
 from worker.limits import Limit
 from worker.processing import outbox, plan
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
@@ -322,12 +322,11 @@ def test_few_messages_are_made_where_they_are_too_large(monkeypatch, emit):
 def count_messages(monkeypatch):
     """How many messages are made at once, whenever any are."""
     made = []
+    encode = outbox.encode
     monkeypatch.setattr(
         outbox,
-        "summary_messages",
-        lambda topic, drafts, form: (
-            made.append(len(drafts)) or summary_messages(topic, drafts, form)
-        ),
+        "encode",
+        lambda drafts, settings: made.append(len(drafts)) or encode(drafts, settings),
     )
     return made
 

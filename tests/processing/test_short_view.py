@@ -10,7 +10,7 @@ from tests.cli.events import lines, sample
 from tests.coversumm.naive_short_view import naive
 from tests.harness.drive import DIMENSION, Driver, config, delete, delete_entity, upsert
 from worker.events import Record, read_line
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, ShortView, fitting
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import review_of

@@ -12,7 +12,7 @@ import pytest
 from tests.harness.drive import Driver, config, summary_of, upsert
 from tests.processing.restored import ENTITIES, events, stored, told
 from worker.processing import summaries as module
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import SummaryView, read_view
 from worker.state import MemoryRows
 

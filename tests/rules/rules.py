@@ -812,9 +812,9 @@ RULES = (
     ),
     Rule(
         "the fingerprint is the first row",
-        "worker/processing/partitions.py",
-        "                put_fingerprint(pending, self._config.fingerprint)\n",
-        "                pass\n",
+        "worker/processing/changed_rows.py",
+        "            put_fingerprint(pending, config.fingerprint)\n",
+        "            pass\n",
         ("tests/processing/test_processor.py",),
     ),
     Rule(
@@ -959,9 +959,9 @@ RULES = (
     ),
     Rule(
         "end: a deleted entity has no last change",
-        "worker/processing/partitions.py",
-        "one.kept is not None or one.set_changes or one.end is not None",
-        "one.kept is not None",
+        "worker/processing/changed_rows.py",
+        "one.changed[topic] or one.end is not None",
+        "one.last.get(topic) is not None",
         ("tests/processing/test_finals.py",),
     ),
     Rule(
@@ -1145,8 +1145,8 @@ RULES = (
     ),
     Rule(
         "the output's id is stored beside the offset",
-        "worker/processing/partitions.py",
-        "                    put_output(pending, output, topic)\n",
+        "worker/processing/changed_rows.py",
+        "                put_output(pending, output, topic)\n",
         "                    pass\n",
         ("tests/processing/test_processor.py",),
     ),

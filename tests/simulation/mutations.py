@@ -18,7 +18,7 @@ from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.transactions import Transactions
-from worker.processing import partitions as row_writer
+from worker.processing import changed_rows
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
@@ -143,7 +143,7 @@ def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
 
 def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
     """Rows do not tell which records they hold."""
-    return patch.object(row_writer, "put_applied", lambda pending, applied: None)
+    return patch.object(changed_rows, "put_applied", lambda pending, applied: None)
 
 
 def applied_records_processed_again() -> AbstractContextManager[Any]:
@@ -168,7 +168,7 @@ def old_local_state_believed() -> AbstractContextManager[Any]:
 
 def garbage_not_noted() -> AbstractContextManager[Any]:
     """A deleted entity's rows are forgotten, not removed."""
-    return patch.object(row_writer, "put_garbage", lambda pending, entity, incarnation: None)
+    return patch.object(changed_rows, "put_garbage", lambda pending, entity, incarnation: None)
 
 
 def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
@@ -341,13 +341,13 @@ def finals_apart_from_their_rows() -> AbstractContextManager[Any]:
 
 def finals_of_deleted_entities() -> AbstractContextManager[Any]:
     """The last change of an entity outlives it."""
-    put = row_writer.put_last_change
+    put = changed_rows.put_last_change
 
     def keeping(pending: Any, entity: bytes, topic: Any, change: Any) -> None:
         if change is not None:
             put(pending, entity, topic, change)
 
-    return patch.object(row_writer, "put_last_change", keeping)
+    return patch.object(changed_rows, "put_last_change", keeping)
 
 
 def ends_with_its_own_partitions() -> AbstractContextManager[Any]:

@@ -21,12 +21,8 @@ from worker.events.inputs import (
 from worker.events.messages import (
     TRUNCATED_HEADERS,
     Message,
-    SummaryDraft,
+    change_message,
     dead_letter_message,
-    facets_message,
-    facets_value,
-    summary_message,
-    summary_messages,
     tombstone_message,
 )
 from worker.events.outputs import (
@@ -72,15 +68,11 @@ __all__ = [
     "ReviewUpserted",
     "SentencesDeleted",
     "SummaryChanged",
-    "SummaryDraft",
     "SummarySentence",
+    "change_message",
     "dead_letter_message",
     "decode",
-    "facets_message",
-    "facets_value",
     "read_line",
-    "summary_message",
-    "summary_messages",
     "summary_sentence",
     "tombstone_message",
 ]

@@ -6,7 +6,6 @@ The same state and record give the same bytes and headers; the wall clock is not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from typing import Final, NamedTuple
@@ -14,13 +13,7 @@ from uuid import NAMESPACE_URL
 
 from worker.events.codec import DEFAULT, OutputCodec
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
-from worker.events.outputs import (
-    FACETS_CHANGED,
-    SUMMARY_CHANGED,
-    FacetsChanged,
-    RankedChange,
-    SummaryChanged,
-)
+from worker.events.publishing import OutputTopic
 from worker.events.reasons import Rejected
 
 CE_SOURCE: Final = "coversumm-worker"
@@ -44,88 +37,36 @@ class Message(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
-def summary_message(
-    topic: str,
-    partition: int,
-    body: SummaryChanged,
+def change_message(
+    topic: OutputTopic,
+    name: str,
+    entity_id: str,
+    epoch: int,
+    occurred_at: str | None,
+    value: bytes,
     record: Record,
     codec: OutputCodec = DEFAULT,
 ) -> Message:
-    """A summary change; `record` is its cause."""
-    return _summary_message(topic, partition, body, codec.encode(body), record, codec)
-
-
-class SummaryDraft(NamedTuple):
-    """A summary change and its cause, `record`, before encoding."""
-
-    change: RankedChange
-    partition: int
-    record: Record
-
-
-def summary_messages(
-    topic: str, drafts: Sequence[SummaryDraft], codec: OutputCodec = DEFAULT
-) -> list[Message]:
-    """The messages of many summary changes, as `summary_message` makes them."""
-    values = codec.encode_ranked([draft.change for draft in drafts])
-    return [
-        _summary_message(topic, partition, change.body, value, record, codec)
-        for (change, partition, record), value in zip(drafts, values, strict=True)
-    ]
-
-
-def _summary_message(
-    topic: str,
-    partition: int,
-    body: SummaryChanged,
-    value: bytes,
-    record: Record,
-    codec: OutputCodec,
-) -> Message:
-    name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
-    headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record, codec)
-    return Message(topic, partition, body.entity_id.encode(), value, headers)
+    """A change of an entity, for the Kafka topic `name`; `record` is its cause."""
+    identity = f"coversumm:{entity_id}:{epoch}:{record.offset}{topic.id_suffix}"
+    headers = _cloud_event(identity, topic.event_type, occurred_at, record, codec)
+    return Message(name, record.partition, entity_id.encode(), value, headers)
 
 
 def tombstone_message(
-    topic: str,
-    partition: int,
+    topic: OutputTopic,
+    name: str,
     entity_id: str,
     epoch: int,
     occurred_at: str | None,
     record: Record,
-    *,
-    of_facets: bool = False,
 ) -> Message:
-    """The end of an entity, or of its facets: a null value, which compaction removes. `record` is
-    its cause.
+    """The end of an entity, for the Kafka topic `name`: a null value, which compaction removes.
+    `record` is its cause.
     """
-    what = "facets:tombstone" if of_facets else "tombstone"
-    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:{what}"
-    headers = _cloud_event(name, EVENT_TYPES[EntityDeleted], occurred_at, record)
-    return Message(topic, partition, entity_id.encode(), None, headers)
-
-
-def facets_value(
-    body: FacetsChanged, facets: Sequence[bytes], codec: OutputCodec = DEFAULT
-) -> bytes:
-    """The value of a change of facets, from a body without them."""
-    return codec.encode_facets(body, facets)
-
-
-def facets_message(
-    topic: str,
-    entity_id: str,
-    epoch: int,
-    occurred_at: str | None,
-    value: bytes,
-    record: Record,
-    codec: OutputCodec = DEFAULT,
-) -> Message:
-    """A change of an entity's facets; `record` is its cause."""
-    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:facets"
-    headers = _cloud_event(name, FACETS_CHANGED, occurred_at, record, codec)
-    return Message(topic, record.partition, entity_id.encode(), value, headers)
+    identity = f"coversumm:{entity_id}:{epoch}:{record.offset}{topic.id_suffix}:tombstone"
+    headers = _cloud_event(identity, EVENT_TYPES[EntityDeleted], occurred_at, record)
+    return Message(name, record.partition, entity_id.encode(), None, headers)
 
 
 def dead_letter_message(

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputTopic:
@@ -13,12 +15,13 @@ class OutputTopic:
 
     name: str  # of its messages, for people
     setting: str  # has the name of the Kafka topic
+    event_type: str  # of its changes
     id_suffix: str  # in the ids of its messages
 
 
-SUMMARIES: Final = OutputTopic("summaries", "COVERSUMM_OUTPUT_TOPIC", "")
+SUMMARIES: Final = OutputTopic("summaries", "COVERSUMM_OUTPUT_TOPIC", SUMMARY_CHANGED, "")
 """The entity's summary: one set, of all sentences."""
-FACETS: Final = OutputTopic("facets", "COVERSUMM_FACETS_TOPIC", ":facets")
+FACETS: Final = OutputTopic("facets", "COVERSUMM_FACETS_TOPIC", FACETS_CHANGED, ":facets")
 """The entity's facets that are not hidden: a set for each."""
 TOPICS: Final = (SUMMARIES, FACETS)
 

@@ -12,13 +12,13 @@ from worker.events import (
     Rejected,
     ReviewDeleted,
 )
-from worker.events.outputs import LastFacets, LastSummary
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import NO_RATINGS
 from worker.facets.newest import NewestReviews
-from worker.processing.entity_cache import CachedEntity, EntityKey
+from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.facets import ReviewMove, newest_bits
 from worker.state.entity import Review, Sentence
-from worker.state.rows import Header
+from worker.state.rows import Header, LastChange
 
 Outcome = Ignored | Rejected | None  # of a record; None: it is applied
 
@@ -50,19 +50,17 @@ class EntityChanges:
 
     __slots__ = (
         "_unread",
+        "changed",
         "end",
         "entity",
-        "facet_changes",
         "is_new",
-        "kept",
-        "kept_facets",
         "key",
+        "last",
         "newest",
         "ratings",
         "review_count",
         "reviews",
         "sentence_count",
-        "set_changes",
         "steps",
         "stored_header",
         "stored_sequence",
@@ -75,18 +73,16 @@ class EntityChanges:
         self.stored_header = Header(
             entity.review_count, entity.sentence_count, entity.rows.incarnation, entity.ratings
         )
-        self.stored_sequence = entity.sequence
+        self.stored_sequence = entity.summary.sequence
         self.review_count = entity.review_count
         self.sentence_count = entity.sentence_count
         self.ratings = entity.ratings
         self.reviews: dict[bytes, Review] = {}  # the written reviews in their last state
         self.steps: list[PlannedStep] = []
         self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
-        self.set_changes = 0  # how often its set changed
-        self.kept: LastSummary | None = None  # a last, not empty set, published later
-        self.kept_facets: LastFacets | None = None  # likewise
+        self.changed = {SUMMARIES: 0, FACETS: 0}  # events that changed sets of this topic
+        self.last: dict[OutputTopic, LastChange] = {}  # sets that are not empty, published later
         self.newest: NewestReviews | None = None  # after the events so far, if they changed it
-        self.facet_changes = 0  # events that changed a set of its facets, or may be published
         self._unread: set[bytes] = set()
 
     def review(self, review_id: bytes) -> Review | None:
@@ -138,11 +134,11 @@ class EntityChanges:
             return []
         was: dict[bytes, int] = {}
         now: dict[bytes, int] = {}
-        if facets.facets.newest:
+        if facets.criteria.newest:
             newest = facets.newest.copy() if self.newest is None else self.newest
-            was = newest_bits(facets.facets, newest)
+            was = newest_bits(facets.criteria, newest)
             self.newest = self._updated(newest, reviews, before)
-            now = newest_bits(facets.facets, self.newest)
+            now = newest_bits(facets.criteria, self.newest)
         gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
         come = [(name, one) for name, one in reviews.items() if not one.deleted]
         moves = [ReviewMove(name, one, was.get(name, 0), False, False) for name, one in gone]

@@ -1,32 +1,237 @@
-"""The entities of the held partitions, from memory or from their rows."""
+"""The entities of the held partitions, in memory up to a number of bytes; all from stored rows.
 
-from collections.abc import Iterable
+How an entity lives in memory: `CachedEntity` has its counts, its summary and facets as
+`TrackedSets`, each set with a core of the algorithm that is read at its first use, and the texts of
+the sentences in and near the sets. Vectors and reviews stay in the rows.
+"""
 
-from worker.coversumm import EntityCore
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from worker.coversumm import Counters, EntityCore, FlatIndex, NewIndex
 from worker.coversumm.index import index_class
 from worker.events.publishing import SUMMARIES
-from worker.processing.changes import EntityChanges
+from worker.events.ratings import NO_RATINGS
+from worker.facets.membership import FacetCriteria
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
 from worker.processing.facets import EntityFacets
 from worker.processing.partitions import Partitions
+from worker.processing.tracked_sets import SetSentence, TrackedSet, TrackedSets
 from worker.state.entity import EntityRows, read_header
+from worker.state.errors import CorruptRow
+from worker.state.keys import describe
+
+ENTITY_BYTES = 2500  # of an entity besides its core and texts: objects, keys, dictionaries
+
+
+class EntityKey(NamedTuple):
+    """Identifies an entity: its id is unique within its partition."""
+
+    partition: int
+    entity_id: str
+
+
+class CachedEntity:
+    """One incarnation of an entity. It changes only while a micro-batch is ranked.
+
+    Attributes:
+        summary: its one set.
+        cached: live sentences that are or recently were in a set; the others are in stored rows.
+            Changed only by the methods below.
+        cached_bytes: approximate; above the size of a message with all of them.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_criteria",
+        "_facets",
+        "_is_new",
+        "_new_index",
+        "_set",
+        "cached",
+        "cached_bytes",
+        "config",
+        "entity_id",
+        "memory_bytes",
+        "ratings",
+        "review_count",
+        "rows",
+        "sentence_count",
+        "summary",
+    )
+
+    def __init__(
+        self,
+        entity_id: str,
+        rows: EntityRows,
+        config: ProcessorConfig,
+        new_index: NewIndex,
+        criteria: FacetCriteria | None,
+        *,
+        is_new: bool,
+    ) -> None:
+        """`criteria`: those of its facets, None without any; `is_new`: it has no rows."""
+        self.config = config
+        self.entity_id = entity_id
+        self.rows = rows
+        self.review_count = 0
+        self.sentence_count = 0
+        self.ratings = NO_RATINGS
+        self._set = TrackedSet()
+        self.summary = TrackedSets(
+            SUMMARIES, [self._set], None if is_new else rows.published(SUMMARIES)
+        )
+        self.cached: dict[bytes, SetSentence] = {}
+        self.cached_bytes = 0
+        self.memory_bytes = 0
+        self._counted = Counters()
+        self._new_index = new_index
+        self._is_new = is_new
+        self._facets: EntityFacets | None = None
+        self._criteria = criteria
+
+    # -- sets
+
+    @property
+    def facets(self) -> EntityFacets | None:
+        """The entity's facets, if any are defined. Raises CorruptRow."""
+        if self._facets is None and self._criteria is not None:
+            self._facets = EntityFacets(
+                self._criteria,
+                self.rows,
+                self.sentences,
+                distinct=self.config.distinct,
+                is_new=self._is_new,
+            )
+        return self._facets
+
+    def tracked_sets(self) -> list[TrackedSet]:
+        """The summary, and the facets that are in memory."""
+        facets = self._facets
+        return self.summary.sets if facets is None else [self._set, *facets.tracked.sets]
+
+    @property
+    def core(self) -> EntityCore:
+        """The summary's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
+        if self._set.core is None:
+            core = self._begin_core()
+            if not self._is_new:
+                core.read()
+            return self._set_core(core)
+        return self._set.core
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the core is in memory."""
+        return self._set.core is not None
+
+    def load(self) -> None:
+        """Read core and facets, unless they are in memory; a flat index does so in the same passes.
+
+        Raises CorruptRow.
+        """
+        facets = self.facets
+        if facets is None or facets.is_loaded:
+            return
+        if self._set.core is None and self._new_index is FlatIndex:
+            core = self._begin_core()
+            facets.load(core)
+            self._set_core(core)
+        else:
+            facets.load()
+
+    def _begin_core(self) -> EntityCore:
+        config, dimension = self.config, self.rows.dimension
+        index = self._set.index = self._new_index(dimension, self.rows.blocks)
+        return EntityCore(config.k, dimension, index, distinct=config.distinct)
+
+    def _set_core(self, core: EntityCore) -> EntityCore:
+        if core.n != self.sentence_count:
+            raise CorruptRow(
+                describe(self.rows.header_key),
+                f"counts {self.sentence_count} sentences, {core.n} are stored",
+            )
+        self._set.core = core
+        return core
+
+    # -- texts
+
+    def sentence(self, identifier: bytes) -> SetSentence:
+        """A live sentence as of the last micro-batch. Raises CorruptRow if it is not stored."""
+        sentence = self.cached.get(identifier)
+        if sentence is None:
+            stored = self.rows.text_and_details(identifier)
+            sentence = SetSentence.of(identifier, *stored, self.config.output)
+            self.keep_sentence(sentence)
+        return sentence
+
+    def sentences(self, identifiers: Iterable[bytes]) -> list[SetSentence]:
+        """As `sentence`, for several."""
+        known = self.cached.get
+        return [known(identifier) or self.sentence(identifier) for identifier in identifiers]
+
+    def keep_sentence(self, sentence: SetSentence) -> None:
+        """Cache a live sentence, replacing its earlier form."""
+        self.drop_sentence(sentence.id)
+        self.cached[sentence.id] = sentence
+        self.cached_bytes += sentence.memory_bytes
+
+    def drop_sentence(self, identifier: bytes) -> None:
+        """Drop a sentence."""
+        sentence = self.cached.pop(identifier, None)
+        if sentence is not None:
+            self.cached_bytes -= sentence.memory_bytes
+
+    def keep_sentences_only(self, names: Collection[bytes]) -> None:
+        """Drop all other sentences."""
+        self.cached = {name: one for name, one in self.cached.items() if name in names}
+        self.cached_bytes = sum([one.memory_bytes for one in self.cached.values()])
+
+    # -- the cache
+
+    def count(self, counters: Counters) -> None:
+        """Add the core's counts since the last call."""
+        core = self._set.core
+        if core is not None:
+            counters.add(core.counters, self._counted)
+            self._counted = core.counters.copy()
+
+    def on_processed(self) -> None:
+        """The rows are up to date: release what they contain now."""
+        one = self._set
+        one.part = None
+        if one.index is not None:
+            one.index.on_commit()
+        self.memory_bytes = ENTITY_BYTES + self.cached_bytes
+        if one.core is not None:
+            self.memory_bytes += one.core.memory_bytes
+        if self._facets is not None:
+            self._facets.on_processed()
+            self.memory_bytes += self._facets.memory_bytes
 
 
 class Entities:
-    """Finds and creates entities, and keeps them in a cache."""
+    """Finds and creates entities, and keeps them in an LRU cache; its limit holds after
+    `on_processed`.
+    """
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         """Raises IndexUnavailable."""
+        self.memory_bytes = 0
         self._config = config
         self._partitions = partitions
         self._new_index = index_class(config.index)
-        self.cache = EntityCache(config.cache_bytes)
+        self._entities: OrderedDict[EntityKey, CachedEntity] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entities)
 
     def find(self, key: EntityKey) -> CachedEntity | None:
-        """The entity from memory or rows, or None if it has no row."""
-        entity = self.cache.get(key)
+        """The entity from memory or rows, or None if it has no row. Raises CorruptRow."""
+        entity = self._entities.get(key)
         if entity is not None:
+            self._entities.move_to_end(key)
             return entity
         header = read_header(self._partitions[key.partition].rows, key.entity_id.encode())
         if header is None:
@@ -34,47 +239,53 @@ class Entities:
         entity = self._make(key, header.incarnation, is_new=False)
         entity.review_count, entity.sentence_count = header.reviews, header.sentences
         entity.ratings = entity.rows.ratings(header)
-        published = entity.rows.published(SUMMARIES)
-        if published is not None:
-            entity.sequence, (entity.published,) = published.sequence, published.sets
-        self.cache.put(key, entity)
+        self.put(key, entity)
         return entity
+
+    def peek(self, key: EntityKey) -> CachedEntity | None:
+        """The entity if it is cached, without marking it as used; from any thread."""
+        return self._entities.get(key)
 
     def create(self, key: EntityKey, incarnation: int) -> CachedEntity:
         """A new entity without rows; `incarnation` is the offset of the event creating it."""
         return self._make(key, incarnation, is_new=True)
 
     def _make(self, key: EntityKey, incarnation: int, *, is_new: bool) -> CachedEntity:
-        config, dimension = self._config, self._config.limits.dimension
-        rows = EntityRows(
-            self._partitions[key.partition].rows, key.entity_id.encode(), incarnation, dimension
-        )
-        facets = self._partitions[key.partition].facets
-
-        def load_facets(entity: CachedEntity) -> EntityFacets:
-            assert facets is not None
-            texts, distinct = entity.members_of, config.distinct
-            return EntityFacets(facets, rows, texts, distinct=distinct, is_new=is_new)
-
+        partition, dimension = self._partitions[key.partition], self._config.limits.dimension
+        rows = EntityRows(partition.rows, key.entity_id.encode(), incarnation, dimension)
         return CachedEntity(
-            key.entity_id,
-            rows,
-            self._new_index,
-            lambda index: EntityCore(config.k, dimension, index, distinct=config.distinct),
-            None if facets is None else load_facets,
-            is_new=is_new,
-            codec=config.output,
+            key.entity_id, rows, self._config, self._new_index, partition.criteria, is_new=is_new
         )
 
-    def keep(self, changes: Iterable[EntityChanges]) -> None:
-        """Accept these changes: cache created entities, drop deleted ones."""
-        for one in changes:
-            if one.end is not None:
-                self.cache.drop(one.key)
-            elif one.is_new:
-                self.cache.put(one.key, one.entity)
+    def put(self, key: EntityKey, entity: CachedEntity) -> None:
+        """Cache an entity, replacing an earlier incarnation."""
+        self.drop(key)
+        self._entities[key] = entity
+        self.memory_bytes += entity.memory_bytes
 
-    def discard(self, changes: Iterable[EntityChanges]) -> None:
-        """Discard these changes: the entities are read again from the committed rows."""
-        for one in changes:
-            self.cache.drop(one.key)
+    def drop(self, key: EntityKey) -> None:
+        """Drop an entity: it is read again from the committed rows."""
+        entity = self._entities.pop(key, None)
+        if entity is not None:
+            self.memory_bytes -= entity.memory_bytes
+
+    def on_processed(self, touched: Iterable[EntityKey]) -> int:
+        """The rows of these entities are written: evict down to the limit; how many it evicted."""
+        for key in touched:
+            entity = self._entities.get(key)
+            if entity is not None:
+                before = entity.memory_bytes
+                entity.on_processed()
+                self.memory_bytes += entity.memory_bytes - before
+        evicted = 0
+        while self.memory_bytes > self._config.cache_bytes:
+            _, entity = self._entities.popitem(last=False)
+            self.memory_bytes -= entity.memory_bytes
+            evicted += 1
+        return evicted
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Drop all entities of these partitions."""
+        gone = set(partitions)
+        for key in [key for key in self._entities if key.partition in gone]:
+            self.drop(key)

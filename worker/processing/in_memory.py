@@ -9,7 +9,7 @@ from typing import NamedTuple
 from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, V
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.state import MemoryRows

@@ -29,7 +29,7 @@ from worker.events import (
 )
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
-from worker.processing.entity_cache import CachedEntity, EntityKey
+from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id

@@ -28,20 +28,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
-from worker.events.outputs import LastFacets, LastSummary
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.limits import Limit
+from worker.processing.changed_rows import changed_rows
 from worker.processing.changes import Outcome
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
-from worker.processing.entities import Entities
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import Entities, EntityKey
 from worker.processing.entity_view import Extent, SummaryView, V
-from worker.processing.facet_changes import last_facets_message
 from worker.processing.facets import ReviewMove, classify
-from worker.processing.outbox import Outbox, kept_message
+from worker.processing.outbox import Outbox, last_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
-from worker.processing.partitions import Partitions, RowWriter
+from worker.processing.partitions import Partitions
 from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
 from worker.processing.stats import UNREADABLE, Stats
@@ -49,12 +47,8 @@ from worker.processing.summaries import Summaries
 from worker.state import Rows
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
-from worker.state.partition import (
-    last_changes,
-    put_last_change,
-    read_last_change,
-)
-from worker.state.rows import Output
+from worker.state.partition import last_changes, put_last_change, read_last_change
+from worker.state.rows import LastChange, Output
 from worker.text.engine import EmbeddingEngine
 
 FINISHED_AT_ONCE = 500  # most summaries published in one transaction at the end of a replay
@@ -104,10 +98,9 @@ class Processor:
         self._pace = pace or Pace()
         self._engine = engine
         self._vectors = vectors
-        self._partitions = Partitions(rows, config.fingerprint, config.facets)
+        self._partitions = Partitions(rows, config)
         self._entities = Entities(config, self._partitions)
-        self._row_writer = RowWriter(config, self._partitions)
-        self.summaries = Summaries(config, self._entities.cache)  # for any thread
+        self.summaries = Summaries(config, self._entities)  # for any thread
         self._max_records = MOST  # after a cut: the number processed, then doubled each time
 
     # -- partitions
@@ -156,7 +149,7 @@ class Processor:
     def forget(self, partitions: Iterable[int]) -> None:
         """Drop the caches of these partitions, which are no longer held."""
         gone = set(partitions)
-        self._entities.cache.forget(gone)
+        self._entities.forget(gone)
         self.summaries.forget(gone)
         self._partitions.forget(gone)
 
@@ -197,11 +190,16 @@ class Processor:
         changes = planned.plan.changes
         try:
             messages = self._publish(planned, records, load)
-            rows = self._row_writer.write(changes, next_offsets, load)
+            rows = changed_rows(changes, next_offsets, self._partitions, self.config, load)
         except TooMuch:
-            self._entities.discard(changes)
+            for one in changes:  # read again from the committed rows
+                self._entities.drop(one.key)
             raise
-        self._entities.keep(changes)
+        for one in changes:
+            if one.end is not None:
+                self._entities.drop(one.key)
+            elif one.is_new:
+                self._entities.put(one.key, one.entity)
         stats = self._count(records, planned, messages, embedder)
         touched = [one.key for one in changes]
         return ProcessedBatch(
@@ -227,14 +225,11 @@ class Processor:
         size, is_last = 0, True
         last = held.finished  # a scan from the start would pass all tombstones
         for name, change in last_changes(held.rows, after=last):
-            assert isinstance(change, LastSummary)
             key = EntityKey(partition, name.decode())
-            own = [self._last_message(key, change)]
-            kept_facets = (
-                None if config.facets is None else read_last_change(held.rows, name, FACETS)
-            )
-            if isinstance(kept_facets, LastFacets):
-                own.append(last_facets_message(key, kept_facets, config))
+            of_entity = {SUMMARIES: change}
+            if config.facets is not None and (facets := read_last_change(held.rows, name, FACETS)):
+                of_entity[FACETS] = facets
+            own = self._last_messages(key, of_entity.values())
             length = sum(len(message.value or b"") for message in own)
             if messages and (len(touched) == most or size + length > most_bytes):
                 is_last = False
@@ -242,14 +237,12 @@ class Processor:
             size += length
             messages += own
             touched.append(key)
-            put_last_change(rows, name, SUMMARIES, None)
-            if kept_facets is not None:
-                put_last_change(rows, name, FACETS, None)
+            for topic in of_entity:
+                put_last_change(rows, name, topic, None)
             last = name
         next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
-        pending = self._row_writer.write(
-            [], {partition: next_offset}, Load(self.config.batch, self._pace, 1)
-        )
+        load = Load(limits, self._pace, 1)
+        pending = changed_rows([], {partition: next_offset}, self._partitions, config, load)
         finished = ProcessedBatch(
             messages,
             {partition: pending[partition] | rows},
@@ -264,23 +257,23 @@ class Processor:
         held.finished = None if is_last else last
         return finished
 
-    def _last_message(self, key: EntityKey, change: LastSummary) -> Message:
+    def _last_messages(self, key: EntityKey, last: Iterable[LastChange]) -> list[Message]:
         entity = self._entities.find(key)
         if entity is None:
             row = describe(last_change_key(key.entity_id.encode()))
             raise CorruptRow(row, "of an entity without rows")
         self.summaries.touch(key)
-        return kept_message(entity, change, key.partition, self.config)
+        return [last_message(entity, key.partition, one, self.config) for one in last]
 
     def _add_rows(self, batch: ProcessedBatch) -> ProcessedBatch:
         """Lay the rows over the committed ones for the next micro-batch, and evict entities."""
         self._partitions.on_processed(batch.rows, batch.next_offsets)
-        cache = self._entities.cache
-        if evicted := cache.on_processed(batch.touched):
+        entities = self._entities
+        if evicted := entities.on_processed(batch.touched):
             batch.stats.limits[Limit.CACHE_BYTES] = evicted
         self.summaries.processed(batch.touched)
-        batch.stats.cached_entities = len(cache)
-        batch.stats.cache_bytes = cache.memory_bytes
+        batch.stats.cached_entities = len(entities)
+        batch.stats.cache_bytes = entities.memory_bytes
         return batch
 
     def committed(self, batch: ProcessedBatch) -> None:
@@ -336,12 +329,12 @@ class Processor:
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
         self._classify(planned.plan)
-        outbox = Outbox(load, self.config)
+        outbox = Outbox(records, self.config, load)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
-            publish(changes, records, self.config, outbox)
+            publish(changes, outbox)
             self._pace.on_progress()
-        publish_dead_letters(records, planned.outcomes, self.config, outbox)
+        publish_dead_letters(planned.outcomes, outbox)
         return outbox.messages()
 
     def _classify(self, plan: BatchPlan) -> None:
@@ -353,7 +346,7 @@ class Processor:
             for step in changes.steps:
                 moves.setdefault(changes.key.partition, []).extend(step.moves)
         for partition, of_partition in moves.items():
-            if facets := self._partitions[partition].facets:
+            if facets := self._partitions[partition].criteria:
                 classify(facets, of_partition)
 
     def _count(

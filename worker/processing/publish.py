@@ -1,18 +1,20 @@
-"""Publishing: ranks an entity's planned steps and makes a message for each change of its set.
+"""Publishing: ranks an entity's planned steps, and makes a message for each change of its sets.
 
-The set contains pairs of sentence id and text. It is compared with the last published one by ids
-and text digests (`worker.state.verify`).
+A set contains pairs of sentence id and text. It is compared with the one last published by ids and
+text digests. The rules are the same for the summary and the facets; see `Publisher`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from worker.coversumm import Ranking, Step
 from worker.events import (
     EVENT_TYPES,
     Cause,
-    EntityDeleted,
     Event,
-    Message,
+    FacetsChanged,
     Record,
     Rejected,
     ReviewDeleted,
@@ -21,142 +23,258 @@ from worker.events import (
     SentencesDeleted,
     SummaryChanged,
     dead_letter_message,
-    summary_message,
     tombstone_message,
 )
-from worker.events.publishing import is_due
+from worker.events.publishing import SUMMARIES
 from worker.processing.changes import EntityChanges, EntityCounts, Outcome, PlannedStep
-from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, SummaryMember
-from worker.processing.facet_changes import facet_changes
-from worker.processing.facets import points
-from worker.processing.outbox import (
-    Outbox,
-    SetChange,
-    UnmeasuredChange,
-    quoted,
-    review_id_of,
-)
+from worker.processing.entities import CachedEntity
+from worker.processing.facets import EntityFacets, points
+from worker.processing.outbox import ORDER, Draft, Outbox
+from worker.processing.tracked_sets import SetPart, SetSentence, TrackedSets, digests
 from worker.state.entity import Sentence
 
-DELETIONS = (ReviewDeleted, SentencesDeleted)
-"""After these events no summary may quote what they name, at any COVERSUMM_EMIT_MIN_CHANGES."""
-SPARE_MEMBERS = 32
-"""Sentences outside the set that an entity caches: those near the set often return to it."""
+DELETIONS: Final = (ReviewDeleted, SentencesDeleted)
+"""After these events no set may quote what they name, at any COVERSUMM_EMIT_MIN_CHANGES."""
+SPARE_SENTENCES: Final = 32
+"""Sentences outside the sets that an entity caches: those near a set often return to it."""
 
 
-def publish_dead_letters(
-    records: Sequence[Record], outcomes: Sequence[Outcome], config: ProcessorConfig, outbox: Outbox
-) -> None:
+def publish_dead_letters(outcomes: Sequence[Outcome], outbox: Outbox) -> None:
     """Put a dead letter for each rejected record into the outbox. Raises TooMuch."""
+    config = outbox.config
     topic, version, limit = config.dlq_topic, config.worker_version, config.max_message_bytes
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Rejected):
-            outbox.put(index, dead_letter_message(topic, records[index], outcome, version, limit))
+            record = outbox.records[index]
+            outbox.put(index, dead_letter_message(topic, record, outcome, version, limit))
 
 
-def publish(
-    changes: EntityChanges, records: Sequence[Record], config: ProcessorConfig, outbox: Outbox
-) -> None:
+def publish(changes: EntityChanges, outbox: Outbox) -> None:
     """Rank an entity's steps, update the entity, and put its messages into the outbox, in order.
 
     Raises CorruptRow or TooMuch; the entity is then between two steps and must be discarded.
     """
-    entity, end = changes.entity, changes.end
-    summary = _Summary(entity)
-    facets = facet_changes(changes, records, config, outbox, summary.members_of)
-    last: SetChange | None = None
-    deleted: set[bytes] = set()
-    for step, ranking in zip(changes.steps, _rank(changes, config), strict=True):
-        gone = quoted(entity.published, step.event) if config.is_behind else ()
-        deleted.update(gone)
-        change = summary.after(step, ranking, is_wanted=bool(gone))
-        if change is not None:
-            last = change
-            changes.set_changes += 1
-            if config.emit == "every" and is_due(
-                entity.published, change.digests, config.min_changes, gone
-            ):
-                _publish_change(entity, change, records[step.index], config, outbox)
-        if facets is not None:
-            facets.after(step)
-    if facets is not None:
-        facets.finish()
-    summary.release_members()
-    if last is not None and config.emit != "every":
-        _publish_last(changes, last, deleted, records, config, outbox)
-    if end is None:
+    entity = changes.entity
+    is_behind = outbox.config.is_behind
+    texts = _LiveTexts(entity)
+    (one,) = entity.summary.sets
+    one.now = one.published
+    summary = Publisher(entity.summary, changes, outbox, texts)
+    facets = _facets(changes, is_behind=is_behind)
+    of_facets = None if facets is None else Publisher(facets.tracked, changes, outbox, texts)
+    for step, ranking in zip(changes.steps, _rank(changes, is_behind=is_behind), strict=True):
+        texts.take(step)
+        deleted = entity.summary.taken_down(step.event) if is_behind else ()
+        is_changed = ranking is not None and _ranked(entity, ranking, texts, bool(deleted))
+        summary.after(step, is_changed, deleted)
+        if of_facets is not None and facets is not None:
+            is_changed = bool(step.moves) and facets.apply(step.moves, texts.of)
+            deleted = facets.tracked.taken_down(step.event) if is_behind else ()
+            of_facets.after(step, is_changed, deleted)
+    summary.finish()
+    if of_facets is not None and facets is not None:
+        of_facets.finish()
+        if changes.newest is not None:
+            facets.newest = changes.newest
+    texts.release()
+    if changes.end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
         entity.ratings = changes.ratings
-        return
-    index, event = end
-    changes.set_changes += bool(last.digests if last is not None else entity.published)
-    if config.emit in ("every", "coalesced"):
-        for message in deletion_messages(entity, event, records[index], config):
-            outbox.put(index, message)
 
 
-class _Summary:
-    """An entity's set, updated step by step."""
+class Publisher:
+    """Publishes the sets of one topic of an entity during a micro-batch.
+
+    With `emit=every` each change that is due; with `coalesced` the last one, if it is due. With
+    `final` and `none` the last one counts as published; `final` stores it for the end of the
+    replay. It is the last of all changes, not a net one, so it does not depend on micro-batches.
+    """
+
+    def __init__(
+        self, tracked: TrackedSets, changes: EntityChanges, outbox: Outbox, texts: _LiveTexts
+    ) -> None:
+        self._tracked = tracked
+        self._changes = changes
+        self._outbox = outbox
+        self._emit = outbox.config.emit
+        self._texts = texts
+        self._last: tuple[PlannedStep, list[SetPart]] | None = None
+        self._deleted: set[bytes] = set()  # since the last published change
+
+    def after(self, step: PlannedStep, is_changed: bool, deleted: Collection[bytes]) -> None:
+        """The next step is carried out: it changed a set, or took down these published sentences.
+
+        Raises CorruptRow, TooMuch.
+        """
+        if not is_changed and not deleted:
+            return
+        self._changes.changed[self._tracked.topic] += 1
+        if self._emit != "every":
+            self._deleted.update(deleted)
+            self._last = step, self._tracked.parts(self._texts.of)
+        elif self._is_due(deleted):
+            self._publish(step, self._tracked.parts(self._texts.of))
+
+    def finish(self) -> None:
+        """All steps are carried out. Raises TooMuch."""
+        tracked, changes = self._tracked, self._changes
+        is_ended = changes.end is not None
+        if self._last is not None:
+            step, parts = self._last
+            is_empty = not any(one.now for one in tracked.sets)
+            if self._emit == "coalesced":
+                # The deletion of the entity is the last change of sets that are not empty.
+                if self._is_due(self._deleted) and (is_empty or not is_ended):
+                    self._publish(step, parts)
+            else:
+                if self._emit == "final" and not is_ended and not is_empty:
+                    alone = tracked.alone()
+                    draft = self._draft(alone, step.index, step.event, step.counts, parts)
+                    self._outbox.keep(changes, draft)
+                tracked.on_published(self._outbox.records[step.index].offset)
+        if changes.end is not None:
+            changes.changed[tracked.topic] += any(one.now for one in tracked.sets)
+            if self._emit in ("every", "coalesced"):
+                self._publish_end(*changes.end)
+
+    def _is_due(self, deleted: Collection[bytes]) -> bool:
+        return self._tracked.is_due(self._outbox.config.min_changes, deleted)
+
+    def _publish(self, step: PlannedStep, parts: list[SetPart]) -> None:
+        draft = self._draft(self._tracked, step.index, step.event, step.counts, parts)
+        self._outbox.put_change(draft)
+        self._tracked.on_published(draft.record.offset)
+
+    def _publish_end(self, index: int, event: Event) -> None:
+        """The last messages: all sets become empty if one was not, then a tombstone."""
+        tracked, config, record = self._tracked, self._outbox.config, self._outbox.records[index]
+        if any(one.published for one in tracked.sets):
+            empty = tracked.emptied()
+            parts = empty.parts(self._texts.of)
+            self._outbox.put_change(self._draft(empty, index, event, EntityCounts(), parts))
+        name, entity_id = config.topics[tracked.topic], self._changes.entity.entity_id
+        tombstone = tombstone_message(
+            tracked.topic, name, entity_id, config.epoch, event.occurred_at, record
+        )
+        self._outbox.put(index, tombstone, ORDER[tracked.topic] + 1)
+
+    def _draft(
+        self,
+        tracked: TrackedSets,
+        index: int,
+        event: Event,
+        counts: EntityCounts,
+        parts: list[SetPart],
+    ) -> Draft:
+        """The change from the sets last published to the present ones."""
+        config, record = self._outbox.config, self._outbox.records[index]
+        entity_id = self._changes.entity.entity_id
+        cause = _cause(event, record)
+        if tracked.topic is not SUMMARIES:
+            facets = FacetsChanged(
+                entity_id,
+                config.epoch,
+                record.offset,
+                tracked.sequence,
+                [one.name for one in tracked.changed()],
+                counts.reviews,
+                counts.sentences,
+                [],
+                cause,
+                event.occurred_at,
+                config.limits.model,
+                ratings=counts.ratings.ratings(),
+            )
+            return Draft(index, record, tracked.topic, facets, parts)
+        (one,) = tracked.sets
+        now, published = one.now, one.published
+        summary = SummaryChanged(
+            entity_id,
+            config.epoch,
+            record.offset,
+            tracked.sequence,
+            [],
+            [come.decode() for come, digest in now.items() if published.get(come) != digest],
+            [gone.decode() for gone, digest in published.items() if now.get(gone) != digest],
+            counts.reviews,
+            counts.sentences,
+            config.k,
+            cause,
+            event.occurred_at,
+            config.limits.model,
+            ratings=counts.ratings.ratings(),
+        )
+        return Draft(index, record, tracked.topic, summary, parts)
+
+
+def _cause(event: Event, record: Record) -> Cause:
+    review_id: str | None = getattr(event, "review_id", None)
+    return Cause(EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, review_id)
+
+
+class _LiveTexts:
+    """The sentences of an entity, step by step."""
 
     def __init__(self, entity: CachedEntity) -> None:
         self._entity = entity
-        self._digests = entity.published
-        self._members: list[SummaryMember] | None = None
         self._added: dict[bytes, tuple[Sentence, ReviewDetails]] = {}
 
-    def after(
-        self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False
-    ) -> SetChange | None:
-        """The set after the next step; None if it did not change and is not wanted."""
-        entity, added = self._entity, self._added
+    def take(self, step: PlannedStep) -> None:
+        """The next step."""
         for sentence in step.removed:
-            entity.drop_member(sentence.id)
+            self._entity.drop_sentence(sentence.id)
         if isinstance(step.event, ReviewUpserted):
             details = step.event.details
             for sentence in step.added:
-                added[sentence.id] = sentence, details
-        if ranking is None:
-            return None
-        self._keep_added(ranking.ids)
-        members = entity.members_of(ranking.ids)
-        self._members = members
-        digests = {member.id: member.digest for member in members}
-        if digests == self._digests and not is_wanted:  # in any order
-            return None
-        self._digests = digests
-        return SetChange(step, ranking, members, digests)
+                self._added[sentence.id] = sentence, details
 
-    def members_of(self, identifiers: Sequence[bytes]) -> list[SummaryMember]:
+    def of(self, identifiers: Sequence[bytes]) -> list[SetSentence]:
         """These live sentences, after the last step. Raises CorruptRow."""
-        self._keep_added(identifiers)
-        return self._entity.members_of(identifiers)
-
-    def _keep_added(self, identifiers: Sequence[bytes]) -> None:
-        """Cache those that this micro-batch added, which no row has yet."""
-        added = self._added
-        for identifier in added.keys() & identifiers:
+        entity, added = self._entity, self._added
+        for identifier in added.keys() & identifiers:  # in no row yet
             sentence, details = added.pop(identifier)
-            entity = self._entity
-            entity.keep_member(SummaryMember.of(identifier, sentence.text, details, entity.codec))
+            codec = entity.config.output
+            entity.keep_sentence(SetSentence.of(identifier, sentence.text, details, codec))
+        return entity.sentences(identifiers)
 
-    def release_members(self) -> None:
-        """Keep only few sentences outside the sets."""
-        members, entity = self._members, self._entity
-        if members is None:
-            return
-        facets = set() if entity.facets is None else entity.facets.shown
-        if len(entity.members) > len(members) + len(facets) + SPARE_MEMBERS:
-            shown = [entity.members[one] for one in facets if one in entity.members]
-            entity.keep_members_only([*members, *shown])
+    def release(self) -> None:
+        """Cache only few sentences outside the sets."""
+        entity = self._entity
+        sets = entity.tracked_sets()
+        if len(entity.cached) > SPARE_SENTENCES + sum([len(one.now) for one in sets]):
+            entity.keep_sentences_only({name for one in sets for name in one.now})
 
 
-def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking | None]:
+def _facets(changes: EntityChanges, *, is_behind: bool) -> EntityFacets | None:
+    """The entity's facets, if any are defined and may change; read if an event changes them."""
+    is_touched = changes.steps or changes.end is not None or changes.newest is not None
+    facets = changes.entity.facets if is_touched else None
+    if facets is not None and any(
+        step.moves or (is_behind and isinstance(step.event, DELETIONS)) for step in changes.steps
+    ):
+        # now: the steps of the summary change the texts that the entity caches
+        changes.entity.load()
+    return facets
+
+
+def _ranked(entity: CachedEntity, ranking: Ranking, texts: _LiveTexts, is_wanted: bool) -> bool:
+    """Update the summary after a step; whether it changed."""
+    (one,) = entity.summary.sets
+    sentences = texts.of(ranking.ids)
+    now = digests(sentences)
+    is_changed = now != one.now  # in any order
+    if is_changed or is_wanted:
+        one.now = now
+        one.part = SetPart(None, sentences, ranking, entity.cached_bytes)
+    return is_changed
+
+
+def _rank(changes: EntityChanges, *, is_behind: bool) -> Sequence[Ranking | None]:
     """The ranking after each step, or None if the set is unchanged and need not be published.
 
     Without added or removed sentences the core is not even loaded.
     """
-    if config.is_behind and any(isinstance(step.event, DELETIONS) for step in changes.steps):
+    if is_behind and any(isinstance(step.event, DELETIONS) for step in changes.steps):
         return [_rank_alone(changes.entity, step) for step in changes.steps]
     moving = [step for step in changes.steps if step.removed or step.added]
     if not moving:
@@ -181,83 +299,3 @@ def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
 def _core_step(entity: CachedEntity, step: PlannedStep) -> Step:
     dimension = entity.rows.dimension
     return Step(points(step.removed, dimension), points(step.added, dimension))
-
-
-def _publish_last(
-    changes: EntityChanges,
-    last: SetChange,
-    deleted: Collection[bytes],
-    records: Sequence[Record],
-    config: ProcessorConfig,
-    outbox: Outbox,
-) -> None:
-    """Publish the last change of a micro-batch's changes of an entity, keep it, or only store it.
-
-    The kept change is the last of all changes, not a net one: it does not depend on micro-batches.
-    """
-    entity, record = changes.entity, records[last.step.index]
-    if config.emit == "coalesced":
-        # The deletion of the entity is the set's last change.
-        is_emptied = changes.end is not None and last.digests
-        is_changed = is_due(entity.published, last.digests, config.min_changes, deleted)
-        if is_changed and not is_emptied:
-            _publish_change(entity, last, record, config, outbox)
-        return
-    if config.emit == "final" and changes.end is None and last.digests:
-        outbox.keep(changes, last, record)
-    entity.published, entity.sequence = last.digests, record.offset
-
-
-def _publish_change(
-    entity: CachedEntity, change: SetChange, record: Record, config: ProcessorConfig, outbox: Outbox
-) -> None:
-    """Put a change into the outbox; its set becomes the one last published."""
-    step, ranking, members, digests = change
-    body = _changed(entity, digests, step.counts, step.event, record, config)
-    quotes = [member.quote for member in members]
-    outbox.put_change(
-        UnmeasuredChange(step.index, record, body, quotes, ranking), entity.member_bytes
-    )
-    entity.published, entity.sequence = digests, record.offset
-
-
-def deletion_messages(
-    entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
-) -> list[Message]:
-    """The last messages of an entity: its set becomes empty if it was not, then a tombstone."""
-    topic, partition = config.output_topic, record.partition
-    tombstone = tombstone_message(
-        topic, partition, entity.entity_id, config.epoch, event.occurred_at, record
-    )
-    if not entity.published:
-        return [tombstone]
-    emptied = _changed(entity, {}, EntityCounts(), event, record, config)
-    return [summary_message(topic, partition, emptied, record, config.output), tombstone]
-
-
-def _changed(
-    entity: CachedEntity,
-    digests: dict[bytes, bytes],
-    counts: EntityCounts,
-    event: Event,
-    record: Record,
-    config: ProcessorConfig,
-) -> SummaryChanged:
-    """The change from the published set to these digests, without sentences."""
-    published, event_type = entity.published, EVENT_TYPES[type(event)]
-    return SummaryChanged(
-        entity.entity_id,
-        config.epoch,
-        record.offset,
-        entity.sequence,
-        [],
-        [come.decode() for come, digest in digests.items() if published.get(come) != digest],
-        [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
-        counts.reviews,
-        counts.sentences,
-        config.k,
-        Cause(event_type, record.topic, record.partition, record.offset, review_id_of(event)),
-        event.occurred_at,
-        config.limits.model,
-        ratings=counts.ratings.ratings(),
-    )

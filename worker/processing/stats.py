@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from worker.coversumm import Counters as CoreCounters
 from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
+from worker.events.publishing import SUMMARIES
 from worker.limits import Limit
 from worker.processing.changes import Outcome
 from worker.processing.config import RecordSelection
@@ -95,7 +96,7 @@ class Stats:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:
             changes.entity.count(self.core)
-            self.set_changes += changes.set_changes
+            self.set_changes += changes.changed[SUMMARIES]
             self.entities += changes.is_new - (changes.end is not None)
 
     def count_late(

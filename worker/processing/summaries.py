@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
+from worker.processing.entities import CachedEntity, Entities, EntityKey
 from worker.processing.entity_view import Extent, SummaryView, V, read_view, view_sentences
 from worker.state import Rows, read_applied
 from worker.state.entity import read_header
@@ -23,14 +23,14 @@ def view_in_memory(entity: CachedEntity) -> SummaryView | None:
     ranking = entity.core.look() if entity.is_loaded else None
     if ranking is None:
         return None
-    members = [entity.member(identifier) for identifier in ranking.ids]
+    members = [entity.sentence(identifier) for identifier in ranking.ids]
     return SummaryView(
         entity.entity_id,
         entity.rows.incarnation,
         entity.review_count,
         entity.sentence_count,
         entity.ratings.ratings(),
-        entity.sequence,
+        entity.summary.sequence,
         view_sentences(ranking, [(member.text, member.details) for member in members]),
         reservoir=entity.core.reservoir_size,
         refills=entity.core.counters.refilled,
@@ -57,7 +57,7 @@ class Summaries:
     thread the others.
     """
 
-    def __init__(self, config: ProcessorConfig, cache: EntityCache) -> None:
+    def __init__(self, config: ProcessorConfig, cache: Entities) -> None:
         self._config = config
         self._cache = cache
         self._lock = threading.Lock()  # held briefly: never during a ranking or a scan

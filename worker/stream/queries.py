@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NoReturn
 
-from worker.processing.entity_cache import EntityKey
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, SummaryView, V
 from worker.processing.summaries import Summaries
 from worker.state.errors import StateError

@@ -1,0 +1,87 @@
+"""The changes of a micro-batch as rows: each changed row once, in its last state."""
+
+from collections.abc import Mapping, Sequence
+
+from worker.events.publishing import FACETS, SUMMARIES, TOPICS
+from worker.processing.changes import EntityChanges
+from worker.processing.config import ProcessorConfig
+from worker.processing.pace import Load
+from worker.processing.partitions import Partitions
+from worker.state import Applied
+from worker.state.partition import (
+    GARBAGE_ROWS,
+    collect_garbage,
+    put_applied,
+    put_criteria,
+    put_fingerprint,
+    put_garbage,
+    put_last_change,
+    put_output,
+)
+from worker.state.rows import Header
+from worker.state.store import Pending
+
+
+def changed_rows(
+    changes: Sequence[EntityChanges],
+    next_offsets: Mapping[int, int],
+    partitions: Partitions,
+    config: ProcessorConfig,
+    load: Load,
+) -> dict[int, dict[bytes, bytes | None]]:
+    """By partition: changed rows, None for removed ones. Raises TooMuch, with no partition
+    changed.
+    """
+    rows: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
+    for number, pending in rows.items():
+        partition = partitions[number]
+        if not partition.has_fingerprint:
+            # The changelog's first row: a changelog that lost its beginning lacks it.
+            put_fingerprint(pending, config.fingerprint)
+            if partition.criteria is not None:
+                put_criteria(pending, partition.criteria)
+        for topic in TOPICS:
+            output = partition.outputs[topic]
+            if topic in partition.new_outputs and output is not None:
+                put_output(pending, output, topic)
+    for one in changes:
+        own: dict[bytes, bytes | None] = {}
+        _put_entity(own, one)
+        for topic in TOPICS if config.emit == "final" else ():
+            if one.changed[topic] or one.end is not None:
+                put_last_change(own, one.entity.rows.entity, topic, one.last.get(topic))
+        for key, value in own.items():
+            load.add(key, value)
+        rows[one.key.partition].update(own)
+    ended = {one.key.partition for one in changes if one.end is not None}
+    for number, next_offset in next_offsets.items():
+        partition, pending = partitions[number], rows[number]
+        if next_offset == partition.next_offset:
+            continue
+        if partition.has_garbage:
+            garbage_rows = max(1, GARBAGE_ROWS // len(next_offsets))
+            partition.has_garbage = collect_garbage(partition.rows, pending, garbage_rows)
+        if number in ended:
+            partition.has_garbage = True
+        put_applied(pending, Applied(next_offset, config.input_topic, partition.topic_id))
+    return rows
+
+
+def _put_entity(pending: Pending, changes: EntityChanges) -> None:
+    entity, rows = changes.entity, changes.entity.rows
+    if changes.end is not None:
+        if not changes.is_new:
+            pending[rows.header_key] = None
+            put_garbage(pending, rows.entity, rows.incarnation)
+        return
+    header = Header(entity.review_count, entity.sentence_count, rows.incarnation, entity.ratings)
+    if changes.is_new or header != changes.stored_header:
+        rows.put_header(pending, header)
+    summary = entity.summary.row()
+    if summary is not None and summary.sequence != changes.stored_sequence:
+        rows.put_published(pending, SUMMARIES, summary)
+    facets = entity.facets if changes.changed[FACETS] else None
+    if facets is not None and (sets := facets.tracked.row()) is not None:
+        rows.put_published(pending, FACETS, sets)
+    for review_id, review in changes.reviews.items():
+        rows.put_review(pending, review_id, review)

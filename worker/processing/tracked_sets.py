@@ -1,0 +1,258 @@
+"""The sets of an entity in memory: its summary, and its facets. An entity is a list of them.
+
+Each is the set of the sentences nearest to the centroid of those that it takes: the summary takes
+all. They are published by topic, see `worker.events.publishing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from worker.coversumm import EntityCore, Index, Ranking
+from worker.events import (
+    Event,
+    FacetSummary,
+    ReviewDeleted,
+    ReviewDetails,
+    SentencesDeleted,
+)
+from worker.events.codec import OutputCodec
+from worker.events.publishing import OutputTopic, is_due
+from worker.events.ratings import NO_RATINGS
+from worker.facets.definitions import Facet
+from worker.state.keys import review_of
+from worker.state.rows import PublishedSets, text_digest
+
+SENTENCE_BYTES: Final = 600  # of a sentence in memory besides its text
+SET_BYTES: Final = 1500  # of a facet besides its core: objects, digests
+
+
+@dataclass(slots=True)
+class SetSentence:
+    """A sentence of a set, as messages and the published row need it."""
+
+    id: bytes
+    sentence_id: str
+    review_id: str
+    text: str
+    details: ReviewDetails
+    digest: bytes
+    quote: bytes  # the part that is the same in every message
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory."""
+        return SENTENCE_BYTES + len(self.text) + len(self.quote)
+
+    @classmethod
+    def of(
+        cls, identifier: bytes, text: str, details: ReviewDetails, codec: OutputCodec
+    ) -> SetSentence:
+        """From a live sentence and its review's details, for messages of this codec."""
+        sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
+        quote = codec.quote(sentence_id, review_id, text, details)
+        return cls(identifier, sentence_id, review_id, text, details, text_digest(text), quote)
+
+
+Texts = Callable[[Sequence[bytes]], list[SetSentence]]
+"""The live sentences with these ids."""
+
+
+def digests(sentences: Iterable[SetSentence]) -> dict[bytes, bytes]:
+    """A set of these sentences, as it is compared."""
+    return {sentence.id: sentence.digest for sentence in sentences}
+
+
+class SetPart:
+    """A set as a part of messages. A facet is encoded once, for the first of them.
+
+    `facet`: None for the summary; `ranking`: None without sentences; `size`: at most, encoded.
+    """
+
+    __slots__ = ("_encoded", "facet", "ranking", "sentences", "size")
+
+    def __init__(
+        self,
+        facet: FacetSummary | None,
+        sentences: list[SetSentence],
+        ranking: Ranking | None,
+        size: int,
+    ) -> None:
+        self.facet = facet
+        self.sentences = sentences
+        self.ranking = ranking
+        self.size = size
+        self._encoded: bytes | None = None
+
+    @property
+    def quotes(self) -> list[bytes]:
+        """By rank."""
+        return [sentence.quote for sentence in self.sentences]
+
+    @property
+    def numbers(self) -> tuple[Sequence[float], Sequence[int]]:
+        """Distances and support by rank."""
+        ranking = self.ranking
+        return ((), ()) if ranking is None else (ranking.distances(), ranking.support)
+
+    def encode(self, codec: OutputCodec) -> bytes:
+        """The facet; always of the same codec."""
+        if self._encoded is None:
+            assert self.facet is not None
+            self._encoded = codec.encode_facet(self.facet, self.quotes, *self.numbers)
+            self.ranking, self.sentences = None, []  # a ranking has a sum of its own
+        return self._encoded
+
+
+class TrackedSet:
+    """One set.
+
+    Attributes:
+        facet: None for the summary.
+        core: of a facet None without sentences, of the summary until it is loaded.
+        now: the set, as `{sentence id: text digest}` in rank order; of the summary as far as this
+            micro-batch knows.
+        published: the set last published.
+        reviews: with a sentence here; of a facet, as are the next two.
+        ratings: of these reviews.
+        ranking: of the last step, if that changed the set.
+        part: for messages, until the set changes.
+    """
+
+    __slots__ = (
+        "core",
+        "facet",
+        "index",
+        "now",
+        "part",
+        "published",
+        "ranking",
+        "ratings",
+        "reviews",
+    )
+
+    def __init__(self, facet: Facet | None = None) -> None:
+        self.facet = facet
+        self.core: EntityCore | None = None
+        self.index: Index | None = None
+        self.now: Mapping[bytes, bytes] = {}
+        self.published: Mapping[bytes, bytes] = {}
+        self.reviews = 0
+        self.ratings = NO_RATINGS
+        self.ranking: Ranking | None = None
+        self.part: SetPart | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the facet."""
+        return "" if self.facet is None else self.facet.name
+
+    @property
+    def sentences(self) -> int:
+        """Live sentences that it takes."""
+        return 0 if self.core is None else self.core.n
+
+    def touch(self) -> None:
+        """Its sentences or reviews changed."""
+        self.part = self.ranking = None
+
+    def make_part(self, texts: Texts) -> SetPart:
+        """For messages."""
+        if self.part is None:
+            ranking, sentences = None, []
+            if self.core is not None and self.core.n:
+                ranking = self.ranking or self.core.ranking()
+                sentences = texts(ranking.ids)
+            size = SET_BYTES + sum([len(sentence.quote) for sentence in sentences])
+            self.part = SetPart(self._summary(), sentences, ranking, size)
+        return self.part
+
+    def _summary(self) -> FacetSummary | None:
+        """The facet without its sentences."""
+        facet = self.facet
+        if facet is None:
+            return None
+        ratings = self.ratings.ratings()
+        return FacetSummary(facet.name, facet.k, self.sentences, self.reviews, ratings, [])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory of a facet."""
+        core = 0 if self.core is None else self.core.memory_bytes
+        return SET_BYTES + core + 400 * len(self.now)
+
+
+class TrackedSets:
+    """The sets of an entity that one topic publishes, in the order of their row.
+
+    `sequence`: source offset of the last published change.
+    """
+
+    __slots__ = ("sequence", "sets", "topic")
+
+    def __init__(
+        self, topic: OutputTopic, sets: list[TrackedSet], stored: PublishedSets | None = None
+    ) -> None:
+        """`stored`: their row, None without one."""
+        self.topic = topic
+        self.sets = sets
+        self.sequence: int | None = None
+        if stored is not None:
+            self.sequence = stored.sequence
+            for one, published in zip(sets, stored.sets, strict=True):
+                one.published = published
+
+    def changed(self) -> list[TrackedSet]:
+        """Those that are not as last published."""
+        return [one for one in self.sets if one.now != one.published]
+
+    def is_due(self, min_changes: int, deleted: Collection[bytes]) -> bool:
+        """Whether one of them must be published."""
+        for one in self.sets:
+            if one.now is not one.published and is_due(
+                one.published, one.now, min_changes, deleted
+            ):
+                return True
+        return False
+
+    def taken_down(self, event: Event) -> set[bytes]:
+        """The published sentences that a deletion of reviews or sentences takes down."""
+        if isinstance(event, ReviewDeleted):
+            review_id = event.review_id.encode()
+            return {
+                name for one in self.sets for name in one.published if review_of(name) == review_id
+            }
+        if isinstance(event, SentencesDeleted):
+            names = [name.encode() for name in event.sentence_ids]
+            return {name for one in self.sets for name in names if name in one.published}
+        return set()
+
+    def on_published(self, sequence: int) -> None:
+        """The present sets are the ones last published."""
+        self.sequence = sequence
+        for one in self.sets:
+            one.published = one.now
+
+    def row(self) -> PublishedSets | None:
+        """What is stored; None before the first change is published."""
+        if self.sequence is None:
+            return None
+        return PublishedSets(self.sequence, [one.published for one in self.sets])
+
+    def emptied(self) -> TrackedSets:
+        """The same sets without sentences, after those last published."""
+        return TrackedSets(self.topic, [TrackedSet(one.facet) for one in self.sets], self.row())
+
+    def alone(self) -> TrackedSets:
+        """The same sets, with nothing published before them."""
+        made = TrackedSets(self.topic, [TrackedSet(one.facet) for one in self.sets])
+        for one, present in zip(made.sets, self.sets, strict=True):
+            one.now = present.now
+        return made
+
+    def parts(self, texts: Texts) -> list[SetPart]:
+        """All of them as parts of a message, in its order."""
+        ordered = sorted(self.sets, key=lambda one: (-one.sentences, one.name))
+        return [one.make_part(texts) for one in ordered]
