@@ -96,7 +96,10 @@ def member(name, *partitions, url="http://w:1", standbys=()):
 
 def page(name, passed=None, **more):
     about = {"ready": True, "reason": "fine", "instance_id": name, "version": "1"}
-    return answered(200, {**about, "passed": passed or {}, **more})
+    return {**about, "passed": passed or {}, **more}
+
+
+REFUSED, LATE = {"reason": "refused"}, {"reason": "timed out"}
 
 
 def answered(status, body):
@@ -107,7 +110,7 @@ def test_each_from_where_it_is_known():
     group = WorkerGroup("stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
     workers, partitions = combined(
         group,
-        [page("one", {"0": [100, 102], "4": [8, 9]}, lag={"0": 3000}), "no answer"],
+        [page("one", {"0": [100, 102], "4": [8, 9]}, lag={"0": 3000}), {"reason": "no answer"}],
         OFFSETS,
         "in",
         "log",
@@ -169,7 +172,7 @@ def test_where_a_worker_is_asked(told, host, asked):
 )
 def test_the_name_of_one_that_does_not_answer(url, name):
     """Two on different machines may tell the same address."""
-    assert status._name(GroupMember("m", "10.0.0.7", url, {}), "no answer") == name
+    assert status._name(GroupMember("m", "10.0.0.7", url, {}), {"reason": "no answer"}) == name
 
 
 class Pages:
@@ -203,7 +206,7 @@ class Pages:
 def test_what_is_no_answer_of_this_worker(monkeypatch, pages, told):
     """A loopback address leads to another worker on another machine."""
     monkeypatch.setattr(status, "ask", pages)
-    assert status._page(member("a", 0)).startswith(told)
+    assert status._page(member("a", 0))["reason"].startswith(told)
 
 
 def test_a_worker_of_a_version_without_the_page(monkeypatch):
@@ -226,11 +229,11 @@ def test_what_is_wrong():
     assert problems("stable", member("a", 0, 1, 4)) == ["no worker owns partitions 2, 3"]
     assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
     silent = "no worker answers from here, so they may be down: "
-    assert problems("stable", member("a", *everything), pages=["refused"]) == [f"{silent}refused"]
+    assert problems("stable", member("a", *everything), pages=[REFUSED]) == [f"{silent}refused"]
     two = member("a", 0, 1, 2), member("b", 3, 4)
-    assert problems("stable", *two, pages=["refused", page("b")]) == []
-    assert problems("stable", *two, pages=["refused", "timed out"]) == [f"{silent}refused"]
-    late = answered(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
+    assert problems("stable", *two, pages=[REFUSED, page("b")]) == []
+    assert problems("stable", *two, pages=[REFUSED, LATE]) == [f"{silent}refused"]
+    late = {"ready": False, "reason": "restoring", "instance_id": "x"}
     assert problems("stable", member("a", *everything), pages=[late]) == [
         "x is not ready: restoring"
     ]

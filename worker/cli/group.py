@@ -99,7 +99,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     line.
     """
     if COMPLETE in os.environ:
-        return _complete()
+        try:
+            return shell_complete(cli, {}, output.PROGRAM, COMPLETE, os.environ[COMPLETE])
+        except Exception:  # errors are silent: the user is typing
+            return 1
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given[:1] == ["help"]:
@@ -107,7 +110,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         result = _invoke(given)
         output.flush()
     except click.exceptions.NoArgsIsHelpError as error:  # its message is the help
-        output.note_lines(error.format_message())
+        click.echo(error.format_message().rstrip("\n"), err=True)
         return SetupError.exit_code
     except click.UsageError as error:
         return _fail(_usage(error), SetupError.exit_code)
@@ -130,14 +133,6 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return _fail(f"{type(error).__name__}: {error}", Crash.exit_code)
     return result if isinstance(result, int) else 0
-
-
-def _complete() -> int:
-    """Answer the shell, and return the exit code. Errors are silent: the user is typing."""
-    try:
-        return shell_complete(cli, {}, output.PROGRAM, COMPLETE, os.environ[COMPLETE])
-    except Exception:
-        return 1
 
 
 def _invoke(arguments: list[str]) -> object:

@@ -17,7 +17,7 @@ from worker.kafka.reader import Stored, TopicReader
 from worker.kafka.topics import reached
 from worker.settings import Settings
 
-F = TypeVar("F", bound="Callable[..., Any]")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Place(NamedTuple):

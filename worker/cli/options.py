@@ -2,24 +2,20 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from worker.cli import output
 from worker.errors import SetupError
+from worker.processing.entity_view import THRESHOLD, Extent
+from worker.sources import Faulty, LeftOut, find_files, parse_fields
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from worker.processing.entity_view import Extent
-    from worker.sources import Faulty, LeftOut
-
-F = TypeVar("F", bound="Callable[..., Any]")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_utf8(name: str, value: str) -> None:
@@ -52,8 +48,6 @@ MAX_NAMES = 5
 
 def found_files(named: Sequence[str]) -> list[str]:
     """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
-    from worker.sources import find_files
-
     paths, skipped = find_files(named)
     if skipped:
         more = f" and {len(skipped) - MAX_NAMES:,} more" if len(skipped) > MAX_NAMES else ""
@@ -65,10 +59,6 @@ def found_files(named: Sequence[str]) -> list[str]:
 def _parse_fields(
     ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> Mapping[str, str]:
-    if not given:
-        return {}
-    from worker.sources import parse_fields
-
     try:
         return parse_fields(given)
     except ValueError as error:
@@ -88,7 +78,7 @@ fields_option = click.option(
 class Parsed(click.ParamType):
     """A type from a function, whose ValueError is the message to the user."""
 
-    def __init__(self, name: str, parse: "Callable[[str], object]") -> None:
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
         self._parse = parse
 
@@ -116,12 +106,12 @@ def parse_time(text: str) -> int:
 TIME = Parsed("TIME", parse_time)
 
 
-def limit_option(help: str) -> "Callable[[F], F]":
+def limit_option(help: str) -> Callable[[F], F]:
     """The `--limit` option."""
     return click.option("--limit", type=click.IntRange(min=1), help=help)
 
 
-def facets_option(help: str) -> "Callable[[F], F]":
+def facets_option(help: str) -> Callable[[F], F]:
     """The `--facets` option of what reads published changes."""
     return click.option("--facets", "of_facets", is_flag=True, help=help)
 
@@ -139,7 +129,7 @@ url_option = click.option(
 )
 
 
-def data_dir_option(help: str) -> "Callable[[F], F]":
+def data_dir_option(help: str) -> Callable[[F], F]:
     """The `--data-dir` option."""
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
     return click.option("--data-dir", type=folder, help=help)
@@ -183,7 +173,7 @@ def view_options(command: F) -> F:
 
 def extent_of(
     view: str, sentences: int | None, words: int | None, threshold: float | None
-) -> "Extent | None":
+) -> Extent | None:
     """The size of the short view or overview; None for the others. Raises click.UsageError."""
     if view in ("set", "facets"):
         if (sentences, words, threshold) != (None, None, None):
@@ -191,8 +181,6 @@ def extent_of(
                 "--sentences, --words and --threshold are for --view short or overview."
             )
         return None
-    from worker.processing.entity_view import THRESHOLD, Extent
-
     try:
         return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
     except ValueError as wrong:  # a threshold of `nan`, which every range accepts
@@ -237,12 +225,12 @@ MAX_FINDINGS = 10
 class Findings:
     """Unusable lines: the first ten are shown, all are counted by reason."""
 
-    def __init__(self, where: "Callable[[int], str]") -> None:
+    def __init__(self, where: Callable[[int], str]) -> None:
         """`where`: the name of a line (from 1)."""
         self._where = where
         self.reasons: Counter[str] = Counter()
 
-    def add(self, fault: "Faulty") -> None:
+    def add(self, fault: Faulty) -> None:
         """Count a line, and show it while there are few."""
         self.reasons[fault.reason] += 1
         if self.total <= MAX_FINDINGS:
@@ -263,12 +251,12 @@ class Findings:
             )
 
 
-def counted(reasons: "Counter[str]") -> str:
+def counted(reasons: Counter[str]) -> str:
     """Counts by reason, the most frequent first."""
     return ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
 
 
-def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str]") -> None:
+def warn_left_out(left_out: Mapping[str, LeftOut], where: Callable[[int], str]) -> None:
     """Warn about each field that was left out of reviews; `where`: the name of a line (from 1)."""
     problems = {
         "occurred_at": "no date with one meaning "

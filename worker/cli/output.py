@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,12 +73,6 @@ def note(line: str) -> None:
         sys.stderr.write(printable(line) + "\n")
 
 
-def note_lines(text: str) -> None:
-    """Write a text of the program's own, of several lines, to standard error."""
-    if sys.stderr is not None:
-        sys.stderr.write(text.rstrip("\n") + "\n")
-
-
 def complain(message: str) -> None:
     """Write an error line to standard error."""
     note(f"{PROGRAM}: error: {message}")
@@ -112,12 +106,10 @@ def many(count: int, plural: str) -> str:
 
 def ranges(numbers: list[int]) -> str:
     """Ascending numbers as ranges: `0-3, 7`; `-` if there are none."""
-    runs: list[list[int]] = []
+    runs: list[range] = []
     for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+        start = runs.pop().start if runs and runs[-1].stop == number else number
+        runs.append(range(start, number + 1))
     return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs) or "-"
 
 
@@ -143,56 +135,50 @@ def abandon() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@dataclass(frozen=True, slots=True)
 class FileProgress:
-    """Progress over a file or topic, on standard error if that is a terminal."""
+    """Progress over a file or topic: a bar on standard error, or None if that is no terminal."""
 
-    def __init__(self, progress: "Progress | None", total: int | None) -> None:
-        self._progress = progress
-        self._task = None if progress is None else progress.add_task("", total=total, done=0)
+    bar: "Progress | None" = None
 
     def update(self, position: int, done: int) -> None:
         """Show the bytes of the file, or offsets of the topic, that are read, and events done."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=position, done=done)
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=position, done=done)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Hide the progress while lines are written to a terminal on standard output."""
-        if self._progress is None or not is_terminal(sys.stdout):
+        """Hide the bar while lines are written to a terminal on standard output."""
+        if self.bar is None or not is_terminal(sys.stdout):
             yield
             return
-        self._progress.stop()
+        self.bar.stop()
         try:
             yield
         finally:
-            self._progress.start()
+            self.bar.start()
 
 
 @contextmanager
 def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgress]:
     """Progress over `total` bytes or offsets (None: unknown); `what` is the name of the count."""
     if not is_terminal(sys.stderr):
-        yield FileProgress(None, total)
+        yield FileProgress()
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[done]:,} " + what),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        progress.BarColumn(),
+        progress.TextColumn("{task.percentage:>3.0f} %"),
+        progress.TextColumn("{task.fields[done]:,} " + what),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
     )
     console = Console(stderr=True, soft_wrap=True)  # a wrapped command would not run as printed
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield FileProgress(progress, total)
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        bar.add_task("", total=total, done=0)
+        yield FileProgress(bar)
 
 
 FIRST_SECONDS, LINE_SECONDS = 1.0, 10.0

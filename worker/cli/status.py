@@ -4,7 +4,7 @@ The broker has the members, their assignments, their web addresses and the commi
 worker answers for its readiness. So the group is described even if no worker can be reached.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, GroupMember, WorkerGroup, read_group
 from worker.kafka.offsets import TIMEOUT_SECONDS, all_watermarks, committed_offsets
 from worker.kafka.topics import Topics, changelog_topic
-from worker.peers import PeerAnswer, PeerUnreachable, ask
+from worker.peers import PeerUnreachable, ask
 from worker.settings import ALL_ADDRESSES, Settings
 
 PAGE_SECONDS = 5.0
@@ -145,14 +145,15 @@ def _show(found: GroupStatus) -> None:
 def group_status(settings: Settings) -> GroupStatus:
     """Ask the broker and all workers. Raises SetupError without a broker or an input topic."""
     clients = KafkaClients(settings, SILENT)
-    topic = settings.input_topic
+    name, topic = settings.app_id, settings.input_topic
     partition_count = Topics(settings, clients).input_partitions
-    group = read_group(clients.admin(), settings.app_id)
-    pages = _pages(group.members)
-    offsets = read_offsets(clients, settings.app_id, topic, range(partition_count))
+    group = read_group(clients.admin(), name)
+    with ThreadPoolExecutor(min(PARALLEL, len(group.members) or 1)) as pool:
+        pages = list(pool.map(_page, group.members))
+    offsets = read_offsets(clients, name, topic, range(partition_count))
     workers, partitions = combined(group, pages, offsets, topic, changelog_topic(settings))
-    problems = list(_problems(settings.app_id, group, workers, partitions))
-    return GroupStatus(settings.app_id, group.state, topic, workers, partitions, problems)
+    problems = list(_problems(name, group, workers, partitions))
+    return GroupStatus(name, group.state, topic, workers, partitions, problems)
 
 
 class Offsets(NamedTuple):
@@ -162,27 +163,27 @@ class Offsets(NamedTuple):
     log: range
 
 
-def read_offsets(
-    clients: Clients, group: str, topic: str, partitions: Iterable[int]
-) -> dict[int, Offsets]:
+def read_offsets(clients: Clients, group: str, topic: str, partitions: range) -> dict[int, Offsets]:
     """The offsets by partition. Raises SetupError if the broker does not answer."""
-    partitions = list(partitions)
     with (
         broker_errors(f"could not fetch the offsets of {topic}"),
         # an uncommitted reader does not wait for a transaction in flight
         closing(clients.standalone_consumer(group, "read_uncommitted")) as any_reader,
         closing(clients.standalone_consumer(group, "read_committed")) as reader,
     ):
-        found = committed_offsets(any_reader, topic, partitions)
-        bounds = all_watermarks(reader, topic, partitions, TIMEOUT_SECONDS)
-    committed = {partition: one.offset for partition, one in found.items()}
-    return {partition: Offsets(committed.get(partition), bounds[partition]) for partition in bounds}
+        committed = committed_offsets(any_reader, topic, partitions)
+        logs = all_watermarks(reader, topic, partitions, TIMEOUT_SECONDS)
+    return {p: Offsets(committed[p].offset if p in committed else None, logs[p]) for p in logs}
+
+
+Page = Mapping[str, Any]
+"""`/status` of a worker; without an answer only the `reason`."""
 
 
 def combined(
     group: WorkerGroup,
-    pages: Iterable[PeerAnswer | str],
-    offsets: dict[int, Offsets],
+    pages: Sequence[Page],
+    offsets: Mapping[int, Offsets],
     topic: str,
     changelog: str,
 ) -> tuple[list[MemberStatus], list[PartitionStatus]]:
@@ -190,42 +191,37 @@ def combined(
 
     Args:
         group: as the broker describes it.
-        pages: the `/status` of each member, or the reason for none.
+        pages: of each member.
         offsets: by partition.
         topic: the input.
         changelog: a member's partitions of it that it does not process are its standbys.
     """
-    answers = list(zip(group.members, pages, strict=True))
-    owners = {
-        p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())
-    }
-    passed = {
-        int(p): tuple(both)
-        for _, page in answers
-        for p, both in _body(page).get("passed", {}).items()
-    }
+    owners: dict[int, str] = {}
+    passed: dict[int, list[int]] = {}
+    for member, page in zip(group.members, pages, strict=True):
+        owners |= dict.fromkeys(member.assigned.get(topic, ()), _name(member, page))
+        passed |= {int(p): both for p, both in page.get("passed", {}).items()}
     partitions = []
     for partition, (committed, log) in sorted(offsets.items()):
         position = max(log.start, committed or 0)
         applied, beyond = passed.get(partition, (position, position))
         lag = max(0, log.stop - (beyond if applied == position else position))
-        partitions.append(
-            PartitionStatus(partition, owners.get(partition), committed, log.stop, lag)
-        )
+        owner = owners.get(partition)
+        partitions.append(PartitionStatus(partition, owner, committed, log.stop, lag))
     lags = {one.partition: one.lag for one in partitions}
     workers = []
-    for member, page in answers:
+    for member, page in zip(group.members, pages, strict=True):
         own = member.assigned.get(topic, [])
         workers.append(
             MemberStatus(
                 name=_name(member, page),
                 url=reachable_url(member),
-                ready=_body(page).get("ready"),
-                reason=page if isinstance(page, str) else page.error,
+                ready=page.get("ready"),
+                reason=page["reason"],
                 partitions=own,
                 standbys=[p for p in member.assigned.get(changelog, ()) if p not in own],
                 lag=sum(lags[p] for p in own) if lags.keys() >= set(own) else None,
-                version=_body(page).get("version"),
+                version=page.get("version"),
             )
         )
     return workers, partitions
@@ -243,37 +239,29 @@ def reachable_url(member: GroupMember) -> str | None:
     return f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
 
 
-def _pages(members: list[GroupMember]) -> list[PeerAnswer | str]:
-    with ThreadPoolExecutor(min(PARALLEL, len(members) or 1)) as pool:
-        return list(pool.map(_page, members))
-
-
-def _page(member: GroupMember) -> PeerAnswer | str:
-    """The worker's `/status`, or the reason for none; another worker may have its address here."""
+def _page(member: GroupMember) -> Page:
+    """The page of a member; another worker may have its address here."""
     url = reachable_url(member)
     if url is None:
-        return "its web address is unknown: it has none, or not all brokers answer"
+        return {"reason": "its web address is unknown: it has none, or not all brokers answer"}
     try:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
         if answer.status == 404:  # an older version
             answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
     except PeerUnreachable as why:
-        return f"no answer from here: {why}"
-    if not isinstance(answer.fields.get("ready"), bool):
-        return f"no answer from here: no worker speaks at {url}"
-    if answer.fields.get("member_id") not in (None, member.member_id):
-        reason = "another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
-        return f"no answer from here: {reason}"
-    return answer
+        return {"reason": f"no answer from here: {why}"}
+    page = answer.fields
+    if not isinstance(page.get("ready"), bool):
+        return {"reason": f"no answer from here: no worker speaks at {url}"}
+    if page.get("member_id") not in (None, member.member_id):
+        other = "another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
+        return {"reason": f"no answer from here: {other}"}
+    return {**page, "reason": answer.error}
 
 
-def _body(page: PeerAnswer | str) -> dict[str, Any]:
-    return {} if isinstance(page, str) else page.fields
-
-
-def _name(member: GroupMember, page: PeerAnswer | str) -> str:
+def _name(member: GroupMember, page: Page) -> str:
     """The instance id, or the address if the worker does not answer."""
-    if known := _body(page).get("instance_id"):
+    if known := page.get("instance_id"):
         return str(known)
     if (url := reachable_url(member)) is None:
         return f"{member.member_id} on {member.host}"
