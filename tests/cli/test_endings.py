@@ -23,6 +23,7 @@ from worker.errors import Crash, Fenced, SetupError
 from worker.settings import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
+NO_TEXT = b"\xff".decode(errors="surrogateescape")
 LAST_CHANGE_OF_50 = 44
 """The sequence of the last change that the first 50 reviews make."""
 
@@ -74,6 +75,19 @@ def test_interrupt(failing):
         ["dlq", "show", "7"],
         ["dlq", "list", "--since", "yesterday"],
         ["dlq", "send", "1:x"],
+        ["entities", "a", "b"],
+        ["entities", "--limit", "0"],
+        ["entities", "--url", "worker:8080"],
+        ["entities", "--url", "http://h", "--data-dir", "."],
+        ["entities", NO_TEXT],
+        ["inspect", NO_TEXT],
+        ["inspect", "e", "--url", "worker:8080"],
+        ["inspect", "e", "--url", "http://h", "--data-dir", "."],
+        ["inspect", "e", "--reviews", "--history"],
+        ["inspect", "e", "--reviews", "--url", "http://127.0.0.1:1"],
+        ["inspect", "e", "--history", "3", "--data-dir", "."],
+        ["inspect", "e", "--view", "short", "--reviews"],
+        ["inspect", "e", "--view", "facets", "--history"],
     ],
 )
 def test_usage(run, arguments):

@@ -153,22 +153,3 @@ def test_nobody_there_and_nothing_stored(run, tmp_path):
     assert "no worker answers at http://127.0.0.1:9" in ended.err
     (tmp_path / "empty").mkdir()
     assert run("entities", "--data-dir", tmp_path / "empty").code == 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--url", "worker:8080"],
-        ["--url", "http://h", "--data-dir", "."],
-        ["--limit", "0"],
-        ["a", "b"],
-    ],
-)
-def test_usage(run, arguments):
-    assert run("entities", *arguments).code == 2
-
-
-def test_an_id_that_is_no_text(run):
-    ended = run("entities", b"\xff".decode(errors="surrogateescape"))
-    assert ended.code == 2
-    assert "PREFIX is not UTF-8" in ended.err

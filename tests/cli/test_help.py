@@ -7,7 +7,6 @@ import shlex
 import click
 import pytest
 
-from docs.build.tables import leaves
 from worker.cli.command import Command, nearest
 from worker.cli.group import cli
 from worker.cli.output import PROGRAM
@@ -74,16 +73,6 @@ def test_an_example_that_does_not_work_is_found():
 
 
 @pytest.mark.parametrize(("names", "command"), NAMED)
-def test_help_shows_them_as_they_are(run, names, command):
-    ended = run(*names, "--help")
-    assert (ended.code, ended.err) == (0, "")
-    assert "\nExamples:\n" in ended.out
-    for line, does in command.examples:
-        assert f"  {line}\n" in ended.out
-        assert f"# {does}"[:60] in ended.out
-
-
-@pytest.mark.parametrize(("names", "command"), NAMED)
 @pytest.mark.parametrize("columns", [80, 160])
 def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
     """Only an example may be longer: a line that is copied has no breaks."""
@@ -92,18 +81,6 @@ def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
         f"  {line}" for line, _ in command.examples
     }
     assert max(map(len, lines)) <= min(columns, 100)
-
-
-def test_the_sections_have_each_command_once(run):
-    """In the order of the reference, each with all of its one line."""
-    ended = run("--help")
-    listed = re.findall(
-        r"^  ([a-z]+)  +\S", ended.out.partition("To try it:")[2].partition("Examples:")[0], re.M
-    )
-    assert listed == list(cli.commands)
-    first_words = list(dict.fromkeys(words[0] for words, _ in leaves((), cli)))
-    assert listed == first_words
-    assert "..." not in ended.out.partition("To try it:")[2]
 
 
 @pytest.mark.parametrize("names", [(), ("dlq",)])

@@ -41,13 +41,6 @@ def test_nobody_there(run):
     assert "no worker answers at http://127.0.0.1:9" in ended.err
 
 
-@pytest.mark.parametrize(
-    "options", [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."]]
-)
-def test_usage(run, options):
-    assert run("inspect", "e", *options).code == 2
-
-
 def test_on_a_terminal_it_is_a_table_that_no_text_can_spoil(run, port, terminal):
     terminal()
     ended = run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}")
@@ -59,12 +52,6 @@ def test_on_a_terminal_it_is_a_table_that_no_text_can_spoil(run, port, terminal)
     assert run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}", "--json").out.startswith(
         "{"
     )
-
-
-def test_an_id_that_is_no_text(run):
-    ended = run("inspect", b"\xff".decode(errors="surrogateescape"))
-    assert ended.code == 2
-    assert "not UTF-8" in ended.err
 
 
 def test_a_short_view(run, port):

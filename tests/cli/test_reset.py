@@ -4,13 +4,16 @@
 
 import fcntl
 import json
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.cli import reset
-from worker.cli.reset import input_beginnings
+from worker.cli.reset import EXPIRY_SECONDS, input_beginnings, refuse_members
+from worker.errors import SetupError
 from worker.settings import Settings
 
 KEPT_BYTES = 5 * 2**20
@@ -103,3 +106,47 @@ def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_bro
         assert told in run("reset", "--dry-run", *all_of_it).err
     for less in ("--offsets", "--changelog"):  # the input need not be read again
         assert "first records" not in run("reset", "--dry-run", less).err
+
+
+class Group:
+    """Has a member until some time."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.until = clock, clock.now_s + seconds
+
+    def describe_consumer_groups(self, groups, request_timeout):
+        member = SimpleNamespace(client_id="worker-0", host="/10.0.0.7")
+        answer = Future()
+        answer.set_result(
+            SimpleNamespace(members=[member] if self.clock.now_s < self.until else [])
+        )
+        return dict.fromkeys(groups, answer)
+
+
+def refuse(clock, seconds):
+    """With a member for so long; what was told."""
+    told = []
+    group = Group(clock, seconds)
+    refuse_members(group, "hotels", 10.0, told.append, clock)
+    return told
+
+
+def test_a_group_without_members_is_waited_for_by_nobody(clock):
+    began = clock.now_s
+    assert refuse(clock, 0.0) == []
+    assert clock.now_s == began
+
+
+def test_a_stopped_worker_is_waited_for_until_its_session_is_over(clock):
+    began = clock.now_s
+    assert refuse(clock, 9.0) == [
+        "waiting up to 10 s for the end of the sessions of worker-0 on /10.0.0.7"
+    ]
+    assert 9.0 <= clock.now_s - began < 10.0
+
+
+def test_a_running_worker_is_named(clock):
+    with pytest.raises(
+        SetupError, match=r"group hotels .* has running workers: worker-0 on /10\.0\.0\.7"
+    ):
+        refuse(clock, 10.0 + EXPIRY_SECONDS + 1.0)
