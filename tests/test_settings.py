@@ -351,10 +351,10 @@ def test_only_settings_reads_the_environment() -> None:
     }
     # text/onnx.py only sets a variable for a library that is about to be imported;
     # cli/group.py answers a shell, whose question is a variable and no setting;
-    # demo/display.py asks where the user's shell is.
+    # demo/closing.py asks where the user's shell is.
     assert readers == {
         "cli/group.py",
-        "demo/display.py",
+        "demo/closing.py",
         "settings/__init__.py",
         "settings/environment.py",
         "text/onnx.py",

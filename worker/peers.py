@@ -30,7 +30,7 @@ PAGE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 2.0
 QUIET_SECONDS: Final = 20.0
 """Longest silence of a stream, which sends a line every few seconds, before it counts as ended."""
-NO_WORKER: Final = "the server at this address is no worker"
+NO_WORKER: Final = "the server at this address is not a worker"
 LARGEST_ANSWER: Final = 64 * 2**20
 MOST_REDIRECTS: Final = 10
 
@@ -53,7 +53,7 @@ class PeerAnswer(NamedTuple):
     location: str | None = None
 
     def json(self) -> Any:
-        """The body. Raises PeerUnreachable if it is no JSON."""
+        """The body. Raises PeerUnreachable if it is not JSON."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -61,7 +61,7 @@ class PeerAnswer(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The body; empty if it is no JSON object."""
+        """The body; empty if it is not a JSON object."""
         try:
             value = self.json()
         except PeerUnreachable:

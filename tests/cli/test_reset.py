@@ -39,7 +39,7 @@ def test_without_a_terminal_it_needs_to_be_told(run, folders, tmp_path, more):
     before = sorted(tmp_path.rglob("*"))
     ended = run("reset", "--local", *more)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("coversumm-worker: error: standard input is no terminal")
+    assert ended.err.startswith("coversumm-worker: error: standard input is not a terminal")
     assert "pass --yes" in ended.err
     assert ended.err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before

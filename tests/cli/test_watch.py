@@ -216,7 +216,7 @@ def test_a_message_that_is_no_summary_is_named():
     class Watch:
         topic, of_facets = "summaries", False
 
-    with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is no summary change"):
+    with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is not a summary change"):
         WatchScene(Watch(), None).take(Record("summaries", 1, 7, 0, b"stay", b"{}"), 0.0)
 
 

@@ -121,8 +121,8 @@ BAD = [
     (["c", "c"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'c' is to be added twice"),
     (["c", "d"], [[1.0, 2.0]], VectorError, r"the shape \(1, 2\): 2 ids need as many rows"),
     (["c"], [1.0, 2.0], VectorError, r"the shape \(2,\): 1 ids need as many rows"),
-    (["c"], [["x", "y"]], VectorError, "no matrix of numbers"),
-    (["c", "d"], [[1.0], [1.0, 2.0]], VectorError, "no matrix of numbers"),
+    (["c"], [["x", "y"]], VectorError, "not a matrix of numbers"),
+    (["c", "d"], [[1.0], [1.0, 2.0]], VectorError, "not a matrix of numbers"),
     ("cd", [[1.0, 2.0], [1.0, 2.0]], TypeError, "not the string 'cd'"),
     ([7], [[1.0, 2.0]], TypeError, "an id is a string, not 7"),
 ]
@@ -146,7 +146,7 @@ def test_what_is_refused_is_named_and_changes_nothing(ids, vectors, error, says)
         ([1.0], "sentence 'a': its vector has 1 numbers"),
         ([[1.0, 2.0]], r"sentence 'a': its vector has the shape \(1, 2\), not one row"),
         (3.0, r"the shape \(\), not one row"),
-        ("good", "sentence 'a': its vector is no list of numbers"),
+        ("good", "sentence 'a': its vector is not a list of numbers"),
         (None, r"sentence 'a': its vector"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_refusal_is_the_same_in_another_format(event: dict[str, Any], reason: 
 def test_a_rating_that_json_has_not_is_refused(rating: float) -> None:
     refused = decode_other(upsert(rating=rating))
     assert isinstance(refused, Rejected)
-    assert (refused.reason, refused.detail) == ("bad_field", f"rating: {rating} is no number")
+    assert (refused.reason, refused.detail) == ("bad_field", f"rating: {rating} is not a number")
 
 
 def test_what_is_not_in_the_format_is_the_codecs_own_reason() -> None:

@@ -37,8 +37,8 @@ def lines_of(folder: Path, text: str) -> list[str]:
     ("more", "line", "what"),
     [
         ("", 0, ""),
-        ("txt = 'x'", 7, "t: rule 1: txt: is no field of review.upserted; is it text?"),
-        ("reason = 'x'", 7, "t: rule 1: reason: is no field of review.upserted"),
+        ("txt = 'x'", 7, "t: rule 1: txt: is not a field of review.upserted; is it text?"),
+        ("reason = 'x'", 7, "t: rule 1: reason: is not a field of review.upserted"),
         ("language = 5", 7, "t: rule 1: language: a path, a list"),
         ("language = []", 7, "t: rule 1: language: a path, a list"),
         ("language = { cnst = 'x' }", 7, "t: rule 1: language: a path, a list"),
@@ -52,11 +52,12 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("language = { join = ['a'], with = 1 }", 7, "t: rule 1: language: with: a text"),
         ("occurred_at = { path = 'a', epoch = 'h' }", 7,
          "t: rule 1: occurred_at: epoch: 'h' is none of d, s, ms, us, ns"),
-        ("rating = { path = 'a', epoch = 's' }", 7, "t: rule 1: rating: epoch: rating is no time"),
-        ("rating = 'a..b'", 7, "t: rule 1: rating: 'a..b' is no path"),
-        ("rating = ''", 7, "t: rule 1: rating: '' is no path"),
-        ("rating = 'a b'", 7, "t: rule 1: rating: 'a b' is no path"),
-        ("rating = 'a.'", 7, "t: rule 1: rating: 'a.' is no path"),
+        ("rating = { path = 'a', epoch = 's' }", 7,
+         "t: rule 1: rating: epoch: rating is not a time"),
+        ("rating = 'a..b'", 7, "t: rule 1: rating: 'a..b' is not a path"),
+        ("rating = ''", 7, "t: rule 1: rating: '' is not a path"),
+        ("rating = 'a b'", 7, "t: rule 1: rating: 'a b' is not a path"),
+        ("rating = 'a.'", 7, "t: rule 1: rating: 'a.' is not a path"),
         ("rating = 'ce'", 7, "t: rule 1: rating: 'ce' needs the name"),
         ("rating = 'header:'", 7, "t: rule 1: rating: 'header:' names no header"),
         ("rating = [\n  'a',\n  5,\n]", 7, "t: rule 1: rating: a path, a list"),
@@ -65,10 +66,10 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("when = { a = {} }", 7, "t: rule 1: when: a: a text, number or boolean"),
         ("when = { a = [[1]] }", 7, "t: rule 1: when: a: a text, number or boolean"),
         ("when = { a = 2026-11-20 }", 7, "t: rule 1: when: a: a text, number or boolean"),
-        ("when = { 'a b' = 1 }", 7, "t: rule 1: when: a b: 'a b' is no path"),
-        ('"\\u0000" = "a"', 7, "t: rule 1: '\\x00': is no field"),
+        ("when = { 'a b' = 1 }", 7, "t: rule 1: when: a b: 'a b' is not a path"),
+        ('"\\u0000" = "a"', 7, "t: rule 1: '\\x00': is not a field"),
         ("when_present = 'a'", 7, "t: rule 1: when_present: a list of paths"),
-        ("when_present = [5]", 7, "t: rule 1: when_present: 5 is no path"),
+        ("when_present = [5]", 7, "t: rule 1: when_present: 5 is not a path"),
         ("name = 5", 7, "t: rule 1: name: a text"),
         ("[[topic.t.rule]]\nemit = 'ignore'", 7,
          "t: rule 2: never applies: rule 1 takes all of its records"),
@@ -140,10 +141,10 @@ def test_all_errors_are_reported_in_order(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, "[topic.t]\nkey =\n")
-    assert "no TOML" in line
+    assert "not TOML" in line
     assert "line 2" in line
     for text in (f"a = {'9' * 5000}", f"a = {'[' * 50_000}"):
-        assert lines_of(tmp_path, text)[0].count("no TOML: ") == 1
+        assert lines_of(tmp_path, text)[0].count("not TOML: ") == 1
     (line,) = lines_of(tmp_path, "")
     assert line.startswith(":1: topic: a table for each topic")
     with pytest.raises(FileErrors, match="cannot be read"):

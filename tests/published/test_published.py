@@ -58,7 +58,7 @@ def test_when_it_happened(occurred_at, wanted):
 )  # fmt: skip
 def test_what_is_no_summary_change(key, value):
     with pytest.raises(
-        SetupError, match=r"the message at offset 7 of t \[3\] is no summary change"
+        SetupError, match=r"the message at offset 7 of t \[3\] is not a summary change"
     ):
         publications(Record("t", 3, 7, 0, key, value))
 
@@ -71,7 +71,7 @@ FACETS = facets_body("e", 1, {"parking": TEXTS, "noise": {}}, ["parking"])
     [
         (FACETS, False, "of the other type, facets: ask with --facets"),
         (body("e", 1, TEXTS), True, "of the other type, summaries: leave --facets out"),
-        (b"{}", True, r"no facets change .* as COVERSUMM_FACETS_TOPIC does"),
+        (b"{}", True, r"not a facets change .* as COVERSUMM_FACETS_TOPIC does"),
     ],
 )
 def test_a_topic_of_the_other_type_is_named(value, of_facets, told):

@@ -87,13 +87,13 @@ REFUSED = [
     (nested(MAX_DEPTH + 1), "deeper"),
     (CHAIN, "deeper"),
     ("Missing", "no type 'Missing'"),
-    ([], "no type"),
-    (7, "no type"),
-    ({}, "no type"),
+    ([], "not a type"),
+    (7, "not a type"),
+    ({}, "not a type"),
     ({"type": "record"}, "no name"),
-    (record("R", a="int") | {"fields": [{"type": "int"}]}, "no Avro"),
-    ({"type": "enum", "name": "E"}, "no Avro"),
-    ({"type": "fixed", "name": "F", "size": "x"}, "no Avro"),
+    (record("R", a="int") | {"fields": [{"type": "int"}]}, "not Avro"),
+    ({"type": "enum", "name": "E"}, "not Avro"),
+    ({"type": "fixed", "name": "F", "size": "x"}, "not Avro"),
 ]
 
 
@@ -105,7 +105,7 @@ def test_a_schema_is_refused(schema: Any, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff".decode("latin-1")])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    with pytest.raises(BadSchema, match="no JSON"):
+    with pytest.raises(BadSchema, match="not JSON"):
         AvroSchema(text)
 
 

@@ -114,8 +114,8 @@ def test_another_url_is_asked_until_one_answers_and_it_stays(answers: Answers) -
         (421, {"message": "no such host"}, "421 Misdirected Request"),
         (401, b"", "COVERSUMM_SCHEMA_REGISTRY_USERNAME"),
         (403, {"error_code": 40301, "message": "denied"}, "403 denied: check"),
-        (200, b"<html>", "no JSON"),
-        (200, {"id": 7}, "no schema"),
+        (200, b"<html>", "not JSON"),
+        (200, {"id": 7}, "not a schema"),
     ],
 )
 def test_an_answer_that_says_nothing_of_the_schema_is_no_answer(

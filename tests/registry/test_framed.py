@@ -76,7 +76,7 @@ NAN = struct.pack("<2f", 1, float("nan"))
         (as_avro(upsert(), 0) + b"!", "bad_wire_format", "1 bytes follow"),
         (frame(GONE), "bad_wire_format", "schema id 3: it is gone"),
         (frame(99), "bad_wire_format", "schema id 99: "),
-        (b"\0\0\1", "bad_wire_format", "no zero byte and schema id"),
+        (b"\0\0\1", "bad_wire_format", "not a zero byte and a schema id"),
         (frame(JSON) + b"{", "bad_json", ""),
         (frame(JSON) + b'{"type":"no"}', "unknown_type", "type: "),
         (b"{", "bad_json", ""),

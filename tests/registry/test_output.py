@@ -108,7 +108,7 @@ def test_a_start_waits_for_a_registry_that_is_away(
     [
         (401, {"error_code": 40101, "message": "who?"}, "401 who.: check COVERSUMM_SCHEMA_REGIST"),
         (404, b"<html>", "404 Not Found.*check COVERSUMM_SCHEMA_REGISTRY_URL"),
-        (200, b"<html>", "the answer is no JSON"),
+        (200, b"<html>", "the answer is not JSON"),
         (422, {"error_code": 42201, "message": "bad"}, "refuses the request: .*bad"),
     ],
 )

@@ -391,7 +391,7 @@ def test_two_topics_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ({"topic": ["t"], "partition": [0]}, "is no archive of a topic: it has no offset"),
+        ({"topic": ["t"], "partition": [0]}, "is not an archive of a topic: it has no offset"),
         ({"topic": ["t"], "partition": [0], "offset": [0]}, "say which is which: --fields "
                                                             "entity_id=COLUMN"),
         ({"topic": ["t"], "partition": [0], "offset": ["0"], "value": ["x"]}, "column offset is of "
@@ -410,11 +410,11 @@ def test_what_is_no_archive_is_refused(tmp_path, columns, told):
 def test_lines_that_are_no_archive_are_refused(tmp_path):
     (tmp_path / "a").write_bytes(b'{"entity_id":"e","review_id":1,"text":"Good."}\n')
     assert refused([tmp_path / "a"]).endswith(
-        "a is no archive of a topic: it has no topic, partition, offset"
+        "a is not an archive of a topic: it has no topic, partition, offset"
     )
     (tmp_path / "b").write_bytes(b"entity_id,review_id,text\n1,2,3\n")
     assert refused([tmp_path / "b"]).endswith(
-        "b is no archive of a topic: it has no topic, partition, offset"
+        "b is not an archive of a topic: it has no topic, partition, offset"
     )
 
 

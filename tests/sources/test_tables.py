@@ -169,7 +169,7 @@ def test_columns_that_are_missing_are_named(header, fields, told):
         ("entity_id=", "is not FIELD=COLUMN"),
         ("entity=asin", "did you mean entity_id?"),
         ("text=a,text=b", "text is given twice"),
-        ("review_version=v", "is no field of a review"),
+        ("review_version=v", "is not a field of a review"),
     ],
 )
 def test_fields_that_are_none(given_fields, told):

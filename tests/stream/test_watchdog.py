@@ -140,7 +140,7 @@ def test_a_hindrance_counts_from_when_it_began_not_from_the_last_progress(worker
 
 
 def test_progress_excuses_a_hindrance(worker: Worker) -> None:
-    """Lag that is being worked off is no stall."""
+    """Lag that is being worked off is not a stall."""
     worker.stall = "there is lag and nothing arrives: {0: 5}"
     assert not worker.live(3 * LIMIT_S, progress=True)
 

@@ -281,7 +281,7 @@ def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]
     """
     with OpenedFile(path, path, {}) as file:
         if file.format.kind != "json":
-            raise SetupError(f"{path} is no file of JSON lines: write a record on each")
+            raise SetupError(f"{path} is not a file of JSON lines: write a record on each")
         for number, line in enumerate(file.lines(), start=1):
             if line is not None and line.strip():
                 yield f"line {number}", _record(line.strip(), number - 1, topic or "")

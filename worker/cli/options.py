@@ -196,10 +196,10 @@ DECLINED = 1
 
 
 def check_can_ask(yes: bool, dry_run: bool) -> None:
-    """Raise SetupError if a question is needed and standard input is no terminal."""
+    """Raise SetupError if a question is needed and standard input is not a terminal."""
     if not (yes or dry_run or output.is_terminal(sys.stdin)):
         raise SetupError(
-            "standard input is no terminal, so nobody can confirm: pass --yes, or --dry-run"
+            "standard input is not a terminal, so nobody can confirm: pass --yes, or --dry-run"
         )
 
 

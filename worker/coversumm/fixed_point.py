@@ -99,7 +99,7 @@ def _matrix(embeddings: ArrayLike) -> NDArray[np.float64]:
     try:
         v = np.asarray(embeddings, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise VectorError(f"embeddings are no matrix of numbers: {error}") from None
+        raise VectorError(f"embeddings are not a matrix of numbers: {error}") from None
     if v.ndim != 2 or v.shape[1] == 0:
         raise VectorError(f"embeddings must be (m, D), not {v.shape}")
     return v

@@ -138,7 +138,7 @@ class CoverSumm:
         try:
             matrix = np.asarray(vectors, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise VectorError(f"vectors are no matrix of numbers: {error}") from None
+            raise VectorError(f"vectors are not a matrix of numbers: {error}") from None
         if not ids and not matrix.size:
             return np.empty((0, self._dimension))
         if matrix.ndim != 2 or len(matrix) != len(ids):
@@ -167,7 +167,9 @@ def _row(id_: str, vector: ArrayLike) -> NDArray[np.float64]:
     try:
         row = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise VectorError(f"sentence {id_!r}: its vector is no list of numbers: {error}") from None
+        raise VectorError(
+            f"sentence {id_!r}: its vector is not a list of numbers: {error}"
+        ) from None
     if row.ndim != 1:
         raise VectorError(
             f"sentence {id_!r}: its vector has the shape {row.shape}, not one row of numbers"

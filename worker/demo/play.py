@@ -261,7 +261,7 @@ class Play:
             self._watch_until(time.monotonic() + seconds)
 
     def _watch_until(self, end: float) -> None:
-        self._moved_at = time.monotonic()  # waiting on purpose is no stall
+        self._moved_at = time.monotonic()  # waiting on purpose is not a stall
         while time.monotonic() < end:
             self._watch()
 

@@ -93,7 +93,9 @@ def is_framed(raw: bytes) -> bool:
 def check_frame(raw: bytes) -> None:
     """Raise BadEvent unless it begins with a complete frame."""
     if raw[:1] != b"\0" or len(raw) < FRAME_BYTES:
-        raise BadEvent(Reason.BAD_WIRE_FORMAT, f"{shown(raw[:8])} is no zero byte and schema id")
+        raise BadEvent(
+            Reason.BAD_WIRE_FORMAT, f"{shown(raw[:8])} is not a zero byte and a schema id"
+        )
 
 
 def schema_id(raw: bytes) -> int:

@@ -95,7 +95,7 @@ def _check(
         if isinstance(body, Ignored):
             return body
         if body.occurred_at is not None and not is_day(body.occurred_at):
-            raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is no day")
+            raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is not a date")
         if mapping is None and record.key != body.entity_id.encode():
             raise _wrong_key(record.key, body.entity_id)
         return check(body, limits, pool)

@@ -64,7 +64,7 @@ def body_of(members: dict[str, Any], kind: type[Body]) -> Body:
     except msgspec.ValidationError as error:
         raise wrong_field(error) from None
     if isinstance(body, UpsertBody) and body.rating is not None and not isfinite(body.rating):
-        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is no number of JSON")
+        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is not a number of JSON")
     return body
 
 

@@ -127,7 +127,7 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
     """
     text, items = body.text, body.sentences
     if body.rating is not None and not isfinite(body.rating):  # JSON has no such numbers
-        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is no number")
+        raise BadEvent(Reason.BAD_FIELD, f"rating: {body.rating} is not a number")
     if text:
         _check_text(text, "text", limits)
     if items is UNSET and text is UNSET:

@@ -29,7 +29,7 @@ Base64 = Annotated[str, Meta(min_length=1, max_length=2**17)]
 
 
 class RatingRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Ratings from `min` to `max`, both included; a missing bound is no bound."""
+    """Ratings from `min` to `max`, both included; a missing bound is no limit."""
 
     min: float | None = None
     max: float | None = None
@@ -173,7 +173,7 @@ def _check(facet: Facet, names: set[str]) -> None:
         if low is None and high is None:
             raise ValueError("rating: give min, max or both")
         if infinite := [one for one in (low, high) if one is not None and not isfinite(one)]:
-            raise ValueError(f"rating: {infinite[0]} is no bound: leave it out")
+            raise ValueError(f"rating: {infinite[0]} is not a bound: leave it out")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"rating: min {low} is above max {high}")
     for kind in ("phrases", "vectors", "labels"):

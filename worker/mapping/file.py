@@ -56,7 +56,7 @@ def load_mapping(file: FilePath) -> dict[str, TopicMapping]:
     try:
         content = parse_toml(text)
     except ValueError as error:
-        raise FileErrors([f"{file}: no TOML: {error}"]) from error
+        raise FileErrors([f"{file}: not TOML: {error}"]) from error
     check = _Check()
     topics = check.topics(content)
     if check.problems:
@@ -227,7 +227,7 @@ class _Check:
         self._known(place, given, ("join", "with"))
         parts, between = given["join"], given.get("with", " ")
         if field not in TEXTS:
-            self._wrong(place, f"join makes a text: {field} is none")
+            self._wrong(place, f"join makes a text: {field} is not one")
         if not isinstance(between, str):
             self._wrong(place, "with: a text is wanted")
         if not (isinstance(parts, list) and parts):
@@ -245,7 +245,7 @@ class _Check:
         if unit is None:
             return of_path(path, take) if path else None
         if field != "occurred_at":
-            self._wrong(place, f"epoch: {field} is no time")
+            self._wrong(place, f"epoch: {field} is not a time")
         if self._choice(place, unit, tuple(EPOCHS), "epoch: ") not in EPOCHS or path is None:
             return None
         return of_path(path, of_epoch(unit))
@@ -255,7 +255,7 @@ class _Check:
     def _path(self, place: Place, text: Any) -> Path | None:
         try:
             if not isinstance(text, str):
-                raise ValueError(f"{text!r} is no path like after.title")
+                raise ValueError(f"{text!r} is not a path like after.title")
             return parse_path(text)
         except ValueError as error:
             self._wrong(place, str(error))
@@ -279,7 +279,7 @@ class _Check:
     ) -> None:
         for name in table:
             if name not in names:
-                about = f"is no field {of}" if of else "is unknown here"
+                about = f"is not a field {of}" if of else "is unknown here"
                 self._wrong((*place, name), f"{about}{_near(name, names)}")
 
 

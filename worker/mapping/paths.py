@@ -49,7 +49,7 @@ def parse_path(text: str) -> Path:
         names.append(part[1] or part[2] or part[3])
         at = part.end()
     if at < len(text) or not names:
-        raise ValueError(f"{text!r} is no path like after.title")
+        raise ValueError(f"{text!r} is not a path like after.title")
     if is_bare and names[0] == "key":
         return Path(text, KEY, tuple(names[1:]))
     if is_bare and names[0] == "ce":

@@ -138,13 +138,13 @@ def of_epoch(unit: str) -> Take:
         elif type(number) is float:
             microseconds = round(number * factor)
         else:
-            raise _bad(f"occurred_at: no number of {unit} since 1970")
+            raise _bad(f"occurred_at: not a number of {unit} since 1970")
         seconds, rest = divmod(microseconds, 1_000_000)
         days, second = divmod(seconds, 86_400)
         try:
             time = f"{_day(days)}T{_MINUTES[second // 60]}:{second % 60:02}"
         except OverflowError:
-            raise _bad(f"occurred_at: {number} {unit} since 1970 is no date") from None
+            raise _bad(f"occurred_at: {number} {unit} since 1970 is not a date") from None
         if not rest:
             return f"{time}Z"
         return f"{time}.{rest:06}Z" if is_fine else f"{time}.{rest // 1000:03}Z"
@@ -175,7 +175,9 @@ def _time(value: Any) -> Any:
         raise _bad('occurred_at: a number needs its unit: { path = "...", epoch = "ms" }')
     time = None if value.replace(".", "").isdecimal() else to_timestamp(value)
     if time is None:
-        raise _bad(f"occurred_at: {shown(value.encode(errors='replace'))} is no date of one sense")
+        raise _bad(
+            f"occurred_at: {shown(value.encode(errors='replace'))} is not a date with one meaning"
+        )
     return time
 
 

@@ -75,8 +75,8 @@ def publications(record: Record, *, of_facets: bool = False) -> list[Publication
     except FAULTS as error:
         what, setting = ("facets", "FACETS") if of_facets else ("summary", "OUTPUT")
         raise SetupError(
-            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no "
-            f"{what} change ({error}): name an output topic, as COVERSUMM_{setting}_TOPIC does"
+            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is not "
+            f"a {what} change ({error}): name an output topic, as COVERSUMM_{setting}_TOPIC does"
         ) from error
     if found is None:
         asked = "leave --facets out" if of_facets else "ask with --facets"

@@ -229,7 +229,7 @@ class PublishedFile(PublishedSource):
             return decoded(record, of_facets=self.of_facets) or []
         except FAULTS as error:
             raise SetupError(
-                f"line {record.offset + 1} of {self.name} is no summary change ({error}): "
+                f"line {record.offset + 1} of {self.name} is not a summary change ({error}): "
                 f"{_EXPECTED}"
             ) from error
 

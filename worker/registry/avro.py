@@ -94,11 +94,11 @@ class AvroSchema:
             parsed = [fastavro.parse_schema(one) for one in alone]
             skips = [skip_of(one, {}) for one in alone]
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadSchema(f"it is no JSON: {error}") from None
+            raise BadSchema(f"it is not JSON: {error}") from None
         except BadSchema:
             raise
         except Exception as error:  # fastavro has many of its own
-            raise BadSchema(f"it is no Avro: {error}") from None
+            raise BadSchema(f"it is not Avro: {error}") from None
         self._is_union = isinstance(schema, list)
         self._branches: list[tuple[str, Any]] = [(_name(one), one) for one in parsed]
         self._skips = skips
@@ -174,7 +174,7 @@ class _Shape:
                 return _Measure(1 - VALUES_PER_BYTE * least, 0)
             return self._measure_named(schema, namespace, level)
         if not isinstance(schema, dict):
-            raise BadSchema(f"{schema!r:.40} is no type")
+            raise BadSchema(f"{schema!r:.40} is not a type")
         kind = schema.get("type")
         if kind in _NAMED:
             return self._measure_named(_full_name(schema, namespace), "", level)

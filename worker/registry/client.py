@@ -154,7 +154,7 @@ class SchemaRegistry:
             return msgspec.convert(self._request("GET", path), RegisteredSchema)
         except msgspec.ValidationError as error:
             raise RegistryMisconfigured(
-                f"{self._urls[0]}: the answer is no schema ({error})"
+                f"{self._urls[0]}: the answer is not a schema ({error})"
             ) from None
 
     def id_of(self, subject: str, schema: str) -> int | None:
@@ -227,7 +227,7 @@ class SchemaRegistry:
         try:
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise RegistryMisconfigured(f"{url}: the answer is no JSON") from None
+            raise RegistryMisconfigured(f"{url}: the answer is not JSON") from None
 
 
 def _refusal(url: str, status: int, content: bytes) -> Exception:

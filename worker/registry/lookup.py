@@ -158,4 +158,4 @@ class AsJson:
         except BadEvent as bad:
             raise SetupError(f"{place}: {bad.rejected.detail}") from None
         except ValueError as error:
-            raise SetupError(f"{place} is no summary or facets change: {error}") from None
+            raise SetupError(f"{place} is not a summary or facets change: {error}") from None

@@ -19,8 +19,8 @@ AT_MOST: Final = (
 """Field, field of its upper bound, and reason."""
 LESS_THAN: Final = (
     ("transaction_timeout_ms", "commit_timeout_ms", "the broker decides first"),
-    ("batch_ms", "stall_timeout_ms", "a slow micro-batch is no stall"),
-    ("commit_timeout_ms", "stall_timeout_ms", "a slow commit is no stall"),
+    ("batch_ms", "stall_timeout_ms", "a slow micro-batch is not a stall"),
+    ("commit_timeout_ms", "stall_timeout_ms", "a slow commit is not a stall"),
 )
 """Field, field of a larger value, and reason."""
 

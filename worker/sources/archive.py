@@ -122,7 +122,7 @@ def _source(
     path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]
 ) -> ArchiveFile:
     if not Path(path).is_file():
-        raise SetupError(f"{path} is no file: an archive is read more than once")
+        raise SetupError(f"{path} is not a file: an archive is read more than once")
     with OpenedFile(path, path, COORDINATES) as file:
         is_parquet = file.format.kind == "parquet"
     return (ArchivedParquet if is_parquet else ArchivedLines)(path, fields, topic, left_out)

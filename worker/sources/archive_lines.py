@@ -209,7 +209,7 @@ class ArchivedLines:
 def _whole(cells: Mapping[str, str], name: str) -> int:
     text = cells[name].strip()
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and int(text) < 2**63):
-        raise ValueError(f"{name} {shown(text.encode())} is no number from 0 to {2**63 - 1}")
+        raise ValueError(f"{name} {shown(text.encode())} is not a number from 0 to {2**63 - 1}")
     return int(text)
 
 

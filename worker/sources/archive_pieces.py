@@ -83,7 +83,7 @@ def check_sortable(name: str, held: int) -> None:
 def check_coordinates(columns: Collection[str], name: str) -> None:
     """Raise SetupError unless the columns of a file are those of an archive."""
     if missing := [column for column in COORDINATES if column not in columns]:
-        raise SetupError(f"{name} is no archive of a topic: it has no {', '.join(missing)}")
+        raise SetupError(f"{name} is not an archive of a topic: it has no {', '.join(missing)}")
 
 
 class Topic:
@@ -114,13 +114,13 @@ def milliseconds(value: int | str | None) -> int:
         if not value.removeprefix("-").isdecimal():
             return _of_date(value)
         if len(value) > MOST_DIGITS:
-            raise ValueError(f"{shown(value.encode())} is no timestamp")
+            raise ValueError(f"{shown(value.encode())} is not a timestamp")
     if not -(2**63) <= (number := int(value)) < 2**63:
-        raise ValueError(f"{number} is no timestamp")
+        raise ValueError(f"{number} is not a timestamp")
     return number
 
 
 def _of_date(text: str) -> int:
     if (date := to_timestamp(text)) is None:
-        raise ValueError(f"{shown(text.encode())} is no timestamp")
+        raise ValueError(f"{shown(text.encode())} is not a timestamp")
     return dates.milliseconds(date)

@@ -34,9 +34,9 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"{part!r} is not FIELD=COLUMN, as in entity_id=asin")
         if field not in FIELDS:
             near = get_close_matches(field, FIELDS, 1)
+            meant = f", did you mean {near[0]}?" if near else ""
             raise ValueError(
-                f"{field!r} is no field of a review{f', did you mean {near[0]}?' if near else ''} "
-                f"(there are {', '.join(FIELDS)})"
+                f"{field!r} is not a field of a review{meant} (there are {', '.join(FIELDS)})"
             )
         if field in fields:
             raise ValueError(f"{field} is given twice")

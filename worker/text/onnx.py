@@ -193,7 +193,7 @@ def _tokenizer(layout: Layout) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(layout.tokenizer))
     except Exception as error:  # the library raises bare Exception
-        raise EngineError(f"{layout.tokenizer} is no tokenizer: {error}") from error
+        raise EngineError(f"{layout.tokenizer} is not a tokenizer: {error}") from error
     # The file may ship padding to a fixed length, and another truncation than the model was trained
     # with.
     tokenizer.no_padding()
