@@ -109,17 +109,6 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
     demo.wait_until_nothing_is_left()
 
 
-def test_a_second_demo_in_plain_lines(start):
-    code, out, err = start(20, "lines").finish()
-    assert (code, err) == (0, "")
-    assert "CC BY 4.0" in out
-    told = " ".join(out.replace("\\\n", "").split())  # in whole paragraphs and commands
-    assert "Verified: the stored summaries of all" in told
-    assert "-m worker run" in told
-    assert len(out.splitlines()) > 20
-    assert "\x1b" not in out
-
-
 def test_whoever_has_read_enough_ends_it_quietly(tmp_path):
     """As a user types it: `demo | head -1`."""
     demo = subprocess.Popen(

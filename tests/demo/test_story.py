@@ -15,7 +15,7 @@ from tests.view.changes import body, facets_body
 from worker.demo import closing as closings
 from worker.demo import play as pace
 from worker.demo.closing import closing_lines
-from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
+from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names
 from worker.demo.story import Phase, Story
 from worker.events import Record
 from worker.settings import Settings
@@ -106,28 +106,6 @@ def test_caught_up_means_processed_and_seen(story):
     assert story.caught_up
 
 
-def test_reviews_come_first_and_are_taken_down_then(story):
-    story.processed = 3
-    assert (story.arrived, story.taken_down) == (3, 0)
-    story.processed = 6
-    assert (story.arrived, story.taken_down) == (4, 2)
-
-
-def test_the_picture_shows_counts_the_summary_and_who_wrote_it(story):
-    story.processed = 3
-    picture = drawn(story, terminal=True)
-    for part in (
-        ATTRIBUTION,
-        "3 of 4 reviews in, 2 changes out",
-        "Earl's loft",
-        "Near [31mthe park. [bold]",
-        "Quiet.",
-    ):
-        assert part in plain(picture)
-    assert picture.startswith("\x1b[?1049h")
-    assert picture.endswith("\x1b[?25h\x1b[?1049l")
-
-
 def test_the_picture_of_the_start_says_what_will_be_seen():
     picture = " ".join(plain(drawn(Story(k=5, reviews=1000), terminal=True, width=80)).split())
     for part in (
@@ -144,17 +122,6 @@ def test_the_picture_has_a_line_for_each_facet_of_the_stay(story):
     picture = plain(drawn(story, terminal=True))
     assert "  parking, 10 sentences: Easy [31mparking." in picture
     assert "noise, " not in picture
-
-
-def test_the_closing_has_the_facets_of_the_largest_stay(story):
-    tell(story, body("small", 4, {"d#0": "Fine."}, ["d#0"], k=2), 3.0)
-    tell_facets(story, PARKING | {"host": {"b#0": "Kind.", "c#0": "Funny."}}, previous=None)
-    closing = drawn(story, close=True)
-    assert (
-        "By subject, Earl's loft:\n"
-        "  host, 20 sentences: Kind.\n"
-        "  parking, 10 sentences: Easy [31mparking.\n" in closing
-    )
 
 
 def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story, monkeypatch):
@@ -187,11 +154,6 @@ def test_the_picture_fits_any_terminal(story, width, height):
 def test_a_terminal_that_cannot_redraw_gets_lines(story, monkeypatch, dumb):
     monkeypatch.setenv("TERM", dumb)
     assert "\x1b[?" not in drawn(story, terminal=True, width=80)
-
-
-def test_a_pipe_gets_lines_even_if_colours_are_wanted(story, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[?" not in drawn(story, terminal=False)
 
 
 def test_without_colours_marks_and_words_are_left(story):
@@ -280,17 +242,6 @@ def test_a_stay_is_called_what_its_guests_call_it():
         said = {one: sum(bool(re.search(rf"\b{one}\b", text)) for text in texts) for one in own}
         assert max(said, key=said.get) == host, name
     assert len(set(names.entities.values())) == len(names.entities)
-
-
-def test_taking_down_names_entity_and_review():
-    event = take_down("é", "r")
-    assert event.key == "é".encode()
-    assert json.loads(event.value) == {
-        "type": "review.deleted",
-        "entity_id": "é",
-        "review_id": "r",
-        "reason": "taken down",
-    }
 
 
 def test_what_a_busy_machine_left_out_is_told(story):

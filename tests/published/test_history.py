@@ -67,11 +67,6 @@ def test_after_a_deletion_nothing_is_left_of_before():
     assert (again.incomplete, again.removed_texts) == (False, {})
 
 
-def test_the_first_one_there_is_may_not_be_the_first():
-    (only,) = changes(change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"]))
-    assert (only.incomplete, only.removed_texts) == (True, {"b#0": None})
-
-
 def test_what_another_partition_has_is_another_story():
     second = change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"])
     both = [*published(FIRST), *published(second, partition=1)]
@@ -130,12 +125,4 @@ def test_what_came_to_a_facet_is_not_made_up_where_the_message_before_is_gone():
     assert of_facets(ONE, later)[1:] == [
         ("parking", {}, {"b#0": "None."}, True),
         ("noise", {"d#0": "Loud."}, {}, True),
-    ]
-
-
-def test_after_a_deletion_all_facets_begin_again():
-    again = facets_body("e", 9, {"parking": {"b#0": "None."}}, ["parking"], previous=None)
-    assert of_facets(ONE, None, again)[1:] == [
-        (None, {}, {}, False),
-        ("parking", {"b#0": "None."}, {}, False),
     ]

@@ -7,7 +7,11 @@ from worker.view.board import Board, EntityNames
 from worker.view.reasons import headline, why_come, why_gone
 from worker.view.screen import change_lines
 
-BEFORE = {"a#0": "One.", "b#0": "Two."}
+BEFORE = {"a#0": "1", "b#0": "2"}
+DELETED = {"cause": "review.deleted"}
+SINGLE = {"cause": "sentences.deleted", "review": None}
+CLOSER = "it is closer to what most say than what it pushes out"
+SHIFTED = "shifted the average: another sentence is closer to it now"
 
 
 def change(texts, added=(), removed=(), before=BEFORE, **facts):
@@ -18,154 +22,79 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
 
 
 @pytest.mark.parametrize(
-    ("made", "told", "come", "gone"),
+    ("after", "before", "facts", "reason", "come", "gone"),
     [
-        (
-            change({"n#0": "New.", "b#0": "Two."}, ["n#0"], ["a#0"], review="n"),
-            "review n came in: it is closer to what most say than what it pushes out",
-            ["new"],
-            ["pushed out"],
-        ),
-        (
-            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="n"),
-            "review n came in and shifted the average: another sentence is closer to it now",
-            ["entered"],
-            ["pushed out"],
-        ),
-        (
-            change({**BEFORE, "n#0": "New."}, ["n#0"], review="n"),
-            "review n came in: the summary still has room for what it says",
-            ["new"],
-            [],
-        ),
-        (
-            change({"n#0": "New."}, ["n#0"], before=None, review="n", previous=None),
-            "review n came in: the first summary",
-            ["new"],
-            [],
-        ),
-        (
-            change({"a#0": "One!", "b#0": "Two."}, ["a#0"], ["a#0"], review="a"),
-            "review a was edited: its old words are gone",
-            ["edited"],
-            ["edited away"],
-        ),
-        (
-            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="a"),
-            "review a was edited: its old words are gone, another sentence entered",
-            ["entered"],
-            ["edited away"],
-        ),
-        (
-            change(
-                {"b#0": "Two.", "c#0": "Three."},
-                ["c#0"],
-                ["a#0"],
-                cause="review.deleted",
-                review="a",
-            ),
-            "review a was taken down: its sentence is gone, this one entered",
-            ["entered"],
-            ["taken down"],
-        ),
-        (
-            change({"b#0": "Two."}, [], ["a#0"], cause="review.deleted", review="a"),
-            "review a was taken down: its sentence is gone",
-            [],
-            ["taken down"],
-        ),
-        (
-            change(
-                {"c#0": "3", "d#0": "4"},
-                ["c#0", "d#0"],
-                ["a#0", "a#1"],
-                before={"a#0": "1", "a#1": "2"},
-                cause="review.deleted",
-                review="a",
-            ),
-            "review a was taken down: its sentences are gone, 2 others entered",
-            ["entered", "entered"],
-            ["taken down", "taken down"],
-        ),
-        (
-            change(
-                {"b#0": "Two.", "c#0": "3"}, ["c#0"], ["a#0"], cause="review.deleted", review="x"
-            ),
-            "review x was taken down, which shifted the average: another sentence is closer to it "
-            "now",
-            ["entered"],
-            ["pushed out"],
-        ),
-        (
-            change({"b#0": "Two."}, [], ["a#0"], cause="sentences.deleted", review=None),
-            "single sentences were taken down: 1 left the summary",
-            [],
-            ["gone"],
-        ),
-        (
-            change({}, [], ["a#0", "b#0"], cause="entity.deleted", review=None),
-            "entity deleted: nothing is left to summarize",
-            [],
-            ["gone", "gone"],
-        ),
+        ("nb", "ab", {"review": "n"}, f"review n came in: {CLOSER}", "new", "pushed out"),
+        ("bc", "ab", {"review": "n"}, f"review n came in and {SHIFTED}", "entered", "pushed out"),
+        ("abn", "ab", {"review": "n"},
+         "review n came in: the summary still has room for what it says", "new", None),
+        ("n", "", {"review": "n", "previous": None}, "review n came in: the first summary", "new",
+         None),
+        ("Ab", "ab", {"review": "a"}, "review a was edited: its old words are gone", "edited",
+         "edited away"),
+        ("bc", "ab", {"review": "a"},
+         "review a was edited: its old words are gone, another sentence entered", "entered",
+         "edited away"),
+        ("bc", "ab", {"review": "a", **DELETED},
+         "review a was taken down: its sentence is gone, this one entered", "entered",
+         "taken down"),
+        ("b", "ab", {"review": "a", **DELETED}, "review a was taken down: its sentence is gone",
+         None, "taken down"),
+        ("bc", "ab", {"review": "x", **DELETED}, f"review x was taken down, which {SHIFTED}",
+         "entered", "pushed out"),
+        ("b", "ab", SINGLE, "single sentences were taken down: 1 left the summary", None, "gone"),
+        ("", "ab", {"cause": "entity.deleted", "review": None},
+         "entity deleted: nothing is left to summarize", None, "gone"),
     ],
-)
-def test_reasons(made, told, come, gone):
-    assert headline(made, EntityNames()) == told
-    assert [why_come(made, one) for one in made.added] == come
-    assert [why_gone(made, one) for one in made.removed_ids] == gone
+)  # fmt: skip
+def test_reasons(after, before, facts, reason, come, gone):
+    """Sets as letters; an upper case letter is another text of the same sentence."""
+    old, new = texts_of(before), texts_of(after)
+    added = [one for one in new if old.get(one) != new[one]]
+    removed = [one for one in old if new.get(one) != old[one]]
+    made = change(new, added, removed, before=old, **facts)
+    assert headline(made, EntityNames()) == reason
+    assert {why_come(made, one) for one in made.added} == ({come} if come else set())
+    assert {why_gone(made, one) for one in made.removed_ids} == ({gone} if gone else set())
 
 
-def facet_change(texts, before=BEFORE, **facts):
-    board = Board()
-    board.begin_with(summary("e", 0, before, list(before)), "news")
-    return board.take(summary("e", 1, texts, **facts), 1.0, "news")
+def texts_of(letters):
+    return {f"{one.lower()}#0": one for one in letters}
 
 
-ONE_LEFT = {"b#0": "Two."}
+def test_a_review_with_several_sentences():
+    before = {"a#0": "1", "a#1": "2"}
+    made = change({"c#0": "3", "d#0": "4"}, ["c#0", "d#0"], list(before), before=before,
+                  review="a", **DELETED)  # fmt: skip
+    assert headline(made, EntityNames()) == (
+        "review a was taken down: its sentences are gone, 2 others entered"
+    )
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("after", "before", "facts", "reason"),
     [
-        (facet_change(ONE_LEFT, review="n"), "review n came in: one sentence left the facet"),
-        (facet_change({}, review="n"), "review n came in: 2 sentences left the facet"),
-        (
-            facet_change(ONE_LEFT, review="a"),
-            "review a was edited: one sentence of it left the facet",
-        ),
-        (
-            facet_change({"c#0": "Three.", "b#0": "Two."}, review="a"),
-            "review a was edited: one sentence of it left the facet, another sentence entered",
-        ),
-        (
-            facet_change({"a#0": "One!", "b#0": "Two."}, review="a"),
-            "review a was edited: its old words are gone",
-        ),
-        (
-            facet_change(ONE_LEFT, cause="review.deleted", review="n"),
-            "review n was taken down: one sentence left the facet",
-        ),
-        (
-            facet_change(ONE_LEFT, cause="review.deleted", review="a"),
-            "review a was taken down: its sentence is gone",
-        ),
-        (
-            facet_change({**BEFORE, "n#0": "New."}, review="n"),
-            "review n came in: the facet still has room for what it says",
-        ),
-        (
-            facet_change({"n#0": "New."}, before={}, review="n", previous=None),
-            "review n came in: the first sentences of the facet",
-        ),
-        (
-            facet_change(ONE_LEFT, cause="sentences.deleted", review=None),
-            "single sentences were taken down: 1 left the facet",
-        ),
+        ("b", "ab", {"review": "n"}, "review n came in: one sentence left the facet"),
+        ("", "ab", {"review": "n"}, "review n came in: 2 sentences left the facet"),
+        ("b", "ab", {"review": "a"}, "review a was edited: one sentence of it left the facet"),
+        ("cb", "ab", {"review": "a"},
+         "review a was edited: one sentence of it left the facet, another sentence entered"),
+        ("Ab", "ab", {"review": "a"}, "review a was edited: its old words are gone"),
+        ("b", "ab", {"review": "n", **DELETED},
+         "review n was taken down: one sentence left the facet"),
+        ("b", "ab", {"review": "a", **DELETED}, "review a was taken down: its sentence is gone"),
+        ("abn", "ab", {"review": "n"},
+         "review n came in: the facet still has room for what it says"),
+        ("n", "", {"review": "n", "previous": None},
+         "review n came in: the first sentences of the facet"),
+        ("b", "ab", SINGLE, "single sentences were taken down: 1 left the facet"),
     ],
-)
-def test_reasons_of_facets(made, told):
-    assert headline(made, EntityNames()) == told
+)  # fmt: skip
+def test_reasons_of_facets(after, before, facts, reason):
+    board = Board()
+    board.begin_with(summary("e", 0, texts_of(before), list(texts_of(before))), "news")
+    made = board.take(summary("e", 1, texts_of(after), **facts), 1.0, "news")
+    assert headline(made, EntityNames()) == reason
 
 
 def test_of_an_unknown_set_before_no_reason_is_made_up():
@@ -195,9 +124,9 @@ def test_the_day_is_told_where_it_is_known(occurred_at, told):
 
 
 def test_plain_lines_have_name_reason_and_sentences():
-    made = change({"n#0": "New\x1b[2J.", "b#0": "Two."}, ["n#0"], ["a#0"], review="n")
+    made = change({"n#0": "New\x1b[2J.", "b#0": "2"}, ["n#0"], ["a#0"], review="n")
     assert change_lines(made, EntityNames({"e": "Earl's loft"})) == [
         "Earl's loft: review n came in: it is closer to what most say than what it pushes out",
-        "  - One.",
+        "  - 1",
         "  + New [2J.",
     ]
