@@ -26,7 +26,7 @@ import json
 import re
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
@@ -165,12 +165,12 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
     return refusal
 
 
+@dataclass(frozen=True, slots=True)
 class Pages:
     """The handlers."""
 
-    def __init__(self, worker: WorkerStatus, metrics: Metrics) -> None:
-        self._worker = worker
-        self._metrics = metrics
+    worker: WorkerStatus
+    counters: Metrics
 
     async def index(self, _request: web.Request) -> web.Response:
         """The addresses."""
@@ -178,21 +178,21 @@ class Pages:
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """The event loop lives."""
-        return web.json_response({"healthy": True, "waiting_for": self._worker.stall()})
+        return web.json_response({"healthy": True, "waiting_for": self.worker.stall()})
 
     async def readyz(self, _request: web.Request) -> web.Response:
         """Whether the worker processes its partitions."""
-        ready, reason = self._worker.ready()
+        ready, reason = self.worker.ready()
         return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Metrics for Prometheus."""
-        page = self._metrics.page(self._worker)
+        page = self.counters.page(self.worker)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
     async def status(self, _request: web.Request) -> web.Response:
         """The worker's state, for `coversumm-worker status`."""
-        return web.json_response(self._worker.describe())
+        return web.json_response(self.worker.describe())
 
     async def entities(self, request: web.Request) -> web.Response:
         """A page of this worker's entities, where to continue, and the owners of the others."""
@@ -200,19 +200,19 @@ class Pages:
             search, limit = _search(request.query)
         except ValueError as wrong:
             return error(400, str(wrong))
-        ready, reason = self._worker.ready()
+        ready, reason = self.worker.ready()
         if not ready:
             return error(503, reason)
-        partitions = sorted(self._worker.lag())
+        partitions = sorted(self.worker.lag())
         try:
             page = await asyncio.wait_for(
-                self._worker.entities(partitions, search, limit, PAGE_SECONDS), ANSWER_SECONDS
+                self.worker.entities(partitions, search, limit, PAGE_SECONDS), ANSWER_SECONDS
             )
         except TimeoutError:
             return error(503, "the worker is busy")
         except NotHere:
             return error(503, "a partition is being handed over")
-        body = {**asdict(page), "partitions": partitions, "others": self._worker.others()}
+        body = {**asdict(page), "partitions": partitions, "others": self.worker.others()}
         return json_answer(body)
 
     async def view(self, suffix: str, request: web.Request) -> web.Response:
@@ -229,10 +229,10 @@ class Pages:
             kind, extent = _kind_and_extent(request.query, "set" if suffix == SUFFIX else "facets")
         except ValueError as wrong:
             return error(400, str(wrong))
-        ready, reason = self._worker.ready()
+        ready, reason = self.worker.ready()
         if not ready:
             return error(503, reason)
-        is_here, url = self._worker.owner_of(entity_id)
+        is_here, url = self.worker.owner_of(entity_id)
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
@@ -240,7 +240,7 @@ class Pages:
             location = url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query)
             return web.Response(status=307, headers={"Location": location})
         try:
-            view = self._worker.view(entity_id, kind, extent)
+            view = self.worker.view(entity_id, kind, extent)
             found = await asyncio.wait_for(view, ANSWER_SECONDS)
         except TimeoutError:
             return error(503, "the worker is busy")

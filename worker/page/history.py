@@ -5,7 +5,7 @@ A request reads a bounded number of messages; the next request continues with ol
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
@@ -43,29 +43,25 @@ class ChangeHistory:
     looked_at: int
 
 
+@dataclass(slots=True)
 class RecentHistory:
     """Reads histories in `thread`, one after the other.
 
-    It neither reads nor changes the offsets of `group`. Without facets `facets_topic` is None.
+    Attributes:
+        facets_topic: None without facets.
+        group: its offsets are neither read nor changed.
+        as_json: turns messages into JSON.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        topic: str,
-        facets_topic: str | None,
-        group: str,
-        thread: OneThread,
-        as_json: Callable[[Record], Record] = lambda record: record,
-    ) -> None:
-        """`as_json` turns messages into JSON."""
-        self._clients = clients
-        self._topic = topic
-        self._facets_topic = facets_topic
-        self._group = group
-        self._thread = thread
-        self._as_json = as_json
-        self._waiting: dict[tuple[str, int | None, bool], asyncio.Future[ChangeHistory]] = {}
+    clients: Clients
+    topic: str
+    facets_topic: str | None
+    group: str
+    thread: OneThread
+    as_json: Callable[[Record], Record] = lambda record: record
+    _waiting: dict[tuple[str, int | None, bool], asyncio.Future[ChangeHistory]] = field(
+        default_factory=dict
+    )
 
     async def read(
         self, entity_id: str, before: int | None, of_facets: bool = False
@@ -84,11 +80,11 @@ class RecentHistory:
                 self._waiting.pop(asked, None)
                 return self._read(*asked)
 
-            self._waiting[asked] = asyncio.ensure_future(self._thread.run(work))
+            self._waiting[asked] = asyncio.ensure_future(self.thread.run(work))
         return await asyncio.shield(self._waiting[asked])
 
     def _read(self, entity_id: str, before: int | None, of_facets: bool) -> ChangeHistory:
-        topic = self._facets_topic if of_facets else self._topic
+        topic = self.facets_topic if of_facets else self.topic
         if topic is None:
             raise NoFacets
         key = entity_id.encode()
@@ -97,14 +93,14 @@ class RecentHistory:
             return (partition_of(entity_id, len(partitions)),)
 
         try:
-            with TopicReader(self._clients, topic, self._group, partition_alone) as reader:
+            with TopicReader(self.clients, topic, self.group, partition_alone) as reader:
                 (partition,) = reader.partitions
                 bounds = reader.bounds(partition)
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
                 found = chain.from_iterable(
-                    publications(self._as_json(record), of_facets=of_facets)
+                    publications(self.as_json(record), of_facets=of_facets)
                     for record in messages
                     if record.key == key
                 )

@@ -98,6 +98,12 @@ class Source(NamedTuple):
     distinct: bool
     extent: Extent
 
+    @property
+    def counts(self) -> tuple[str, int, int, int]:
+        """The fields of an `EntityView`."""
+        header = self.header
+        return self.entity.entity.decode(), header.incarnation, header.reviews, header.sentences
+
     def core(self, k: int, scan: Scan) -> EntityCore:
         """The sentences of a scan, to be ranked. Reads their vectors twice."""
         dimension = self.entity.dimension
@@ -126,12 +132,6 @@ class EntityView:
     def read(cls, source: Source) -> Self:
         """The view of this entity, without its place. Raises NoFacets, CorruptRow."""
         raise NotImplementedError
-
-    @staticmethod
-    def _counts(source: Source) -> tuple[str, int, int, int]:
-        header = source.header
-        name = source.entity.entity.decode()
-        return name, header.incarnation, header.reviews, header.sentences
 
 
 V = TypeVar("V", bound=EntityView)
@@ -201,7 +201,7 @@ class SummaryView(EntityView):
         core = source.core(source.k, entity.blocks)
         ranking = core.ranking()
         return cls(
-            *cls._counts(source),
+            *source.counts,
             entity.ratings(source.header).ratings(),
             None if published is None else published.sequence,
             view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
@@ -276,7 +276,7 @@ class ShortView(EntityView):
             )
             for rank, ((at, text, details), count) in enumerate(zip(taken, counts, strict=True))
         ]
-        return cls(*cls._counts(source), extent.threshold, tuple(sentences))
+        return cls(*source.counts, extent.threshold, tuple(sentences))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class FacetsView(EntityView):
         members = _Members(source)
         published = source.entity.published(FACETS)
         return cls(
-            *cls._counts(source),
+            *source.counts,
             source.entity.ratings(source.header).ratings(),
             None if published is None else published.sequence,
             tuple(_facet(source, members, one) for one in members.ordered()),
@@ -336,7 +336,7 @@ class Overview(EntityView):
         ]
         turns = in_turn(walks, extent.count)
         sentences = []
-        for rank, (at, text, details) in enumerate(source.fitting(one.found.id for one in turns)):
+        for rank, (at, text, details) in enumerate(source.fitting(found.id for _, found in turns)):
             walk, found = turns[at]
             sentences.append(
                 OverviewSentence(
@@ -350,7 +350,7 @@ class Overview(EntityView):
                     walks[walk].distance(found),
                 )
             )
-        return cls(*cls._counts(source), extent.threshold, tuple(sentences))
+        return cls(*source.counts, extent.threshold, tuple(sentences))
 
 
 View: TypeAlias = SummaryView | ShortView | FacetsView | Overview
@@ -363,19 +363,13 @@ KINDS: Final[Mapping[str, type[View]]] = {
 """By the name that the web and commands have for it."""
 
 
-class Turn(NamedTuple):
-    """A sentence of one of several walks."""
-
-    walk: int
-    found: Candidate
-
-
-def in_turn(walks: Sequence[Walk], count: int) -> list[Turn]:
-    """One sentence of each walk, then the next round, until all are read or there are `count`.
+def in_turn(walks: Sequence[Walk], count: int) -> list[tuple[int, Candidate]]:
+    """One sentence of each walk, with its number; then the next round, until all are read or there
+    are `count`.
 
     In its turn a walk gives its nearest sentence that no chosen one stands for.
     """
-    turns: list[Turn] = []
+    turns: list[tuple[int, Candidate]] = []
     chosen: list[NDArray[np.int16]] = []
     while True:
         before = len(turns)
@@ -383,7 +377,7 @@ def in_turn(walks: Sequence[Walk], count: int) -> list[Turn]:
             if len(turns) == count:
                 return turns
             if (found := walk.nearest(chosen)) is not None:
-                turns.append(Turn(number, found))
+                turns.append((number, found))
                 chosen.append(found.vector)
         if len(turns) == before:
             return turns

@@ -20,38 +20,38 @@ FRESH_SECONDS: Final = 1.2
 _COUNT_WIDTH: Final = 7
 
 
-def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, now: float) -> Text:
-    """Name, reviews (sentences of a facet) and first sentence; bold while the change is fresh."""
-    is_fresh = now - entity.changed_at < FRESH_SECONDS
-    name = cut(Text(names.of(entity.name), style="cyan"), name_width)
-    number = entity.review_count if entity.name.facet is None else entity.sentence_count
-    count = "deleted" if entity.is_deleted else f"{number:,}"
-    line = Text.assemble(
-        ("* " if is_fresh else "  ", "bold green"),
-        name,
-        " " * (name_width - name.cell_len),
-        (f" {count:>{_COUNT_WIDTH}}  ", "dim"),
-        (one_line(entity.first_sentence), "bold" if is_fresh else ""),
-    )
-    return cut(line, width)
-
-
 def entity_rows(
-    entities: Sequence[Entity], names: EntityNames, width: int, now: float
+    entities: Sequence[Entity],
+    names: EntityNames,
+    width: int,
+    now: float,
+    *,
+    with_reasons: bool = False,
 ) -> list[Text]:
-    """A row for each entity, as `entity_row`."""
-    name_width = _name_width(entities, names)
-    return [entity_row(one, names, name_width, width, now) for one in entities]
-
-
-def _name_width(entities: Sequence[Entity], names: EntityNames) -> int:
-    return min(NAME_WIDTH, max((cell_len(names.of(one.name)) for one in entities), default=0))
-
-
-def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) -> Text:
-    """Why it changed last."""
-    reason = "" if entity.latest is None else headline(entity.latest, names)
-    return cut(Text(" " * (name_width + _COUNT_WIDTH + 5) + reason, style="dim"), width)
+    """For each entity its name, reviews (sentences of a facet) and first sentence, bold while the
+    change is fresh; then, if wanted, why it changed last.
+    """
+    longest = max((cell_len(names.of(one.name)) for one in entities), default=0)
+    name_width = min(NAME_WIDTH, longest)
+    rows = []
+    for entity in entities:
+        is_fresh = now - entity.changed_at < FRESH_SECONDS
+        name = cut(Text(names.of(entity.name), style="cyan"), name_width)
+        number = entity.review_count if entity.name.facet is None else entity.sentence_count
+        count = "deleted" if entity.is_deleted else f"{number:,}"
+        row = Text.assemble(
+            ("* " if is_fresh else "  ", "bold green"),
+            name,
+            " " * (name_width - name.cell_len),
+            (f" {count:>{_COUNT_WIDTH}}  ", "dim"),
+            (one_line(entity.first_sentence), "bold" if is_fresh else ""),
+        )
+        rows.append(cut(row, width))
+        if with_reasons:
+            reason = "" if entity.latest is None else headline(entity.latest, names)
+            indented = " " * (name_width + _COUNT_WIDTH + 5) + reason
+            rows.append(cut(Text(indented, style="dim"), width))
+    return rows
 
 
 def facet_row(facet: Entity, width: int, now: float) -> Text:
@@ -132,7 +132,9 @@ def screen(console: Console, frame: Frame, now: float) -> list[Text]:
     lines = [*head, *_blank_to(top, plan.card), *_blank_to(facets, plan.facets)]
     if plan.below:
         lines.append(_rule(frame.label, width))
-        lines += _blank_to(_others(frame.order, names, width, plan, now), plan.others)
+        shown = frame.order[: plan.others // plan.lines_each]
+        rows = entity_rows(shown, names, width, now, with_reasons=plan.lines_each == 2)
+        lines += _blank_to(rows, plan.others)
         lines += _latest(board, names, width, plan.latest)
     return lines[:height]
 
@@ -164,19 +166,6 @@ def _blank_to(lines: list[Text], height: int) -> list[Text]:
 def _rule(label: str, width: int) -> Text:
     text = f"── {label} " if label else ""
     return cut(Text(text + "─" * max(width - len(text), 0), style="dim"), width)
-
-
-def _others(
-    order: Sequence[Entity], names: EntityNames, width: int, plan: _Plan, now: float
-) -> list[Text]:
-    shown = order[: plan.others // plan.lines_each]
-    name_width = _name_width(shown, names)
-    lines = []
-    for entity in shown:
-        lines.append(entity_row(entity, names, name_width, width, now))
-        if plan.lines_each == 2:
-            lines.append(reason_row(entity, names, name_width, width))
-    return lines
 
 
 def _latest(board: Board, names: EntityNames, width: int, room: int) -> list[Text]:
