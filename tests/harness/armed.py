@@ -283,9 +283,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
     class ArmedReader(changelog.ChangelogReader):
         """Whoever applies is a standby from `follow` on, before that a restore."""
 
-        def __init__(
-            self, clients: Any, group: str, topic: str, starts: Any, apply: Any, *more: Any
-        ) -> None:
+        def __init__(self, *, apply: Any, **more: Any) -> None:
             self.follows = False
 
             def armed_apply(*args: Any) -> None:
@@ -294,7 +292,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
                 apply(*args)
                 passes("after a standby's batch" if self.follows else "inside a restore")
 
-            super().__init__(clients, group, topic, starts, armed_apply, *more)
+            super().__init__(apply=armed_apply, **more)
 
         def follow(self) -> None:
             self.follows = True

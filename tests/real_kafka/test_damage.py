@@ -44,7 +44,7 @@ from tests.harness.scenario import under_faults
 from tests.harness.site import Site
 from tests.harness.small_load import DIMENSION, SETTINGS, events, feed, upsert
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, OUTPUT
 
@@ -303,6 +303,9 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     worker = stopped(site)
     before = published(site)
     names = set().union(*(flip_rows(folder, kind) for folder in databases(worker)))
+    verified = run_command("verify", environment=worker.environment)
+    assert verified.returncode == 1, verified.stderr
+    assert any(f"corrupt state row ({name})" in verified.stdout for name in names), verified.stdout
     worker.log_path.unlink()
     worker.start().wait_ready()
     feed(site, [event for event in FIRST if event.value])  # every entity again: each must be read

@@ -59,11 +59,26 @@ def live(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_the_whole_history_gives_what_the_live_worker_gave(live: Pipeline) -> None:
+    """And the live worker is not touched: its offsets, topics and transactional id are as they
+    were, and it has not noticed anything.
+    """
+    (worker,) = live.workers
+
+    def of_the_live_worker() -> Any:
+        servers = live.broker.bootstrap_servers
+        topics = (live.input_topic, *both_topics(live), live.dlq_topic, live.changelog_topic)
+        offsets = committed_offsets(servers, live.input_topic, live.name)
+        return offsets, [read_topic(servers, topic) for topic in topics]
+
+    log, as_it_was = worker.log_text(), of_the_live_worker()
     before = [published(live, topic) for topic in both_topics(live)]
-    report = replay(live, "--name", "whole")
+    report = replay(live, "--name", "whole", instance_id="other")
     assert report["published"] == len(before[0])
     assert [published(live, f"{topic}.whole") for topic in both_topics(live)] == before
     assert report["facets_published_to"] == f"{both_topics(live)[1]}.whole"
+    assert of_the_live_worker() == as_it_was
+    assert worker.ready()
+    assert "rebalanced" not in worker.log_text()[len(log) :]
 
 
 def both_topics(site: Pipeline) -> list[str]:
@@ -517,30 +532,6 @@ def test_what_is_refused(live: Pipeline) -> None:
         live, "--name", "fixed", "--until", at(20), "--to", "none", "--restart", "--yes"
     )
     assert report["read"] > 0
-
-
-def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
-    """Its offsets, topics and transactional id are as they were, and it has not noticed
-    anything.
-    """
-    log = live.workers[0].log_text()
-    committed = committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name)
-    topics = {
-        topic: read_topic(live.broker.bootstrap_servers, topic)
-        for topic in (
-            live.input_topic,
-            *both_topics(live),
-            live.dlq_topic,
-            live.changelog_topic,
-        )
-    }
-    replay(live, "--name", "beside", "--emit", "coalesced", instance_id="other")
-    assert (
-        committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name) == committed
-    )
-    assert {topic: read_topic(live.broker.bootstrap_servers, topic) for topic in topics} == topics
-    assert live.workers[0].ready()
-    assert "rebalanced" not in live.workers[0].log_text()[len(log) :]
 
 
 @pytest.mark.long

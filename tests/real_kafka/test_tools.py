@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from rocksdict import Options, Rdict
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
@@ -45,7 +44,6 @@ from tests.harness.workers import (
     run_command,
 )
 from worker.events import Reason, Record, Rejected, dead_letter_message
-from worker.state.keys import ENTITY, REVIEW, parse_entity_key
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -509,51 +507,6 @@ def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps:
         feed(site, load[150:])
         site.wait_caught_up()
         assert check(site)["records"] == len(load)
-
-
-@pytest.mark.long
-def test_a_corrupt_row(site: Pipeline) -> None:
-    """`verify` names it, the worker ends when it meets it and says what to do, and what it says is
-    the cure.
-    """
-    (worker,) = site.start(1)
-    load = list(Stream(read_reviews(limit=150, seed=2), HashedVectors(DIMENSION), mix=QUIET))
-    feed(site, load[:100])
-    site.wait_caught_up()
-    site.stop()
-    key = damage_a_review(worker)
-    verified = tool(site, "verify", worker=worker)
-    assert verified.returncode == 1
-    assert key.review is not None
-    assert f"corrupt state row (review '{key.review.decode()}'" in verified.stdout
-    published = len(read_topic(site.broker.bootstrap_servers, site.output_topic))
-    worker.start()
-    feed(site, [Sent(sent.key, sent.value) for sent in load if sent.key == key.entity])
-    assert worker.wait() == 2
-    assert "reset --local" in worker.log_text()
-    assert len(read_topic(site.broker.bootstrap_servers, site.output_topic)) == published
-
-    done = tool(site, "reset", "--yes", "--local", worker=worker)
-    assert [row["step"] for row in printed(done)] == ["local"]
-    worker.start().wait_ready()
-    assert tool(site, "verify", worker=worker).returncode == 0
-    feed(site, load[100:])
-    site.wait_caught_up()
-    check(site)
-
-
-def damage_a_review(worker: WorkerProcess) -> Any:
-    """Flip the last byte of a review's row; its key."""
-    for path in sorted(worker.data_dir.glob("**/*.db")):
-        database = Rdict(str(path), Options(raw_mode=True))
-        try:
-            for key, value in database.items():
-                if key.startswith(ENTITY) and parse_entity_key(key).kind == REVIEW:
-                    database[key] = value[:-1] + bytes([value[-1] ^ 1])
-                    return parse_entity_key(key)
-        finally:
-            database.close()
-    raise AssertionError("no review is stored")
 
 
 @pytest.mark.long
