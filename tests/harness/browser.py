@@ -1,4 +1,4 @@
-"""A real Chromium without a window, told what to do over its DevTools protocol.
+"""A real Chromium without a window, driven over its DevTools protocol.
 
 Only what tests of a page need: open it, type, evaluate, wait, take a picture. What a page complains
 of is kept: exceptions, dialogs, and everything that its policy refused.

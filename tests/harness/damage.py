@@ -120,7 +120,7 @@ def _open(folder: Path, access: AccessType) -> Iterator[Rdict]:
 
 
 def reset(worker: WorkerProcess, *options: str) -> None:
-    """`coversumm-worker reset`, as the operator is told to run it; again while a killed worker
+    """`coversumm-worker reset`, as the message says; again while a killed worker
     still counts as a member.
     """
     said = ""
@@ -227,7 +227,7 @@ def write_rows(site: Pipeline, rows: list[Message], topic: str) -> None:
 
 
 def published(site: Pipeline) -> dict[str, dict[int, int]]:
-    """Where output and dead letters end for a committed reader: what anybody can have been told."""
+    """Where output and dead letters end for a committed reader: what anybody can have read."""
     return {
         topic: end_offsets(site.broker.bootstrap_servers, topic)
         for topic in (site.output_topic, site.dlq_topic)

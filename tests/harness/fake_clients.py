@@ -48,7 +48,7 @@ class FakeClients:
 
 
 class FakeClock:
-    """A clock that goes on when it is told to, at every look by `tick_s`, and in every sleep."""
+    """A clock that a test moves; it advances at every look by `tick_s`, and in every sleep."""
 
     def __init__(self) -> None:
         self.now_s, self.tick_s = 1_700_000_000.0, 0.0

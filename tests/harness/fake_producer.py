@@ -67,7 +67,7 @@ class Written:
 
 
 class FakeProducer:
-    """librdkafka's producer: records what was called, fails where it is told to."""
+    """librdkafka's producer: records what was called, fails where a test wants it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config

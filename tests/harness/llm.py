@@ -46,10 +46,10 @@ class LanguageModel(HttpServer):
                 call = Call(dict(self.headers), body, json.loads(body["messages"][-1]["content"]))
                 number = len(model.calls)
                 model.calls.append(call)
-                told = model.answer(number, call)
-                message = {"role": "assistant", "content": told}
+                said = model.answer(number, call)
+                message = {"role": "assistant", "content": said}
                 reply = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-                status = 503 if told is None else 200
+                status = 503 if said is None else 200
                 self.reply(status, reply, {"content-type": "application/json"})
                 model.after(number)
 

@@ -76,8 +76,8 @@ class Postgres:
         import psycopg
 
         names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
-        told = {name: self.environment[variable] for name, variable in names.items()}
-        return psycopg.connect(**told, autocommit=True)
+        arguments = {name: self.environment[variable] for name, variable in names.items()}
+        return psycopg.connect(**arguments, autocommit=True)
 
     def _serves(self) -> bool:
         asked = subprocess.run(

@@ -1,5 +1,5 @@
 """A network that fails: a TCP proxy between a client and a broker, which loses bytes or resets
-connections when it is told to.
+connections on demand.
 
     pass      nothing happens
     swallow   what the client sends vanishes: a hole in the network

@@ -118,7 +118,7 @@ class Foretold(NamedTuple):
 
 
 class Findings:
-    """What was found so far; each is told as it comes."""
+    """What was found so far; each is printed as it comes."""
 
     def __init__(self) -> None:
         self.proofs: list[Proof] = []

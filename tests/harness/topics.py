@@ -28,7 +28,7 @@ class Message(NamedTuple):
 
 
 def consumer(bootstrap_servers: str, group: str = "test-reader", **config: Any) -> Consumer:
-    """A committed reader that commits nothing itself and is told where a partition ends."""
+    """A committed reader that commits nothing itself and learns where a partition ends."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

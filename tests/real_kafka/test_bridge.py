@@ -138,9 +138,10 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
 
 
 def test_the_log_says_when_no_broker_answers_and_when_one_does_again(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "COVERSUMM_BROKER_TIMEOUT_MS": "2000"}
     with (
         KafkaBroker(tmp_path / "broker") as broker,
-        pipeline(broker, "silent", tmp_path, settings=SETTINGS) as site,
+        pipeline(broker, "silent", tmp_path, settings=settings) as site,
     ):
         (bridge,) = prepared(site, "silent.shop", 1)
         bridge.wait_ready()

@@ -73,7 +73,7 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
 
 
 @pytest.mark.parametrize(
-    ("others", "told"),
+    ("others", "message"),
     one_of(
         [
             ({"k": "6"}, "k: stored '5', configured '6' (COVERSUMM_K)"),
@@ -88,7 +88,7 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
     ids=["k", "distinct", "dimension", "embedder"],
 )
 def test_other_settings_cannot_join_a_running_group(
-    site: Pipeline, others: dict[str, str], told: str
+    site: Pipeline, others: dict[str, str], message: str
 ) -> None:
     """One partition of four has rows: whatever the newcomer is given, it is refused before it was
     ready.
@@ -106,7 +106,7 @@ def test_other_settings_cannot_join_a_running_group(
     refused(
         second,
         "was built with other settings",
-        told,
+        message,
         "put the settings back",
         "own COVERSUMM_EPOCH",
     )
@@ -258,9 +258,9 @@ def test_partitions_added_under_a_busy_worker(site: Pipeline) -> None:
         if also_grown:
             grow(site, also_grown, 6)
         again = site.worker().start()
-        told = refused(again, "new input topic", "own COVERSUMM_EPOCH")
+        message = refused(again, "new input topic", "own COVERSUMM_EPOCH")
         if site.changelog_topic not in also_grown:
-            assert told == line
+            assert message == line
             checked = topics(site)
             assert (checked.returncode, checked.stderr.strip()) == (1, line)
     assert len(read_topic(site.broker.bootstrap_servers, site.output_topic)) == before

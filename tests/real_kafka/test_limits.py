@@ -72,12 +72,12 @@ def hanging(
         yield site
 
 
-def hang(site: Pipeline, **settings: str) -> WorkerProcess:
+def hang(site: Pipeline, step: str, **settings: str) -> WorkerProcess:
     """A worker inside a commit that the stopped broker does not answer. The broker is to be
     resumed.
     """
     worker = site.worker(**settings)
-    worker.arm(Order("after the flush", 1, signal.SIGSTOP, site.broker.pid))
+    worker.arm(Order(step, 1, signal.SIGSTOP, site.broker.pid))
     worker.start().wait_ready()
     feed(site, events(20))
     eventually(worker.struck, worker.log_end)
@@ -87,7 +87,9 @@ def hang(site: Pipeline, **settings: str) -> WorkerProcess:
 def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_back(
     hanging: Pipeline,
 ) -> None:
-    worker = hang(hanging, commit_timeout_ms="4000", shutdown_timeout_ms="60000")
+    # at the last step only the commit itself waits for the broker
+    limits = {"commit_timeout_ms": "4000", "shutdown_timeout_ms": "60000"}
+    worker = hang(hanging, "after the offsets", **limits)
     try:
         eventually(lambda: "a commit is in doubt" in worker.log_text(), worker.log_end)
         assert worker.metrics()["coversumm_ready"] == 0
@@ -104,7 +106,8 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
 
 @pytest.mark.long
 def test_a_stop_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
-    worker = hang(hanging, commit_timeout_ms="60000", shutdown_timeout_ms="3000")
+    limits = {"commit_timeout_ms": "60000", "shutdown_timeout_ms": "3000"}
+    worker = hang(hanging, "after the flush", **limits)
     try:
         started_s = time.monotonic()
         worker.signal(signal.SIGTERM)

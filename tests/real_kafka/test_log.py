@@ -111,15 +111,15 @@ def test_dead_letters_are_counted_once_an_interval(site: Pipeline) -> None:
     site.wait_caught_up()
     eventually(lambda: sum(letters(worker).values()) == 41, lambda: worker.log_end())
     assert letters(worker) == {"bad_json": 40, "unknown_type": 1}
-    told = ours(worker, "dead letters")
+    logged = ours(worker, "dead letters")
     intervals = (time.monotonic() - started_s) / talkative.INTERVAL_SECONDS
-    assert 1 <= len(told) <= 1 + intervals
-    assert {one["level"] for one in told} == {"WARNING"}
+    assert 1 <= len(logged) <= 1 + intervals
+    assert {one["level"] for one in logged} == {"WARNING"}
     producer.produce(site.input_topic, key=b"e", value=b"{")
     producer.flush()
     site.wait_caught_up()
     assert worker.terminate() == 0
-    assert letters(worker)["bad_json"] == 41, "what was not told yet is told at the stop"
+    assert letters(worker)["bad_json"] == 41, "what was not logged yet is logged at the stop"
 
 
 SECRET = "What a lovely cellar, said nobody"
@@ -217,7 +217,7 @@ def test_a_quiet_worker_is_quiet(site: Pipeline, launcher: str | None, seconds: 
 
 
 @pytest.mark.parametrize("log_format", one_of(["text", "json"]))
-def test_a_fatal_error_is_told_once(site: Pipeline, log_format: str) -> None:
+def test_a_fatal_error_is_logged_once(site: Pipeline, log_format: str) -> None:
     """After the start, from a thread of its own: the changelog may delete rows."""
     site.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "delete"})
     worker = site.worker(log_format=log_format).start()

@@ -1,5 +1,5 @@
-"""A broker that is away, stopped or frozen: a worker says so, waits quietly, stops when it is told
-to, and goes on afterwards.
+"""A broker that is away, stopped or frozen: a worker says so, waits quietly, stops in order when it
+is asked to, and continues afterwards.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
         for worker in workers:
             lose(worker)
             assert readyz(worker)[0] == 503
-        # long enough for some hundred lines, if every try were told
+        # long enough for some hundred lines, if every try were logged
         time.sleep(3 * TIMEOUT_MS / 1000)
         for worker in workers:
             assert readyz(worker)[0] == 503

@@ -236,11 +236,11 @@ def test_searched_watched_and_handed_over(
         tab.click(f"a[data-id={json.dumps(entity)}]")
         opened(tab, entity)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
-        told = summary(asked, entity)
-        assert shown(tab) == [one["text"] for one in told["sentences"]]
+        answer = summary(asked, entity)
+        assert shown(tab) == [one["text"] for one in answer["sentences"]]
         tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
         said = facts(tab)
-        for one in told["sentences"]:
+        for one in answer["sentences"]:
             fact = said[one["sentence_id"]]
             assert fact["distance"] == f"{one['distance']:.3f}"
             date = json.dumps(one["occurred_at"])
@@ -321,8 +321,8 @@ def test_hostile_texts_and_ids(
         tab = browser.open(f"{url}#/entity/{quote(HOSTILE_ID, safe='')}", 390, 844, dark=True)
         live(tab)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
-        told = summary(worker, HOSTILE_ID)
-        assert shown(tab) == [one["text"] for one in told["sentences"]]
+        answer = summary(worker, HOSTILE_ID)
+        assert shown(tab) == [one["text"] for one in answer["sentences"]]
         assert set(shown(tab)) == set(HOSTILE)
         assert tab.evaluate("document.querySelector('h1').textContent") == HOSTILE_ID
         tab.wait("document.querySelectorAll('.chart .row').length >= 6")

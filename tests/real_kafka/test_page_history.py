@@ -48,15 +48,15 @@ async def test_it_goes_back_step_by_step(
     before = None
     looks = 0
     while True:
-        told = await recent.read("mine", before)
-        assert told.looked_at <= 10
-        assert len(told.changes) <= 3
-        found = [*told.changes, *found]
+        look = await recent.read("mine", before)
+        assert look.looked_at <= 10
+        assert len(look.changes) <= 3
+        found = [*look.changes, *found]
         looks += 1
-        if told.before is None:
+        if look.before is None:
             break
-        assert before is None or told.before < before
-        before = told.before
+        assert before is None or look.before < before
+        before = look.before
     assert [one.sequence for one in found] == [*sequences, None]
     assert found[-1].tombstone
     assert looks > 3
@@ -68,7 +68,7 @@ async def test_it_goes_back_step_by_step(
 
 
 def told_last(found: list[Any]) -> list[Any]:
-    """What the first look told."""
+    """What the first look found."""
     return found[-3:]
 
 
@@ -96,8 +96,8 @@ async def test_a_message_of_facets_is_not_cut(
     found: list[Any] = []
     before = None
     for _ in bodies:
-        told = await recent.read("mine", before, of_facets=True)
-        assert [one.facet for one in told.changes] == names
-        found, before = [*told.changes, *found], told.before
+        look = await recent.read("mine", before, of_facets=True)
+        assert [one.facet for one in look.changes] == names
+        found, before = [*look.changes, *found], look.before
     assert before is None
     assert [one.sequence for one in found] == [at for at in range(5) for _ in names]

@@ -210,10 +210,10 @@ def connectors(site: Pipeline, server: Postgres) -> list[dict[str, str]]:
     """The connectors of the files for these topics and this server."""
     found = []
     for topic, table in tables_of(site).items():
-        told = properties((FOLDER / "connect" / f"{table}.properties").read_text())
+        given = properties((FOLDER / "connect" / f"{table}.properties").read_text())
         url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
         of_test = {"topics": topic, "connection.url": url, "connection.username": "postgres"}
-        found.append({**told, **of_test})
+        found.append({**given, **of_test})
     return found
 
 

@@ -1,5 +1,5 @@
 """TLS and SASL against a broker that asks for them: both client libraries get in, and who cannot is
-told why in one line.
+refused with the reason in one line.
 
 Every secret is a marker, and nothing that a worker writes may contain one.
 """

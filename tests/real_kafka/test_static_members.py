@@ -134,7 +134,7 @@ def test_a_worker_that_is_back_at_another_address_tells_the_others(site: Pipelin
     workers = site.start(2)
     settled(site, 2)
     for worker, other in (workers, workers[::-1]):
-        had, told = held(worker), rebalances(other)
+        had, before = held(worker), rebalances(other)
         worker.terminate()
         worker.environment["COVERSUMM_WEB_ADVERTISED_URL"] = url = (
             f"http://localhost:{worker.web_port}"
@@ -143,7 +143,7 @@ def test_a_worker_that_is_back_at_another_address_tells_the_others(site: Pipelin
         eventually(lambda: url in others(other), other.log_end)  # noqa: B023 - it is over within the round
         settled(site, 2)
         assert held(worker) == had
-        assert rebalances(other) == told + 1
+        assert rebalances(other) == before + 1
         assert "Unexpected error" not in worker.log_text()
 
 

@@ -183,7 +183,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
 
 def test_what_is_not_there(site: Pipeline) -> None:
     """No topic and no broker: one line, exit code 2."""
-    for setting, value, told in (
+    for setting, value, message in (
         ("COVERSUMM_INPUT_TOPIC", "nothing.here", "the input topic nothing.here does not exist"),
         (
             "KAFKA_BOOTSTRAP_SERVERS",
@@ -193,5 +193,5 @@ def test_what_is_not_there(site: Pipeline) -> None:
     ):
         ended = tool(site, "status", **{setting: value})
         assert (ended.returncode, ended.stdout) == (2, "")
-        assert ended.stderr.startswith(f"coversumm-worker: error: {told}")
+        assert ended.stderr.startswith(f"coversumm-worker: error: {message}")
         assert ended.stderr.count("\n") == 1

@@ -49,7 +49,7 @@ def review(number: int, text: str) -> Sent:
 
 
 def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """The engine embeds the second review when it is told to: until then a micro-batch is under
+    """The engine embeds the second review once the gate is open: until then a micro-batch is under
     way, provably.
     """
     gate = tmp_path / "gate"
@@ -90,8 +90,8 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
 def test_asking_all_the_time_while_partitions_come_and_go(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    """Whoever asks is answered, sent on, or told to come again; a database closes under no one, and
-    opens again.
+    """A query is answered, redirected, or refused for the moment; a database closes under no one,
+    and opens again.
     """
     with pipeline(kafka, "asking", tmp_path, settings=SETTINGS) as site:
         load = events(150)

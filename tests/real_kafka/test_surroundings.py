@@ -84,8 +84,8 @@ def test_data_directory_in_use(site: Pipeline) -> None:
 
 @pytest.mark.long
 def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
-    """The newer one takes the transactional id over; the older one is told at its next commit, and
-    says so.
+    """The newer one takes the transactional id over; the older one learns it at its next
+    commit, and says so.
     """
     older = site.worker("older", instance_id="same").start()
     older.wait_ready()

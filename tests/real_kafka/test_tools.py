@@ -271,17 +271,17 @@ def test_kill_9_while_sending(site: Pipeline) -> None:
 
 @pytest.mark.long
 def test_two_runs_at_once(site: Pipeline) -> None:
-    """The younger takes over; the older is told, with exit code 4, and has sent nothing that the
+    """The younger takes over; the older ends with exit code 4, and has sent nothing that the
     younger sends again.
     """
     letters = Letters(site, 400)
     older = patient(site, "slow")
     eventually(letters.sent, every_s=0.05)
     younger = patient(site, "late", late=1)  # it must not have read by then what the older has sent
-    _, told = older.communicate(timeout=PATIENCE_SECONDS)
-    assert older.returncode == 4, told
-    assert "another `dlq send`" in told
-    assert [line.startswith("coversumm-worker: error:") for line in told.splitlines()] == [
+    _, said = older.communicate(timeout=PATIENCE_SECONDS)
+    assert older.returncode == 4, said
+    assert "another `dlq send`" in said
+    assert [line.startswith("coversumm-worker: error:") for line in said.splitlines()] == [
         False,
         True,
     ]
@@ -418,14 +418,14 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     assert footprint(site, worker) == before
 
     done = tool(site, "reset", "--yes", worker=worker)
-    told = done.stderr.splitlines()
+    said = done.stderr.splitlines()
     assert (
-        told[0]
+        said[0]
         == f"local: {worker.data_dir}: {local['databases']} databases, {local['bytes']:,} bytes"
     )
-    assert told[3].startswith("the next `run` builds everything again")
+    assert said[3].startswith("the next `run` builds everything again")
     for line, what, topic, setting in zip(
-        told[4:], ("summaries", "facets"), topics, ("OUTPUT", "FACETS"), strict=True
+        said[4:], ("summaries", "facets"), topics, ("OUTPUT", "FACETS"), strict=True
     ):
         assert line.startswith(f"warning: {topic} still holds {what} of epoch 1: ")
         assert f"Set COVERSUMM_EPOCH and COVERSUMM_{setting}_TOPIC to new ones" in line
@@ -663,9 +663,9 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             for command in (["--data-dir", str(second.data_dir)], ["--reviews"]):
                 refused = tool(site, "inspect", entity, *command, worker=second)
                 assert (refused.returncode, refused.stdout) == (2, "")
-                told = f"partition {partition}, where {entity!r} belongs, is not here (here: "
-                assert told in refused.stderr
-                here = refused.stderr.partition(told)[2].partition(")")[0].split(", ")
+                said = f"partition {partition}, where {entity!r} belongs, is not here (here: "
+                assert said in refused.stderr
+                here = refused.stderr.partition(said)[2].partition(")")[0].split(", ")
                 assert {str(p) for p in moved} <= set(here)
                 assert str(partition) not in here
                 assert "COVERSUMM_DATA_DIR" in refused.stderr
@@ -685,8 +685,8 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
 
 @pytest.mark.long
 def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
-    """The line that is told has all before it acknowledged: going on there loses nothing and
-    repeats no more than is told.
+    """All lines before the one that the message names are acknowledged: resuming there loses
+    nothing and repeats no more than the message says.
     """
     lines = [
         json.dumps(
@@ -717,13 +717,13 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
             while len(read_topic(broker.bootstrap_servers, "in")) < 30:
                 assert sending.poll() is None
             broker.kill()
-            _, told = sending.communicate(timeout=PATIENCE_SECONDS)
-        assert sending.returncode == 2, told
+            _, said = sending.communicate(timeout=PATIENCE_SECONDS)
+        assert sending.returncode == 2, said
         match = re.search(
             r"; (\d+) events were sent; resume with --from-line (\d+)(?: \(it repeats (\d+) )?",
-            told,
+            said,
         )
-        assert match, told
+        assert match, said
         sent, line, repeated = (int(number or 0) for number in match.groups())
         assert sent - repeated == line - 1
         broker.start()
@@ -732,8 +732,8 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
         )
         assert all(before[lines[i]] == 1 for i in range(line - 1))
         with start("--from-line", str(line)) as going_on:
-            _, told = going_on.communicate(timeout=PATIENCE_SECONDS)
-        assert going_on.returncode == 0, told
+            _, said = going_on.communicate(timeout=PATIENCE_SECONDS)
+        assert going_on.returncode == 0, said
         after = Counter(
             (m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in")
         )

@@ -134,7 +134,7 @@ def test_messages_rows_and_offsets_become_visible_together(site: Site) -> None:
 
 @pytest.mark.parametrize("refused", one_of(["a message", "rows", "rows but the last"]))
 def test_a_record_that_the_broker_refuses_fails_all(site: Site, refused: str) -> None:
-    """Also where nobody asked to be told of its delivery: the client has failed the transaction,
+    """Also where nobody asked for its delivery report: the client has failed the transaction,
     and says so at its next step.
     """
     small = f"{site.name}.small"
@@ -305,7 +305,7 @@ def test_a_call_that_comes_late_does_nothing(site: Site, step: str) -> None:
 
 
 class Late:
-    """A producer of which one step hangs until it is told to go on."""
+    """A producer of which one step hangs until a test lets it go on."""
 
     def __init__(self, inner: Producer, step: str) -> None:
         self._inner, self._step = inner, step
