@@ -19,6 +19,12 @@ UNION, JSON, GONE = 1, 2, 3
 ONE = {schema["name"]: number for number, schema in enumerate(CONTRACT, start=10)}
 
 
+def avro_record(name: str, **fields: Any) -> dict[str, Any]:
+    """The schema of a record with these fields and types."""
+    made = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": made}
+
+
 def frame(identifier: int) -> bytes:
     """What comes before a value of this schema."""
     return b"\0" + identifier.to_bytes(4, "big")

@@ -10,18 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.registry.framing import CONTRACT, framed
+from tests.registry.framing import CONTRACT, avro_record, framed
 from worker.events.reasons import BadEvent
 from worker.registry import avro
 from worker.registry.avro import COUNTED_BYTES, MAX_CONTAINERS, MAX_DEPTH, AvroSchema, BadSchema
 
-
-def record(name: str, **fields: Any) -> dict[str, Any]:
-    made = [{"name": field, "type": kind} for field, kind in fields.items()]
-    return {"type": "record", "name": name, "fields": made}
-
-
-ROW = record(
+ROW = avro_record(
     "Row",
     id="long",
     changed=["null", {"type": "long", "logicalType": "timestamp-millis"}],
@@ -38,7 +32,7 @@ VALUE = {
     "hash": b"ab",
     "tags": {"a": ["b"]},
 }
-CHANGE = {**record("Change", before=["null", ROW], after=["null", "Row"]), "namespace": "shop"}
+CHANGE = {**avro_record("Change", before=["null", ROW], after=["null", "Row"]), "namespace": "shop"}
 
 
 def test_values_are_those_that_json_would_have_and_bytes() -> None:
@@ -49,7 +43,7 @@ def test_values_are_those_that_json_would_have_and_bytes() -> None:
 
 
 def test_names_come_from_referred_schemas_and_a_union_says_which() -> None:
-    other = record("Other", row="shop.Row")
+    other = avro_record("Other", row="shop.Row")
     row = {**ROW, "namespace": "shop"}
     union = AvroSchema('["shop.Row", "Other"]', [json.dumps(row), json.dumps(other)])
     plain = [json.loads(json.dumps(row).replace('"logicalType"', '"was"')), other]
@@ -65,22 +59,24 @@ def nested(depth: int) -> Any:
 
 
 DOUBLING = [
-    record(f"R{level}", **dict.fromkeys("abcdefghij", f"R{level + 1}" if level < 8 else "null"))
+    avro_record(
+        f"R{level}", **dict.fromkeys("abcdefghij", f"R{level + 1}" if level < 8 else "null")
+    )
     for level in range(9)
 ]
 CHAIN = [
-    record(f"R{level}", a=f"R{level + 1}" if level < 2 * MAX_DEPTH else "int")
+    avro_record(f"R{level}", a=f"R{level + 1}" if level < 2 * MAX_DEPTH else "int")
     for level in range(2 * MAX_DEPTH + 1)
 ]
 REFUSED = [
-    (record("Node", next=["null", "Node"]), "recursive"),
-    (record("Node", next={"type": "map", "values": "Node"}), "recursive"),
-    ([record("A", b="B"), record("B", a={"type": "array", "items": "A"})], "recursive"),
+    (avro_record("Node", next=["null", "Node"]), "recursive"),
+    (avro_record("Node", next={"type": "map", "values": "Node"}), "recursive"),
+    ([avro_record("A", b="B"), avro_record("B", a={"type": "array", "items": "A"})], "recursive"),
     ({"type": "array", "items": "null"}, "too few bytes"),
-    ({"type": "array", "items": record("Empty")}, "too few bytes"),
+    ({"type": "array", "items": avro_record("Empty")}, "too few bytes"),
     ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "too few bytes"),
     (
-        {"type": "map", "values": record("N", **{f"f{n}": "null" for n in range(40)})},
+        {"type": "map", "values": avro_record("N", **{f"f{n}": "null" for n in range(40)})},
         "too few bytes",
     ),
     (DOUBLING, "more than 10000 values"),
@@ -91,7 +87,7 @@ REFUSED = [
     (7, "not a type"),
     ({}, "not a type"),
     ({"type": "record"}, "no name"),
-    (record("R", a="int") | {"fields": [{"type": "int"}]}, "not Avro"),
+    (avro_record("R", a="int") | {"fields": [{"type": "int"}]}, "not Avro"),
     ({"type": "enum", "name": "E"}, "not Avro"),
     ({"type": "fixed", "name": "F", "size": "x"}, "not Avro"),
 ]
@@ -111,7 +107,7 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 
 def test_a_nullable_record_of_many_fields_may_be_an_item() -> None:
     """The bound is on what takes no bytes, not on large records."""
-    wide = record("Wide", **{f"f{n}": ["null", "string"] for n in range(200)})
+    wide = avro_record("Wide", **{f"f{n}": ["null", "string"] for n in range(200)})
     AvroSchema(json.dumps({"type": "array", "items": ["null", wide]}))
 
 
@@ -142,17 +138,17 @@ def test_a_count_without_items_takes_no_memory() -> None:
 
 
 BOMBS = [
-    record("Flag", **{f"f{n}": "null" for n in range(14)}, on="boolean"),
-    record("A", a=record("B", b=record("C", c="boolean"))),
+    avro_record("Flag", **{f"f{n}": "null" for n in range(14)}, on="boolean"),
+    avro_record("A", a=avro_record("B", b=avro_record("C", c="boolean"))),
     {"type": "array", "items": "long"},
-    record("M", m=["null", {"type": "map", "values": "long"}], n="null"),
+    avro_record("M", m=["null", {"type": "map", "values": "long"}], n="null"),
 ]
 
 
 @pytest.mark.parametrize("item", BOMBS)
 def test_a_value_of_more_containers_than_memory_may_take_is_refused(item: Any) -> None:
     """Each byte of these would take hundreds of bytes of memory."""
-    schema = record("T", some={"type": "array", "items": item}, rest="bytes")
+    schema = avro_record("T", some={"type": "array", "items": item}, rest="bytes")
     block = b"\xbf\x01" + b"\xc0\x01" + bytes(96)  # minus 96 items, 96 bytes, the items
     bomb = b"\0\0\0\0\1" + block * (MAX_CONTAINERS // 96 + 1) + b"\0\0"
     assert len(bomb) > COUNTED_BYTES
@@ -161,14 +157,14 @@ def test_a_value_of_more_containers_than_memory_may_take_is_refused(item: Any) -
 
 
 def test_a_long_value_of_few_containers_is_read() -> None:
-    schema = record("T", floats={"type": "array", "items": "float"}, text="string")
+    schema = avro_record("T", floats={"type": "array", "items": "float"}, text="string")
     value = {"floats": [0.5] * MAX_CONTAINERS * 2, "text": "a" * COUNTED_BYTES}
     assert AvroSchema(json.dumps(schema)).read(framed(1, schema, value)) == ("T", value)
 
 
 def test_a_number_of_more_than_64_bits_is_refused() -> None:
     """Its value would take time that grows with the square of its length."""
-    schema = record("T", some={"type": "array", "items": "long"})
+    schema = avro_record("T", some={"type": "array", "items": "long"})
     with pytest.raises(BadEvent, match="IndexError"):
         AvroSchema(json.dumps(schema)).read(b"\0\0\0\0\1\x02" + b"\xff" * 2**17 + b"\1\0")
 
@@ -178,8 +174,8 @@ def test_containers_are_counted_where_the_value_has_them(monkeypatch: pytest.Mon
     plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))
     tags = {"a": ["b", "c"], "d": []}
     value = {"before": {**VALUE, "tags": tags}, "after": VALUE}
-    schema = AvroSchema(json.dumps([CHANGE, "double", record("E", e="shop.Row")]))
-    union = [plain, "double", record("E", e="shop.Row")]
+    schema = AvroSchema(json.dumps([CHANGE, "double", avro_record("E", e="shop.Row")]))
+    union = [plain, "double", avro_record("E", e="shop.Row")]
     monkeypatch.setattr(avro, "COUNTED_BYTES", 0)
     monkeypatch.setattr(avro, "MAX_CONTAINERS", 8)
     for branch in (value, 0.5):

@@ -14,7 +14,17 @@ import pytest
 from docs.build.render import ROOT
 from tests.events.examples import LIMITS, assert_same_event, given, packed, record, upsert, vector
 from tests.harness.debezium import mapping as mapped
-from tests.registry.framing import CONTRACT, GONE, JSON, ONE, UNION, codec, frame, framed
+from tests.registry.framing import (
+    CONTRACT,
+    GONE,
+    JSON,
+    ONE,
+    UNION,
+    avro_record,
+    codec,
+    frame,
+    framed,
+)
 from worker.events import Event, Record, Rejected, ReviewUpserted, decode
 from worker.registry.avro import AvroSchema
 from worker.registry.contract import INPUTS, TYPES, avro_schema, record_name
@@ -110,7 +120,7 @@ def test_labels_come_through() -> None:
 
 
 def test_a_record_of_another_name_names_the_remedy() -> None:
-    other = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    other = avro_record("Row", id="long")
     mine = FramedCodec({5: AvroSchema(json.dumps(other))})
     (found,) = decode([record(framed(5, other, {"id": 1}))], LIMITS, mine)
     assert isinstance(found, Rejected)
@@ -119,30 +129,16 @@ def test_a_record_of_another_name_names_the_remedy() -> None:
 
 
 def test_any_record_is_read_through_a_mapping(tmp_path: Path) -> None:
-    row = {
-        "type": "record",
-        "name": "Row",
-        "fields": [
-            {"name": "product", "type": "long"},
-            {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
-            {"name": "text", "type": ["null", "string"]},
-            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-            {
-                "name": "parts",
-                "type": {
-                    "type": "array",
-                    "items": {
-                        "type": "record",
-                        "name": "Part",
-                        "fields": [
-                            {"name": "text", "type": "string"},
-                            {"name": "labels", "type": {"type": "array", "items": "string"}},
-                        ],
-                    },
-                },
-            },
-        ],
-    }
+    uuid = {"type": "string", "logicalType": "uuid"}
+    part = avro_record("Part", text="string", labels={"type": "array", "items": "string"})
+    row = avro_record(
+        "Row",
+        product="long",
+        id=uuid,
+        text=["null", "string"],
+        at={"type": "long", "logicalType": "timestamp-millis"},
+        parts={"type": "array", "items": part},
+    )
     mine = FramedCodec({5: AvroSchema(json.dumps(row))})
     mapping = mapped(
         tmp_path,
