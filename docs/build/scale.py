@@ -41,15 +41,13 @@ def rates_table() -> str:
 
 
 def first_build_table() -> str:
-    """Core-hours per million reviews of a worker that embeds, and of the steps apart."""
+    """Core-hours per million reviews of a worker that embeds, and of one that finds vectors."""
     record = read_record("text.json")
     cores = record["machine"]["cores"]
     rows = [
         (name, f"{record[rate]:,.0f}", f"{1e6 * cores / record[rate] / 3600:.2f}")
         for name, rate in (
             ("a worker or replay embeds them", "worker_per_s"),
-            ("`embed` computes their vectors", "embed_per_s"),
-            ("`vectors import` stores them", "import_per_s"),
             ("a worker or replay finds their vectors", "finding_per_s"),
         )
     ]

@@ -1,12 +1,11 @@
 """How many reviews a second are worked off as text: split and embedded, from Kafka to Kafka, and
-by `summarize` from a file; by `embed`, `vectors import` and a worker that finds all vectors. `make
-bench-text`.
+by `summarize` from a file; and by a worker that finds all vectors in a store. `make bench-text`.
 
     python -m tests.bench.text [--rounds N] [--reviews N] [--data FILE] [--out FILE]
 
 All have the default engine, take the same reviews, in turns, on the same cores. The worker's rate
 is that of `make bench-worker`: a backlog from its first commit to its last, the broker beside it.
-That of `summarize` includes its start, those of `embed` and `vectors import` do not.
+That of `summarize` includes its start.
 """
 
 from __future__ import annotations
@@ -44,29 +43,13 @@ def event(review: Review) -> Sent:
     return Sent(review.entity_id.encode(), json.dumps(body).encode())
 
 
-def stored(file: Path, store: Path) -> dict[str, float]:
-    """Seconds that `embed` and `vectors import` report for a file of events."""
-    vectors = store.with_suffix(".parquet")
-    seconds = {}
-    for name, words in (
-        ("embed", ["embed", file, "--output", vectors]),
-        ("import", ["vectors", "import", vectors]),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "worker", *words],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "COVERSUMM_VECTOR_STORE_DIR": str(store)},
-        )
-        seconds[name] = json.loads(done.stdout.splitlines()[-1])["seconds"]
-    return seconds
-
-
-def summarized(file: Path, out: Path, precision: str = "fp32") -> float:
-    """Seconds that `summarize` takes for a file of events."""
+def summarized(file: Path, out: Path, precision: str = "fp32", store: Path | None = None) -> float:
+    """Seconds that `summarize` takes for a file of events, which may keep vectors in a store."""
     started_s = time.monotonic()
     command = [sys.executable, "-m", "worker", "summarize", str(file), "--output", str(out)]
     environment = {**os.environ, "COVERSUMM_EMBEDDER_PRECISION": precision}
+    if store is not None:
+        environment["COVERSUMM_VECTOR_STORE_DIR"] = str(store)
     subprocess.run(command, check=True, capture_output=True, env=environment)
     return time.monotonic() - started_s
 
@@ -86,8 +69,8 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
             found = turn(site, Contender(OURS), WORKLOAD, number)
             seconds = summarized(file, folder / f"bodies-{number}.jsonl")
             store = folder / f"store-{number}"
-            rates = {name: len(reviews) / one for name, one in stored(file, store).items()}
-            rates["summarize"] = len(reviews) / seconds
+            summarized(file, folder / "kept.jsonl", store=store)
+            rates = {"summarize": len(reviews) / seconds}
             finding = WORKLOAD._replace(settings={**ONNX, "vector_store_dir": str(store)})
             again = turn(site, Contender(FINDING), finding, number)
             assert again["digest"] == found["digest"]
@@ -99,7 +82,7 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
         "worker_per_s": statistics.median(one["events_per_s"] for one in turns),
         **{
             f"{name}_per_s": statistics.median(one[f"{name}_per_s"] for one in turns)
-            for name in ("summarize", "embed", "import", "finding")
+            for name in ("summarize", "finding")
         },
         "turns": turns,
     }

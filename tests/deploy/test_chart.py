@@ -431,21 +431,3 @@ def test_names_fit_whatever_the_release_is_called() -> None:
         # Its pods have a label with the set's name and a hash.
         beside = len("-1234567890") if one["kind"] == "StatefulSet" else 0
         assert len(one["metadata"]["name"]) + beside <= 63
-
-
-def test_the_example_of_embed_is_what_kubernetes_takes(tmp_path: Path) -> None:
-    job = yaml.safe_load((ROOT / "deploy" / "examples" / "embed.yaml").read_text())
-    assert chart.complaints([job], tmp_path) == []
-    (pod,) = pods([job])
-    (container,) = pod["containers"]
-    assert container["securityContext"] == worker(render())["securityContext"]
-    arguments = container["args"]
-    with cli.make_context("coversumm-worker", [*arguments]) as context:
-        name, command, rest = context.command.resolve_command(context, arguments)
-        folder = tmp_path / "reviews"
-        folder.mkdir()
-        rest = [one.replace("/reviews/2026", str(folder)) for one in rest]
-        assert command.make_context(name, rest).params["as_json"] is True
-    assert {one["name"] for one in container["env"]} <= {
-        one.variable for one in settings_by_field().values()
-    }

@@ -42,8 +42,7 @@ SECTIONS = {
         "replay": "Build the summaries again from history, beside the live worker.",
         "compare": "Compare two output topics or files of summaries.",
         "promote": "Check whether consumers can switch to a new build.",
-        "embed": "Compute the vectors of files of reviews, with many processes.",
-        "vectors": "Show or fill the store of vectors by text.",
+        "vectors": "Show the store of vectors by text.",
     },
     "To look at it": {
         "status": "Show the group's workers: partitions, lag, readiness.",

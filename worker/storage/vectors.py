@@ -134,11 +134,6 @@ class StoredVectors:
         return self._lock is not None
 
     @property
-    def capacity(self) -> int:
-        """Vectors that the size limit has room for."""
-        return (self._max_bytes - BESIDE * _table_bytes(self._max_bytes)) // self._rows.row_bytes
-
-    @property
     def disk_bytes(self) -> int:
         """See `VectorStore`."""
         return self._disk_bytes

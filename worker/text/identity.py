@@ -8,10 +8,10 @@ bits has another identity.
 
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from worker.text.engine import EmbeddingEngine
 
@@ -27,7 +27,6 @@ PROBES: Final = (
         for times in (1, 2, 3, 5, 8, 13, 24)
     ),
 )  # sentences of 3 to 256 tokens, for different matrix kernels
-_SEPARATORS: Final = {"machine": " ", "software": ", "}
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _INSTRUCTION_SETS: Final = {
     "flags": ("amx", "avx", "f16c", "fma", "sse", "ssse"),
@@ -49,23 +48,6 @@ class EngineIdentity(NamedTuple):
     def digest(self) -> bytes:
         """A digest of all fields, `DIGEST_BYTES` bytes."""
         return hashlib.blake2b(repr(tuple(self)).encode(), digest_size=DIGEST_BYTES).digest()
-
-    def difference(self, facts: Mapping[str, Any]) -> tuple[str, str] | None:
-        """The first fact in which the engine with these facts (`_asdict`) differs, and how, for
-        people; None for the same engine.
-        """
-        for fact, here in self._asdict().items():
-            there = facts.get(fact)
-            if there == here:
-                continue
-            if fact not in _SEPARATORS or not isinstance(there, str):
-                return fact, f"its {fact} is {there}, and {here} here"
-            mine, theirs = (text.split(_SEPARATORS[fact]) for text in (here, there))
-            more = " ".join(one for one in theirs if one not in mine)
-            less = " ".join(one for one in mine if one not in theirs)
-            verbs = [f"has {more}"] * bool(more) + [f"lacks {less}"] * bool(less)
-            return fact, f"its {fact} {' and '.join(verbs) or 'has another order'}"
-        return None
 
 
 def engine_identity(engine: EmbeddingEngine) -> EngineIdentity:

@@ -125,19 +125,6 @@ def test_a_variant_with_openvino_embeds_in_bf16(reviews: Path) -> None:
     assert inside.stdout.encode() == summarized([*COMMAND, "summarize", str(reviews)], precision)
 
 
-@pytest.mark.skipif("parquet" not in extras(), reason="needs EXTRAS=parquet")
-def test_a_variant_with_parquet_embeds_for_a_vector_store(reviews: Path, tmp_path: Path) -> None:
-    folder = writable(tmp_path / "volume")
-    mounts = [f"--volume={folder}:/data", f"--volume={reviews}:/reviews.jsonl:ro"]
-    store = "--env=COVERSUMM_VECTOR_STORE_DIR=/data/store"
-    for command in (
-        ["embed", "/reviews.jsonl", "--output", "/data/vectors.parquet"],
-        ["vectors", "import", "/data/vectors.parquet"],
-    ):
-        done = once(*command, options=[*mounts, store])
-        assert done.returncode == 0, done.stderr
-
-
 def test_the_page_says_how_to_run_it(reviews: Path) -> None:
     """The page's own line, with the engine that is here, and the limits that podman needs here."""
     page = (ROOT / "docs" / "image.md").read_text()
