@@ -10,7 +10,6 @@ FLOORS = (
     ("worker.replay",),
     ("worker.page",),
     ("worker.bridge",),
-    ("worker.tools",),
     ("worker.published",),
     ("worker.web",),
     ("worker.server",),

@@ -47,7 +47,6 @@ CONFINED = {
         "worker/demo/",
         "worker/kafka/",
         "worker/published/",
-        "worker/tools/",
     ),
     "rocksdict": ("worker/storage/",),
     "opentelemetry": ("worker/spans.py",),

@@ -14,10 +14,10 @@ import pytest
 
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.cli.summarize_forms import FileSummarizer
 from worker.events import Record, read_line
 from worker.settings import Settings
 from worker.summarizer import Summarizer
-from worker.tools.summarize import FileSummarizer, LastChanges
 
 COMMAND = [sys.executable, "-m", "worker", "summarize"]
 
@@ -281,9 +281,6 @@ def test_results_do_not_depend_on_how_the_lines_are_cut(content):
     whole = changes(1000)
     assert len(whole) > 30
     assert changes(1) == changes(7) == whole
-    last = LastChanges()
-    last.update(whole)
-    assert len(list(last.bodies())) == 3
 
 
 @pytest.mark.parametrize("rating", ["9" * 5000, "9" * 400 + ".0"])

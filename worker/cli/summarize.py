@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +24,7 @@ from worker.cli.options import (
 )
 from worker.cli.summarize_forms import (
     AllChanges,
+    FileSummarizer,
     FinalChanges,
     FinalStates,
     body_lines,
@@ -33,13 +33,13 @@ from worker.cli.summarize_forms import (
 )
 from worker.cli.writing import Sink, is_same_file, partial_file, sink
 from worker.errors import SetupError
+from worker.events import Record
 from worker.facets import PRESETS
+from worker.processing.config import check_index, configured_engine
 from worker.settings import MAX_MESSAGE_BYTES, Settings
+from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
+from worker.storage.vectors import open_vector_store
 from worker.text import embedders
-
-if TYPE_CHECKING:
-    from worker.sources import CutShort, Entry, ReviewFiles
-    from worker.tools.summarize import FileSummarizer
 
 COALESCED_LINES = 1000
 
@@ -150,9 +150,6 @@ def command(
             "COVERSUMM_MAPPING is for topics: files have events or bare reviews; `mapping check "
             "--sample FILE --json` writes the events of other records"
         )
-    from worker.processing.config import check_index
-    from worker.sources import ReviewFiles
-
     check_index(settings.index)
     paths = found_files(files)
     written = () if target is None else (target, partial_file(target))
@@ -179,7 +176,7 @@ class SummarizeRun:
 
     def __init__(
         self,
-        reviews: "ReviewFiles",
+        reviews: ReviewFiles,
         settings: Settings,
         form: AllChanges,
         sink: Sink,
@@ -198,8 +195,6 @@ class SummarizeRun:
 
     def summarize(self) -> int:
         """Read, write and report; returns the exit code. Raises SetupError."""
-        from worker.sources import CutShort
-
         try:
             self._process()
         except (KeyboardInterrupt, CutShort) as cause:
@@ -211,11 +206,6 @@ class SummarizeRun:
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _process(self) -> None:
-        from worker.processing.config import configured_engine
-        from worker.sources import timely
-        from worker.storage.vectors import open_vector_store
-        from worker.tools.summarize import FileSummarizer
-
         settings, reviews = self._settings, self._reviews
         with (
             output.file_progress(reviews.size, reviews.unit) as progress,
@@ -238,21 +228,16 @@ class SummarizeRun:
         if self._cut_short is not None:
             raise self._cut_short
 
-    def _entries(self) -> "Iterator[Entry | None]":
+    def _entries(self) -> Iterator[Entry | None]:
         """The entries up to the place where a file cannot be read, so that batches stay whole."""
-        from worker.sources import CutShort
-
         try:
             yield from self._reviews
         except CutShort as error:
             self._cut_short = error
 
     def _take(
-        self, batch: "list[Entry]", summarizer: "FileSummarizer", progress: output.FileProgress
+        self, batch: list[Entry], summarizer: FileSummarizer, progress: output.FileProgress
     ) -> None:
-        from worker.events import Record
-        from worker.sources import Faulty
-
         outcome = summarizer.take([entry for entry in batch if isinstance(entry, Record)])
         faulty = [entry for entry in batch if isinstance(entry, Faulty)]
         self._lines += len(batch)
@@ -283,7 +268,7 @@ class SummarizeRun:
         self._findings.complain(self._lines, self._reviews.unit)
 
 
-def fixed_batches(entries: "Iterable[Entry | None]") -> "Iterator[list[Entry]]":
+def fixed_batches(entries: Iterable[Entry | None]) -> Iterator[list[Entry]]:
     """Entries in lists of a fixed length, so that coalesced output does not depend on time."""
     remaining = (entry for entry in entries if entry is not None)
     while batch := list(islice(remaining, COALESCED_LINES)):

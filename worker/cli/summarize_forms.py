@@ -1,20 +1,90 @@
-"""What `summarize` writes: every change, the last one of each entity, or each entity's state."""
+"""What `summarize` makes of a file's events, and what it writes of that: every change, the last one
+of each entity, or each entity's state.
+"""
+
+from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from worker.cli import output
-
-if TYPE_CHECKING:
-    from worker.processing.entity_view import Extent, View
-    from worker.tools.summarize import FileSummarizer, Outcome
+from worker.events import Message, Record
+from worker.events.codec import DEFAULT
+from worker.processing.config import check_index, processor_config
+from worker.processing.embed import VectorStore
+from worker.processing.entity_view import KINDS, Extent, FacetsView, V, View
+from worker.processing.in_memory import ProcessorInMemory, Refusal
+from worker.settings import Settings
+from worker.sources import Faulty
+from worker.text.engine import EmbeddingEngine
 
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
 """Formats bodies and states for output."""
-ReadState = Callable[["FileSummarizer", str], "View | None"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of some records.
+
+    Attributes:
+        changes: messages of the output topic and that of facets, in the order of the records, that
+            of the summary first.
+        rejected: records that became dead letters.
+        ignored: ignored events by reason.
+        entities: those that an event had an effect on.
+    """
+
+    changes: list[Message] = field(default_factory=list)
+    rejected: list[Faulty] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    entities: set[str] = field(default_factory=set)
+
+
+class FileSummarizer:
+    """All entities of one file, in memory; the records' offsets must ascend."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        engine: EmbeddingEngine | None,
+        vectors: VectorStore | None = None,
+    ) -> None:
+        """Works as on an input topic of one partition. Raises SetupError."""
+        check_index(settings.index)
+        config = replace(processor_config(settings, 1, engine), input_topic=topic, output=DEFAULT)
+        self._processor = ProcessorInMemory(config, engine, vectors)
+
+    def take(self, records: Sequence[Record]) -> Outcome:
+        """The result of the next records. Never raises for bad input."""
+        outcome = Outcome()
+        for batch in self._processor.process(records):
+            outcome.entities.update(key.entity_id for key in batch.touched)
+            for (_, name), count in batch.stats.outcomes.items():
+                if name.startswith("ignored:"):
+                    outcome.ignored[name.removeprefix("ignored:")] += count
+            config = self._processor.config
+            for message in batch.messages:
+                if message.topic in (config.output_topic, config.facets_topic):
+                    outcome.changes.append(message)
+                else:
+                    offset, reason, detail = Refusal.of(message)
+                    outcome.rejected.append(Faulty(offset + 1, reason, detail))
+        return outcome
+
+    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+        """The entity after the last record; None if it does not exist. Raises NoFacets."""
+        return self._processor.view(entity_id, kind, extent)
+
+
+ReadState = Callable[[FileSummarizer, str], View | None]
 """Reads an entity's state by its id; None for an unknown entity."""
 
 
@@ -100,32 +170,55 @@ def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
 class AllChanges:
     """Writes each change at once, as a line."""
 
-    def at_once(self, outcome: "Outcome") -> bytes:
+    def at_once(self, outcome: Outcome) -> bytes:
         """What is written after some records."""
         bodies = (change.value for change in outcome.changes if change.value is not None)
         return b"".join(body_lines(bodies))
 
-    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
+    def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
         """What is written after all records."""
         return ()
 
 
 class FinalChanges(AllChanges):
-    """Writes the last change of each entity at the end."""
+    """Writes the last changes of each entity with sentences at the end, by entity id, that of the
+    summary first: as compaction of both topics would leave them.
+    """
 
     def __init__(self) -> None:
-        from worker.tools.summarize import LastChanges
+        self._bodies: dict[tuple[str, int], bytes] = {}
+        self._topics: list[str] = []  # that of the summaries first, whose changes come first
 
-        self._last = LastChanges()
-
-    def at_once(self, outcome: "Outcome") -> bytes:
+    def at_once(self, outcome: Outcome) -> bytes:
         """See `AllChanges`."""
-        self._last.update(outcome.changes)
+        for change in outcome.changes:
+            if change.topic not in self._topics:
+                self._topics.append(change.topic)
+            key = (change.key or b"").decode(), self._topics.index(change.topic)
+            if change.value is None:
+                self._bodies.pop(key, None)
+            else:
+                self._bodies[key] = change.value
         return b""
 
-    def at_end(self, _summarizer: "FileSummarizer") -> Iterable[bytes]:
+    def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
         """See `AllChanges`."""
-        return body_lines(self._last.bodies())
+        last = (body for _, body in sorted(self._bodies.items()))
+        return body_lines(body for body in last if _head(body).has_sentences)
+
+
+class _Head(msgspec.Struct):
+    """A body of either type: sentences, or facets that have them."""
+
+    sentences: list[msgspec.Raw] = []
+    facets: list[_Head] = []
+
+    @property
+    def has_sentences(self) -> bool:
+        return bool(self.sentences) or any(one.sentences for one in self.facets)
+
+
+_head = msgspec.json.Decoder(_Head).decode
 
 
 class FinalStates(AllChanges):
@@ -139,36 +232,30 @@ class FinalStates(AllChanges):
         self._reads = reads
         self._entities: set[str] = set()
 
-    def at_once(self, outcome: "Outcome") -> bytes:
+    def at_once(self, outcome: Outcome) -> bytes:
         """See `AllChanges`."""
         self._entities |= outcome.entities
         return b""
 
-    def at_end(self, summarizer: "FileSummarizer") -> Iterable[bytes]:
+    def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
         """See `AllChanges`."""
-        import msgspec
-
         states = (read(summarizer, one) for one in sorted(self._entities) for read in self._reads)
         return self._lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
 
 
-def state_readers(view: str, extent: "Extent | None", has_facets: bool) -> list[ReadState]:
+def state_readers(view: str, extent: Extent | None, has_facets: bool) -> list[ReadState]:
     """What is read of each entity for `--view`; `extent` of the short view and the overview."""
-    from worker.processing.entity_view import KINDS
-
     kinds = [view, "facets"] if view == "set" and has_facets else [view]
     return [partial(_read, kind=KINDS[one], extent=extent) for one in kinds]
 
 
 def _read(
-    summarizer: "FileSummarizer", entity_id: str, kind: "type[View]", extent: "Extent | None"
-) -> "View | None":
+    summarizer: FileSummarizer, entity_id: str, kind: type[View], extent: Extent | None
+) -> View | None:
     return summarizer.view(entity_id, kind, extent)
 
 
-def _is_shown(state: "View") -> bool:
-    from worker.processing.entity_view import FacetsView
-
+def _is_shown(state: View) -> bool:
     if isinstance(state, FacetsView):
         return any(one.sentences for one in state.facets)
     return bool(state.sentences)

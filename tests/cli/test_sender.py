@@ -5,7 +5,7 @@ acknowledgements.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.tools.send import Acknowledged
+from worker.cli.send import Acknowledged
 
 
 @given(st.data())

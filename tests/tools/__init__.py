@@ -1,1 +1,0 @@
-"""The tools behind the command line."""
