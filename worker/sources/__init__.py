@@ -1,10 +1,10 @@
-"""Files of reviews and events: JSON lines, CSV, TSV, Parquet, or standard input.
+"""Files of reviews and events, and archives of topics.
 
 opened    finds, opens and unpacks files; `formats` recognizes them by their first bytes
 columns   splits CSV and maps columns to fields; `parquet` reads Parquet
 source    the records of one file or several, checked and in batches
-archive   the archive of a topic, whose records keep their coordinates: `archive_pieces` of files in
-          `archive_parquet` and `archive_lines`
+archive   the archive of a topic, whose records keep their coordinates: Parquet (`archive_parquet`)
+          or JSON lines (`archive_files`)
 """
 
 from worker.sources.archive import Archive, is_archive

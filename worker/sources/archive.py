@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import TypeVar
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.sources.archive_lines import ArchivedLines
+from worker.sources.archive_files import (
+    COORDINATES,
+    Archived,
+    ArchivedLines,
+    ArchiveFile,
+    Piece,
+    Topic,
+)
 from worker.sources.archive_parquet import ArchivedParquet
-from worker.sources.archive_pieces import COORDINATES, Archived, ArchiveFile, Piece, Topic
 from worker.sources.columns import Faulty
 from worker.sources.opened import OpenedFile
 from worker.sources.source import NO_FIELDS, LeftOut
 
-T = TypeVar("T")
-
 
 class Archive:
-    """The records of one topic in any number of files: Parquet, JSON lines, CSV or TSV.
+    """The records of one topic in any number of files: Parquet or JSON lines.
 
     Columns (members) `topic`, `partition` and `offset` must be there; `timestamp` (milliseconds, or
     a timestamp) and `key` may. `value` is the record's value, bytes or text; without it the row is
@@ -57,21 +60,6 @@ class Archive:
             for partition, pieces in sorted(self._pieces.items())
         }
 
-    def gaps(self, partition: int) -> Iterator[range]:
-        """Missing offsets of a partition, in order: gaps of compaction or of a lost file.
-
-        Raises SetupError.
-        """
-        expected: int | None = None
-        runs = _merged(
-            self._pieces.get(partition, ()),
-            lambda piece: ((run.start, run) for run in piece.runs()),
-        )
-        for _, _, run in runs:
-            if expected is not None and run.start > expected:
-                yield range(expected, run.start)
-            expected = max(expected or 0, run.stop)
-
     def ends(self, partition: int) -> set[int]:
         """The first and the last offset of each file (Parquet: row group) with the partition."""
         pieces = self._pieces.get(partition, ())
@@ -99,9 +87,7 @@ class Archive:
         """
         pieces = [piece for piece in self._pieces.get(partition, ()) if piece.last >= start]
         last: tuple[int, Piece, Archived] | None = None
-        for offset, piece, found in _merged(
-            pieces, lambda piece: piece.source.records(piece, start)
-        ):
+        for offset, piece, found in _merged(pieces, start):
             if last is None or offset != last[0]:
                 yield found
                 last = offset, piece, found
@@ -124,18 +110,30 @@ def _source(
     if not Path(path).is_file():
         raise SetupError(f"{path} is not a file: an archive is read more than once")
     with OpenedFile(path, path, COORDINATES) as file:
-        is_parquet = file.format.kind == "parquet"
-    return (ArchivedParquet if is_parquet else ArchivedLines)(path, fields, topic, left_out)
+        kind = file.format.kind
+        if kind == "table":
+            _refuse_table(path, next(file.lines(), None), file.format.delimiter)
+    return (ArchivedParquet if kind == "parquet" else ArchivedLines)(path, fields, topic, left_out)
 
 
-def _merged(
-    pieces: Iterable[Piece], opened: Callable[[Piece], Iterator[tuple[int, T]]]
-) -> Iterator[tuple[int, Piece, T]]:
+def _refuse_table(path: str, header: bytes | None, delimiter: str) -> None:
+    """Raise SetupError if a table has the columns of an archive: it cannot tell an empty value from
+    none, nor bytes from text.
+    """
+    columns = (header or b"").decode(errors="replace").split(delimiter)
+    if set(COORDINATES) <= {column.strip().strip('"') for column in columns}:
+        raise SetupError(
+            f"{path} looks like an archive of a topic as CSV or TSV: an archive is Parquet or JSON "
+            "lines. Convert it first, with pyarrow: parquet.write_table(csv.read_csv(...), ...)"
+        )
+
+
+def _merged(pieces: Iterable[Piece], start: int) -> Iterator[tuple[int, Piece, Archived]]:
     """Merge pieces by offset. Each is opened when its first offset is next."""
     waiting = deque(enumerate(pieces))
-    heads: list[tuple[int, int, Piece, T, Iterator[tuple[int, T]]]] = []
+    heads: list[tuple[int, int, Piece, Archived, Iterator[tuple[int, Archived]]]] = []
 
-    def advance(number: int, piece: Piece, rest: Iterator[tuple[int, T]]) -> None:
+    def advance(number: int, piece: Piece, rest: Iterator[tuple[int, Archived]]) -> None:
         for offset, found in rest:
             heappush(heads, (offset, number, piece, found, rest))
             return
@@ -143,7 +141,7 @@ def _merged(
     while waiting or heads:
         while waiting and (not heads or waiting[0][1].first <= heads[0][0]):
             number, piece = waiting.popleft()
-            advance(number, piece, opened(piece))
+            advance(number, piece, piece.source.records(piece, start))
         if heads:
             offset, number, piece, found, rest = heappop(heads)
             yield offset, piece, found

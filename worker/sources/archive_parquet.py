@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import read_row
-from worker.sources.archive_pieces import (
+from worker.sources.archive_files import (
     COORDINATES,
     KEY,
     NO_TIMESTAMP,
@@ -22,15 +24,13 @@ from worker.sources.archive_pieces import (
     TOPIC,
     VALUE,
     Archived,
+    ArchiveFile,
     Piece,
-    Topic,
-    check_coordinates,
-    check_sortable,
 )
 from worker.sources.columns import BAD_ROW, MEMBERS, Faulty, check_columns
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
-from worker.sources.source import LeftOut, count_left_out
+from worker.sources.source import count_left_out
 
 _SURELY_WHOLE: Final = 64
 """Some writers cut longer texts in their statistics."""
@@ -48,27 +48,24 @@ class _Coordinates(NamedTuple):
         return np.flatnonzero((self.partitions == partition) & (self.offsets >= max(start, 0)))
 
 
-class ArchivedParquet:
-    """See `Source`."""
+@dataclass
+class ArchivedParquet(ArchiveFile):
+    """Parquet."""
 
-    def __init__(
-        self, path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]
-    ) -> None:
-        self.name = path
-        self._fields = fields
-        self._topic = topic
-        self._left_out = left_out
-        self._members = {fields.get(field, field) for field in MEMBERS} | {"created_at"}
-        self._faulty: list[tuple[int, int]] = []
-        """Row groups with rows without coordinates, and the number of rows before each."""
+    faulty: list[tuple[int, int]] = field(default_factory=list)
+    """Row groups with rows without coordinates, and the number of rows before each."""
+
+    @cached_property
+    def _members(self) -> set[str]:
+        return {self.fields.get(name, name) for name in MEMBERS} | {"created_at"}
 
     def is_archived(self) -> bool:
-        """See `Source`."""
+        """See `ArchiveFile`."""
         with self._table() as table:
             return set(COORDINATES) <= set(table.columns)
 
     def pieces(self) -> Iterator[Piece]:
-        """See `Source`. Uses a row group's statistics if they suffice, else its two columns."""
+        """See `ArchiveFile`. Uses a row group's statistics, or its two columns."""
         with self._table() as table:
             self._check(table)
             begin = 0
@@ -78,22 +75,16 @@ class ArchivedParquet:
                 begin += table.rows_of(group)
 
     def faults(self) -> Iterator[Faulty]:
-        """See `Source`."""
+        """See `ArchiveFile`."""
         with self._table() as table:
-            for group, begin in self._faulty:
+            for group, begin in self.faulty:
                 found = _coordinates(table, group)
                 for row in np.flatnonzero((found.partitions < 0) | (found.offsets < 0)):
                     detail = f"it has no {PARTITION} and {OFFSET}"
                     yield Faulty(begin + int(row) + 1, BAD_ROW, detail, self.name)
 
-    def offsets(self, piece: Piece) -> NDArray[np.int64]:
-        """See `Source`."""
-        with self._table() as table:
-            found = _coordinates(table, piece.group)
-            return found.offsets[found.rows_of(piece.partition)]
-
     def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
-        """See `Source`."""
+        """See `ArchiveFile`."""
         with self._table() as table:
             found = _coordinates(table, piece.group)
             rows = found.rows_of(piece.partition, start)
@@ -107,9 +98,7 @@ class ArchivedParquet:
                 )
             batches = _chosen(table, piece.group, self._columns(table), rows)
             if np.any(np.diff(offsets) < 0):
-                check_sortable(
-                    self.name, table.file.metadata.row_group(piece.group).total_byte_size
-                )
+                self.check_sortable(table.file.metadata.row_group(piece.group).total_byte_size)
                 order = np.argsort(offsets, kind="stable")
                 rows, offsets = rows[order], offsets[order]
                 batches = table.arrow.Table.from_batches(list(batches)).take(order).to_batches()
@@ -131,12 +120,12 @@ class ArchivedParquet:
             return Faulty(line, BAD_ROW, f"{partition}:{offset}: a text is not UTF-8", self.name)
         moment = row.get(TIMESTAMP, NO_TIMESTAMP)
         if VALUE in table.columns:
-            return Record(self._topic.name, partition, offset, moment, row.get(KEY), row.get(VALUE))
+            return Record(self.topic.name, partition, offset, moment, row.get(KEY), row.get(VALUE))
         own = {name: value for name, value in row.items() if name in self._members}
-        (key, event), left_out = read_row(own, self._fields)
-        count_left_out(self._left_out, left_out, line, self.name)
+        (key, event), left_out = read_row(own, self.fields)
+        count_left_out(self.left_out, left_out, line, self.name)
         key = row.get(KEY) if KEY in table.columns else key
-        return Record(self._topic.name, partition, offset, moment, key, event)
+        return Record(self.topic.name, partition, offset, moment, key, event)
 
     def _columns(self, table: ParquetTable) -> set[str]:
         return {TIMESTAMP, KEY} | ({VALUE} if VALUE in table.columns else self._members)
@@ -148,9 +137,9 @@ class ArchivedParquet:
 
     def _check(self, table: ParquetTable) -> None:
         """Raise SetupError if columns are missing or have wrong types."""
-        check_coordinates(table.columns, self.name)
+        self.check_coordinates(table.columns)
         if VALUE not in table.columns:
-            check_columns(table.columns, self._fields, self.name, MEMBERS)
+            check_columns(table.columns, self.fields, self.name, MEMBERS)
         types, schema = table.arrow.types, table.file.schema_arrow
         for name, wanted, fits in (
             (PARTITION, "whole numbers", types.is_integer),
@@ -180,7 +169,7 @@ class ArchivedParquet:
                 if name is not None
             ]
         for text in texts:
-            self._topic.check(text, self.name)
+            self.topic.check(text, self.name)
 
     def _known(self, table: ParquetTable, group: int, begin: int) -> list[Piece]:
         """The row group's piece, if its statistics suffice."""
@@ -194,7 +183,7 @@ class ArchivedParquet:
     def _counted(self, table: ParquetTable, group: int, begin: int) -> Iterator[Piece]:
         found = _coordinates(table, group)
         if np.any((found.partitions < 0) | (found.offsets < 0)):
-            self._faulty.append((group, begin))
+            self.faulty.append((group, begin))
         for partition in np.unique(found.partitions[found.partitions >= 0]).tolist():
             offsets = found.offsets[found.rows_of(partition)]
             if len(offsets):
@@ -259,13 +248,13 @@ def _chosen(
 def _with_bytes(table: ParquetTable, batch: Any) -> Any:
     """Key and value as bytes, the timestamp as milliseconds."""
     types = table.arrow.types
-    for place, field in enumerate(batch.schema):
+    for place, described in enumerate(batch.schema):
         column = batch.column(place)
-        if field.name in (KEY, VALUE) and not _is_binary(types, field.type):
-            batch = batch.set_column(place, field.name, column.cast("binary"))
-        elif field.name == TIMESTAMP and types.is_timestamp(field.type):
+        if described.name in (KEY, VALUE) and not _is_binary(types, described.type):
+            batch = batch.set_column(place, described.name, column.cast("binary"))
+        elif described.name == TIMESTAMP and types.is_timestamp(described.type):
             moments = column.cast(table.arrow.timestamp("ms", "UTC"), safe=False)
-            batch = batch.set_column(place, field.name, moments.cast("int64"))
+            batch = batch.set_column(place, described.name, moments.cast("int64"))
     return batch
 
 
