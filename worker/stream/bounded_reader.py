@@ -147,19 +147,16 @@ class BoundedReader(LiveReader):
     """
 
     def __init__(self, consumer: GuardedConsumer, worker: StreamWorker) -> None:
-        self._input = consumer
+        super().__init__(consumer, worker)
         self._topic = worker.settings.input_topic
         self._bounds = worker.bounds
-        self._assignment = worker.assignment
         self._threads = worker.surroundings.threads
         self._clock = worker.surroundings.clock
         self._ids = worker.logs.ids
-        self._batch_events = worker.settings.batch_size
         self._batch_bytes = worker.settings.batch_bytes
         self._backlogs: dict[int, FileBacklog] = {}
         self._tails: dict[int, Tail] = {}  # of partitions that are not finished
         self._latest: int | None = None  # the partition that was read last
-        self._previous: MicroBatch | None = None
         self._checked_at = 0.0  # the input's id
 
     def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:

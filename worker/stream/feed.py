@@ -2,7 +2,7 @@
 look, also of facets.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,6 +31,25 @@ class RecentChanges(NamedTuple):
     """The messages of facets likewise."""
 
 
+class _Buffer:
+    """The latest messages since the last look, at most `most`, and how many there were."""
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self._latest: deque[Message] = deque(maxlen=most)
+
+    def add(self, message: Message) -> None:
+        self.count += 1
+        self._latest.append(message)
+
+    def take(self) -> tuple[int, list[Message]]:
+        """Return and forget them."""
+        taken = self.count, list(self._latest)
+        self.count = 0
+        self._latest.clear()
+        return taken
+
+
 @dataclass(eq=False)
 class ChangeFeed:
     """A bounded buffer between the thread that commits and the page.
@@ -45,25 +64,22 @@ class ChangeFeed:
     as_json: Callable[[bytes], bytes] | None = None
 
     def __post_init__(self) -> None:
-        self._summaries, self._facets = _Entities(), _Entities()
         self._lock = self.threads.lock()
-        self._is_open = False
-        self._count = 0
-        self._last: deque[Message] = deque(maxlen=RECENT_CHANGES)
         self._latest: deque[Message] = deque(maxlen=RECENT_CHANGES)
+        self._is_open = False
+        self._changes = _Buffer(RECENT_CHANGES)
+        self._watched: dict[tuple[str, bytes], _Buffer] = {}  # by topic and key
 
     def committed(self, messages: Sequence[Message]) -> None:
         """Buffer the changes among these committed messages."""
-        changes = [message for message in messages if message.topic == self.topic]
-        of_facets = [message for message in messages if message.topic == self.facets_topic]
         with self._lock:
-            self._latest.extend(changes)
-            if not self._is_open:
-                return
-            self._count += len(changes)
-            self._last.extend(changes)
-            self._summaries.add(changes)
-            self._facets.add(of_facets)
+            for message in messages:
+                if message.topic == self.topic:
+                    self._latest.append(message)
+                    if self._is_open:
+                        self._changes.add(message)
+                if watched := self._watched.get((message.topic, message.key or b"")):
+                    watched.add(message)
 
     def latest(self) -> list[Message]:
         """The last changes of summaries, whether they were taken or not."""
@@ -73,28 +89,25 @@ class ChangeFeed:
 
     def subscribe(self, keys: Iterable[bytes] | None) -> None:
         """Buffer changes, those of entities with these keys apart; None ends the subscription."""
+        wanted = [(topic, key) for topic in (self.topic, self.facets_topic) for key in keys or ()]
         with self._lock:
+            before = self._watched
+            self._watched = {one: before.get(one) or _Buffer(RECENT_PER_ENTITY) for one in wanted}
             self._is_open = keys is not None
-            wanted = set(keys or ())
-            self._summaries.choose(wanted)
-            self._facets.choose(wanted)
             if keys is None:
-                self._count = 0
-                self._last.clear()
+                self._changes.take()
 
     def take(self) -> RecentChanges:
         """Return and forget the changes since the last call."""
         with self._lock:
-            watched, facets = self._summaries.take(), self._facets.take()
-            count, last = self._count, list(self._last)
-            self._count = 0
-            self._last.clear()
+            count, last = self._changes.take()
+            taken = {one: buffer.take() for one, buffer in self._watched.items() if buffer.count}
+        by_topic: dict[str, Watched] = {self.topic: {}, self.facets_topic: {}}
+        for (topic, key), (number, messages) in taken.items():
+            by_topic[topic][key] = number, self._in_json(messages)
         return RecentChanges(
-            count, self._in_json(last), self._all_in_json(watched), self._all_in_json(facets)
+            count, self._in_json(last), by_topic[self.topic], by_topic[self.facets_topic]
         )
-
-    def _all_in_json(self, watched: Watched) -> Watched:
-        return {key: (count, self._in_json(some)) for key, (count, some) in watched.items()}
 
     def _in_json(self, messages: list[Message]) -> list[Message]:
         """Only those that somebody looks at are turned into JSON."""
@@ -104,31 +117,3 @@ class ChangeFeed:
         return [
             one if one.value is None else one._replace(value=as_json(one.value)) for one in messages
         ]
-
-
-class _Entities:
-    """The latest messages of some entities on one topic, by key, and how many there were."""
-
-    def __init__(self) -> None:
-        self.latest: dict[bytes, deque[Message]] = {}
-        self._counts: Counter[bytes] = Counter()
-
-    def choose(self, keys: set[bytes]) -> None:
-        """Buffer those of these entities alone."""
-        self.latest = {key: self.latest.get(key, deque(maxlen=RECENT_PER_ENTITY)) for key in keys}
-        self._counts = Counter({key: self._counts[key] for key in keys & self._counts.keys()})
-
-    def add(self, messages: Iterable[Message]) -> None:
-        """Buffer those of chosen entities."""
-        for message in messages:
-            if message.key in self.latest:
-                self.latest[message.key].append(message)
-                self._counts[message.key] += 1
-
-    def take(self) -> Watched:
-        """Return and forget them."""
-        found = {key: (count, list(self.latest[key])) for key, count in self._counts.items()}
-        self._counts.clear()
-        for messages in self.latest.values():
-            messages.clear()
-        return found
