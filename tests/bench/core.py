@@ -32,7 +32,7 @@ from tests.bench import streams  # noqa: E402
 from tests.bench.judge import History, added, brute_force, percent, right_steps  # noqa: E402
 from worker.coversumm import EntityCore, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
-from worker.coversumm.index import index_class  # noqa: E402
+from worker.processing.config import index_class  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 K = 20

@@ -10,9 +10,9 @@ import pytest
 from tests.coversumm.index.libraries import StandIn, install
 from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, upsert
 from worker.app import build_app
-from worker.coversumm.index import NAMES, IndexUnavailable, index_class
+from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.errors import SetupError
-from worker.processing.config import check_index, processor_config
+from worker.processing.config import check_index, index_class, processor_config
 from worker.settings import Settings, settings_by_field
 
 D = 6

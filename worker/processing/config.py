@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from worker import __version__
-from worker.coversumm.index import IndexUnavailable, index_class
+from worker.coversumm import NewIndex
+from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.errors import SetupError
 from worker.events import (
     MAX_DETAILS_CHARS,
@@ -275,6 +276,24 @@ def batch_limits(settings: Settings) -> BatchLimits:
         transaction_records=settings.transaction_records,
         transaction_bytes=settings.transaction_bytes,
     )
+
+
+def index_class(name: str) -> NewIndex:
+    """The index of this name, one of NAMES. Raises IndexUnavailable."""
+    if name == "flat":
+        from worker.coversumm.index.flat import FlatIndex
+
+        return FlatIndex
+    if name == "sgtree":
+        from worker.coversumm.index.sgtree import SGTreeIndex
+
+        return SGTreeIndex
+    if name == "graphgrove":
+        from worker.coversumm.index.graphgrove import GraphgroveIndex, library
+
+        library()
+        return GraphgroveIndex
+    raise ValueError(f"no index is named {name!r}: one of {', '.join(NAMES)}")
 
 
 def check_index(name: str) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, FlatIndex, NewIndex
-from worker.coversumm.index import index_class
 from worker.events.publishing import SUMMARIES
 from worker.events.ratings import NO_RATINGS
 from worker.facets.membership import FacetCriteria
-from worker.processing.config import ProcessorConfig
+from worker.processing.config import ProcessorConfig, index_class
 from worker.processing.facets import EntityFacets
 from worker.processing.partitions import Partitions
 from worker.processing.tracked_sets import SetSentence, TrackedSet, TrackedSets

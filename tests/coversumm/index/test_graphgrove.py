@@ -36,8 +36,9 @@ from worker.coversumm import (
     no_points,
     quantize,
 )
-from worker.coversumm.index import NAMES, IndexUnavailable, index_class
+from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.coversumm.index.graphgrove import GraphgroveIndex, LibraryAnswer, library
+from worker.processing.config import index_class
 
 MANY = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

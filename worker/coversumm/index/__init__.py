@@ -120,24 +120,6 @@ class IndexUnavailable(Exception):
 NAMES = ("flat", "sgtree", "graphgrove")
 
 
-def index_class(name: str) -> NewIndex:
-    """The index of this name, one of NAMES. Raises IndexUnavailable."""
-    if name == "flat":
-        from worker.coversumm.index.flat import FlatIndex
-
-        return FlatIndex
-    if name == "sgtree":
-        from worker.coversumm.index.sgtree import SGTreeIndex
-
-        return SGTreeIndex
-    if name == "graphgrove":
-        from worker.coversumm.index.graphgrove import GraphgroveIndex, library
-
-        library()
-        return GraphgroveIndex
-    raise ValueError(f"no index is named {name!r}: one of {', '.join(NAMES)}")
-
-
 def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
     """The lowest key above the `count` lowest ones and all equal to the last of these, or None."""
     if len(keys) <= count:
