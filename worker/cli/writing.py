@@ -36,20 +36,23 @@ class Sink:
 
 def sink(path: str | None) -> Sink:
     """Standard output, or the file `path`. Raises SetupError if there is no standard output."""
-    if path is None:
-        return StandardOutput()
-    if Path(path).exists() and not Path(path).is_file():
+    if path is None or (Path(path).exists() and not Path(path).is_file()):
         return Stream(path)
     return NewFile(path)
 
 
-class StandardOutput(Sink):
-    """Standard output, flushed after each write."""
+class Stream(Sink):
+    """Standard output, a pipe or a device, flushed after each write."""
 
-    def __init__(self) -> None:
-        if sys.stdout is None:
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        if path is not None:
+            with output.explaining_errors(path):
+                self._stream: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - closed at exit
+        elif sys.stdout is None:
             raise SetupError("standard output is closed: pipe it somewhere, or name a file with -o")
-        self._stream = sys.stdout.buffer
+        else:
+            self._stream = sys.stdout.buffer
         self._readers = poll()
         self._readers.register(self._stream.fileno(), 0)
 
@@ -57,28 +60,14 @@ class StandardOutput(Sink):
         """See `Sink`."""
         if any(event & (POLLERR | POLLHUP) for _, event in self._readers.poll(0)):
             raise BrokenPipeError
-        with output.explaining_errors():
-            self._stream.write(data)
-            self._stream.flush()
-
-
-class Stream(Sink):
-    """A pipe or a device with a name."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        with output.explaining_errors(path):
-            self._stream = Path(path).open("wb")  # noqa: SIM115 - closed in __exit__
-
-    def write(self, data: bytes) -> None:
-        """See `Sink`."""
         with output.explaining_errors(self._path):
             self._stream.write(data)
             self._stream.flush()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with suppress(OSError):  # everything is flushed already
-            self._stream.close()
+        if self._path is not None:
+            with suppress(OSError):  # everything is flushed already
+                self._stream.close()
 
 
 class NewFile(Sink):
