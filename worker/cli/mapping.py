@@ -247,18 +247,40 @@ def check(
     return output.CHECK_FAILED if counts[DEAD_LETTER] else 0
 
 
-def _of_file(sample: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:
-    only = next(iter(topics)) if len(topics) == 1 else None
-    for place, record in samples_of_file(sample, only):
-        known = record.topic in topics
-        yield place, with_frames(record, topics[record.topic]) if known else record
+def _of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:
+    """The records of a file of JSON lines, plain or packed, each with its place, with the frames
+    that its topic has: the file has decoded records.
+
+    A line is a record with `value`, and possibly `key`, `headers`, `topic`, as `kcat -J` and
+    archives write it, or else a record's value. A line that names no topic is of the only one.
+    Raises SetupError.
+    """
+    only = next(iter(topics)) if len(topics) == 1 else ""
+    with OpenedFile(path, path, {}) as file:
+        if file.format.kind != "json":
+            raise SetupError(f"{path} is not a file of JSON lines: write a record on each")
+        for number, line in enumerate(file.lines(), start=1):
+            if line is None or not line.strip():
+                continue
+            record = _record(line.strip(), number - 1, only)
+            if (mapping := topics.get(record.topic)) is not None:
+                key = _framed(record.key, mapping.key)
+                record = record._replace(key=key, value=_framed(record.value, mapping.value))
+            yield f"line {number}", record
+
+
+def _framed(content: bytes | None, form: str) -> bytes | None:
+    if form == "framed" and content is not None and not is_framed(content):
+        return NO_SCHEMA + content
+    return content
 
 
 def _of_topics(
     judge: MappingCheck, settings: Settings, file: Path | None, limit: int
 ) -> Iterator[tuple[str, Record]]:
-    """The last records of each topic, whose schemas are known to `judge` then. With the mapping's
-    `file`, records outside their entity's partition are refused, as a worker does.
+    """The last records of each topic, at most `limit`, with their places. `judge` knows their
+    schemas then. With the mapping's `file`, records outside their entity's partition are refused,
+    as a worker does.
     """
     clients = reached(settings, KafkaClients(settings))
     for name, mapping in list(judge.topics.items()):
@@ -269,44 +291,11 @@ def _of_topics(
                 judge.topics[name] = refusing_strays(mapping, file, len(reader.partitions))
             if schemas is not None:
                 judge.schemas[name] = schemas
-            yield from samples_of_topic(reader, limit)
-
-
-def samples_of_file(path: str, topic: str | None) -> Iterator[tuple[str, Record]]:
-    """The records of a file of JSON lines, plain or packed, each with its place.
-
-    A line is a record with `value`, and possibly `key`, `headers`, `topic`, as `kcat -J` and
-    archives write it, or else a record's value. `topic` is that of lines that name none.
-    Raises SetupError.
-    """
-    with OpenedFile(path, path, {}) as file:
-        if file.format.kind != "json":
-            raise SetupError(f"{path} is not a file of JSON lines: write a record on each")
-        for number, line in enumerate(file.lines(), start=1):
-            if line is not None and line.strip():
-                yield f"line {number}", _record(line.strip(), number - 1, topic or "")
-
-
-def with_frames(record: Record, mapping: TopicMapping) -> Record:
-    """A sample with the frames that its topic has: a file of JSON lines has decoded records."""
-    key, value = record.key, record.value
-    if mapping.key == "framed" and key is not None and not is_framed(key):
-        key = NO_SCHEMA + key
-    if mapping.value == "framed" and value is not None and not is_framed(value):
-        value = NO_SCHEMA + value
-    return record._replace(key=key, value=value)
-
-
-def samples_of_topic(reader: TopicReader, limit: int) -> Iterator[tuple[str, Record]]:
-    """The last records of each partition of a topic, together at most `limit`, with their places.
-
-    Raises SetupError.
-    """
-    each = max(1, limit // len(reader.partitions))
-    for partition in reader.partitions:
-        for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
-            place = f"{partition}:{record.offset}"
-            yield place, record._replace(headers=tuple(headers.items()))
+            each = max(1, limit // len(reader.partitions))
+            for partition in reader.partitions:
+                for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
+                    place = f"{partition}:{record.offset}"
+                    yield place, record._replace(headers=tuple(headers.items()))
 
 
 def _record(line: bytes, number: int, topic: str) -> Record:
