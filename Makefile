@@ -19,7 +19,7 @@ FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
 # A file stays in one process, and tests/conftest.py puts the slowest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
-# The tests of the package alone, for another Python and for compiled modules.
+# The tests of the package alone, for another Python.
 UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
@@ -74,11 +74,11 @@ wheel: setup ## Deploy (1 min): A wheel in build/wheel with compiled hot modules
 # Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
 # look in its working directory either.
 COMPILED := build/compiled
-check-compiled: setup-dev wheel ## Check (5 min): The unit tests on the compiled modules of `make wheel`, in build/compiled
+check-compiled: setup-dev wheel ## Check (2 min): The frozen bytes on the compiled modules of `make wheel`, in build/compiled
 	@rm -rf $(COMPILED)
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
-	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2 $(BY_FILE) $(UNIT)
+	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py
 
 # Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
 test: setup-dev ## Check (12 min): Every kind of test; skips and names those that need Java or Maven if these are missing

@@ -11,7 +11,6 @@ import pytest
 
 import worker.coversumm as core
 
-pytestmark = pytest.mark.interpreted  # what is compiled has no docstrings
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -272,7 +272,6 @@ def test_the_time_of_an_event_is_that_of_the_last_ones(fakes):
     ]
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("with_faiss", [True, False])
 def test_growth_measures_every_mark(with_faiss, monkeypatch):
     if not with_faiss:

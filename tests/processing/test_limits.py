@@ -225,7 +225,6 @@ def test_a_micro_batch_has_so_many_sentences(limit, parts, cuts):
     assert counted == ({Limit.BATCH_SENTENCES: cuts} if cuts else {})
 
 
-@pytest.mark.interpreted
 def test_what_is_cut_is_not_done_over_and_over():
     """Linear in the events, whatever the limit: pieces grow and shrink with what passes."""
     decoded = []
@@ -297,7 +296,6 @@ def test_dead_letters_count_in_a_transaction():
     assert Driver(config(batch={"transaction_bytes": 4 * 1001 - 1})).run(*letters).taken == 2
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
 def test_no_message_is_made_where_they_are_too_many(monkeypatch, emit):
     """However much one entity has to publish: what is thrown away was never made."""
@@ -307,7 +305,6 @@ def test_no_message_is_made_where_they_are_too_many(monkeypatch, emit):
     assert sum(made) == 3 + 1  # of three events, whose rows are too many beside them, and of one
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
 def test_few_messages_are_made_where_they_are_too_large(monkeypatch, emit):
     """What is thrown away was never much more than a transaction may have."""
@@ -346,7 +343,6 @@ def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
     assert sorted(engine.asked) == [f"text {offset}" for offset in range(8)]
 
 
-@pytest.mark.interpreted
 def test_texts_are_split_once_however_often_their_micro_batch_is_cut(monkeypatch):
     split = []
     monkeypatch.setattr(

@@ -493,7 +493,6 @@ def test_a_dead_letter_goes_to_its_topic_between_the_others_messages(driver):
     assert batch.stats.outcomes["unreadable", "dead_letter:bad_json"] == 1
 
 
-@pytest.mark.interpreted
 def test_a_full_entity_takes_no_more_but_lets_go(driver, monkeypatch):
     monkeypatch.setattr(planning, "max_sentences", lambda dimension: 3)
     driver.run(upsert(0, "a", "one", "two"))

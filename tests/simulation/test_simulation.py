@@ -56,7 +56,6 @@ def test_every_invariant_holds_in_replays(first: int) -> None:
         )
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("name", one_of(REPLAY_MUTATIONS))
 def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
     with REPLAY_MUTATIONS[name]():
@@ -66,7 +65,6 @@ def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("name", one_of(MUTATIONS, 2))
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
@@ -166,7 +164,6 @@ def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() ->
     assert run_plan(plan).violation is None
 
 
-@pytest.mark.interpreted
 @pytest.mark.long
 def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     with MUTATIONS["applied_records_processed_again"]():
@@ -181,7 +178,6 @@ def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     assert run_plan(small).violation is None  # it was the rule's absence
 
 
-@pytest.mark.interpreted
 def test_the_command_ends_with_1_where_a_seed_fails_and_says_how_to_have_it_again() -> None:
     console = Console(record=True, file=io.StringIO(), width=200)
     assert look_at(0, 1, console) == 0
