@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from worker import __version__
-from worker.events import Ignored, Message, Reason, Record, Rejected, dead_letter_message
+from worker.events import Ignored, Message, Reason, Record, dead_letter_message
 from worker.events.messages import message_bytes
 from worker.events.reasons import BadEvent
 from worker.limits import Limit
@@ -21,25 +22,18 @@ class Bridged(NamedTuple):
     outcomes: Counter[tuple[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
 class ContractWriter:
     """Maps records to events for `topic`, and to dead letters for `dlq_topic`.
 
     `partition_of` gives the partition of an entity in `topic`; a message has at most `max_bytes`.
     """
 
-    def __init__(
-        self,
-        mapping: TopicMapping,
-        topic: str,
-        partition_of: Callable[[str], int],
-        dlq_topic: str,
-        max_bytes: int,
-    ) -> None:
-        self._mapping = mapping
-        self._topic = topic
-        self._partition_of = partition_of
-        self._dlq_topic = dlq_topic
-        self._max_bytes = max_bytes
+    mapping: TopicMapping
+    topic: str
+    partition_of: Callable[[str], int]
+    dlq_topic: str
+    max_bytes: int
 
     def write(self, records: Sequence[Record]) -> Bridged:
         """The messages of these records, in their order. Never raises for bad input."""
@@ -49,16 +43,18 @@ class ContractWriter:
             try:
                 message, outcome = self._event(record)
             except BadEvent as bad:
-                rejected = self._mapping.explain(record, bad.rejected)
+                rejected = self.mapping.explain(record, bad.rejected)
                 outcome = ("unreadable", f"dead_letter:{rejected.reason}")
-                message = self._dead_letter(record, rejected)
+                message = dead_letter_message(
+                    self.dlq_topic, record, rejected, __version__, self.max_bytes
+                )
             outcomes[outcome] += 1
             if message is not None:
                 messages.append(message)
         return Bridged(messages, outcomes)
 
     def _event(self, record: Record) -> tuple[Message | None, tuple[str, str]]:
-        body = self._mapping.read(record)
+        body = self.mapping.read(record)
         if isinstance(body, Ignored):
             return None, ("unreadable", f"ignored:{body}")
         members = msgspec.to_builtins(body)
@@ -66,15 +62,12 @@ class ContractWriter:
         if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:
             given["text"] = None  # one of the two must be there
         key, value = body.entity_id.encode(), msgspec.json.encode(given)
-        if (size := message_bytes(key, value, [])) > self._max_bytes:
+        if (size := message_bytes(key, value, [])) > self.max_bytes:
             raise BadEvent(
                 Reason.TOO_LARGE,
-                f"the event has {size} bytes, at most {self._max_bytes} are sent "
+                f"the event has {size} bytes, at most {self.max_bytes} are sent "
                 "(COVERSUMM_MAX_MESSAGE_BYTES)",
                 Limit.EVENT_BYTES,
             )
-        partition = self._partition_of(body.entity_id)
-        return Message(self._topic, partition, key, value, []), (given["type"], "applied")
-
-    def _dead_letter(self, record: Record, rejected: Rejected) -> Message:
-        return dead_letter_message(self._dlq_topic, record, rejected, __version__, self._max_bytes)
+        partition = self.partition_of(body.entity_id)
+        return Message(self.topic, partition, key, value, []), (given["type"], "applied")

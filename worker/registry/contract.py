@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Struct, inspect
 
 from worker.events.inputs import (
     EVENT_TYPES,
+    Body,
     EntityDeleted,
     Event,
     ReviewDeleted,
@@ -24,7 +25,7 @@ from worker.events.inputs import (
 from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED, FacetsChanged, SummaryChanged
 
 NAMESPACE: Final = "coversumm"
-INPUTS: Final[dict[type[Event], type[Struct]]] = {
+INPUTS: Final[dict[type[Event], type[Body]]] = {
     ReviewUpserted: UpsertBody,
     ReviewDeleted: ReviewDeleted,
     SentencesDeleted: SentencesDeleted,

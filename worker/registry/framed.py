@@ -12,17 +12,13 @@ from msgspec import NODEFAULT, Struct, inspect
 
 from worker.events import json_codec
 from worker.events.codec import FRAME_BYTES, check_frame, is_framed, schema_id
-from worker.events.inputs import Body, EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
+from worker.events.inputs import Body
 from worker.events.outputs import FacetsChanged, SummaryChanged
 from worker.events.reasons import BadEvent, Reason, shown
 from worker.registry.avro import AvroSchema
+from worker.registry.contract import INPUTS, record_name
 
-RECORDS: Final[dict[str, type[Body]]] = {
-    "ReviewUpserted": UpsertBody,
-    "ReviewDeleted": ReviewDeleted,
-    "SentencesDeleted": SentencesDeleted,
-    "EntityDeleted": EntityDeleted,
-}
+RECORDS: Final[dict[str, type[Body]]] = {record_name(body): body for body in INPUTS.values()}
 """The contract's Avro records, in any namespace."""
 
 

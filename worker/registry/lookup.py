@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -132,14 +133,14 @@ def usable(found: SchemaTexts) -> KnownSchema:
         return UnusableSchema(str(bad))
 
 
+@dataclass(slots=True)
 class AsJson:
     """Published messages in Avro as the same messages in JSON, for readers of output topics. It
     asks the registry only for framed ones.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._lookup: SchemaLookup | None = None
+    settings: Settings
+    _lookup: SchemaLookup | None = field(init=False, default=None)
 
     def __call__(self, record: Record) -> Record:
         """The record in JSON. Raises SetupError if its schema cannot be had or is of no change."""
@@ -148,10 +149,10 @@ class AsJson:
             return record
         place = f"the message at offset {record.offset} of {record.topic} [{record.partition}]"
         if self._lookup is None:
-            if self._settings.schema_registry_url is None:
+            if self.settings.schema_registry_url is None:
                 raise SetupError(f"{place} is Avro: set COVERSUMM_SCHEMA_REGISTRY_URL")
             check_fastavro()
-            self._lookup = SchemaLookup(SchemaRegistry.of(self._settings))
+            self._lookup = SchemaLookup(SchemaRegistry.of(self.settings))
         self._lookup.require([record])
         try:
             return record._replace(value=self._lookup.codec.to_json(value))
