@@ -15,10 +15,10 @@ import pytest
 
 from docs.build.render import ROOT
 from tests.docs.played import PlayedCluster
-from tests.harness.archived import archived
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import SAMPLE
 from tests.harness.patience import TEST_SECONDS
+from tests.harness.replays import archived
 from tests.harness.topics import read_topic
 from worker.cli.output import PROGRAM
 

@@ -143,38 +143,10 @@ class KafkaCluster(Kafka):
         """Start these, together; return when each serves requests, for which most of the three must
         run.
         """
-        self.launch(*numbers)
-        self.wait_until_they_serve(*numbers)
-
-    def launch(self, *numbers: int) -> None:
-        """Start these and wait for nothing."""
         for number in numbers:
             self.node(number).launch()
-
-    def wait_until_they_serve(self, *numbers: int) -> None:
-        """Return when each of these serves requests."""
         for number in numbers:
             self.node(number).wait_until_it_serves()
-
-    def stop(self, *numbers: int) -> None:
-        """Stop these in an orderly way, one after the other: each hands over what it leads."""
-        for number in numbers:
-            self.node(number).stop()
-
-    def kill(self, *numbers: int) -> None:
-        """`kill -9`."""
-        for number in numbers:
-            self.node(number).kill()
-
-    def pause(self, *numbers: int) -> None:
-        """SIGSTOP."""
-        for number in numbers:
-            self.node(number).pause()
-
-    def resume(self, *numbers: int) -> None:
-        """SIGCONT."""
-        for number in numbers:
-            self.node(number).resume()
 
     # -- who leads ---------------------------------------------------------------------------------
 
@@ -256,8 +228,12 @@ async def _reassign(bootstrap_servers: str, replicas: Mapping[tuple[str, int], l
 def obey(cluster: KafkaCluster, line: str) -> str:
     """One command of the standard input; what to print. ValueError where it is none."""
     command, *words = line.split()
-    if command in ("start", "stop", "kill", "pause", "resume") and words:
-        getattr(cluster, command)(*map(int, words))
+    if command == "start" and words:
+        cluster.start(*map(int, words))
+        return f"{line.strip()}: done"
+    if command in ("stop", "kill", "pause", "resume") and words:
+        for number in words:
+            getattr(cluster.node(int(number)), command)()
         return f"{line.strip()}: done"
     if command == "leaders" and len(words) == 1:
         return str(cluster.leaders(words[0]))

@@ -228,3 +228,13 @@ def last_bodies(bodies: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         for entity, body in last.items()
         if any(one["sentences"] for one in body.get("facets", [body]))
     }
+
+
+def archived(message: Message) -> str:
+    """A record as a line of an archive."""
+    own = {name: getattr(message, name) for name in ("topic", "partition", "offset")}
+    texts = {
+        name: None if value is None else value.decode(errors="surrogateescape")
+        for name, value in (("key", message.key), ("value", message.value))
+    }
+    return json.dumps({**own, "timestamp": message.timestamp_ms, **texts}) + "\n"

@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,28 +67,6 @@ DISK_MEBIBYTES = 512
 NAME, EPOCH = "storm", "2"
 
 
-@dataclass
-class Resumed(Pipeline):
-    """The pipeline that resumes from the replay of another one: same input, another epoch."""
-
-    live: Any = None
-
-    @property
-    def input_topic(self) -> str:
-        """That of the live pipeline."""
-        return str(self.live.input_topic)
-
-    @property
-    def output_topic(self) -> str:
-        """Where the replay published."""
-        return f"{self.live.output_topic}.epoch-{EPOCH}"
-
-    @property
-    def dlq_topic(self) -> str:
-        """Where the replay put its dead letters."""
-        return f"{self.name}-dlq"
-
-
 class StormSite(Site):
     """Two workers, one more that comes and goes, and a replay, in whose place a worker comes.
 
@@ -96,7 +74,7 @@ class StormSite(Site):
     """
 
     live: Pipeline
-    resumed: Resumed
+    resumed: Pipeline
     foreign_events: Iterator[Sent]
     rate: float
     replay: ReplayProcess | None = None
@@ -178,13 +156,18 @@ def storm_site(folder: Path, seed: int, rate: float) -> Iterator[StormSite]:
                 **shared,
             )
         )
-        resumed = Resumed(
+        name = f"{NAME}-replay-epoch-{EPOCH}"
+        resumed = Pipeline(
             cluster,
-            f"{NAME}-replay-epoch-{EPOCH}",
+            name,
             folder / "resumed",
             settings=of_hashed(epoch=EPOCH),
             servers=servers[-1:],
-            live=live,
+            topics={
+                "input": live.input_topic,
+                "output": f"{live.output_topic}.epoch-{EPOCH}",
+                "dlq": f"{name}-dlq",
+            },
             **shared,
         )
         stack.callback(resumed.discard)

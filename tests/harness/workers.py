@@ -145,6 +145,36 @@ class WorkerProcess(Process):
         samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in samples}
 
+    def limit_hits(self) -> dict[str, float]:
+        """How often each limit was hit, by its name, as its metrics say."""
+        start, end = 'coversumm_limit_hits_total{limit="', '"}'
+        return {
+            name.removeprefix(start).removesuffix(end): value
+            for name, value in self.metrics().items()
+            if name.startswith(start)
+        }
+
+    def refused(self, *words: str, code: int = 2) -> str:
+        """The one line, with these words, with which it ended by itself with `code`; started where
+        it never was.
+        """
+        if not self.started:
+            self.start()
+        assert self.wait() == code, self.log_end()
+        log = self.log_text()
+        assert "Traceback" not in log, log
+        lines = [line for line in log.splitlines() if line.startswith("coversumm-worker: error:")]
+        assert len(lines) == 1, log
+        for word in words:
+            assert word in lines[0], lines[0]
+        return lines[0]
+
+    def refused_again(self, *words: str) -> None:
+        """Start it: it must be `refused`. The log of an earlier life does not count."""
+        self.log_path.unlink()
+        self.start()
+        self.refused(*words)
+
     def restored_rows(self) -> list[int]:
         """How many rows each restore of its lives took from the changelog, by its log."""
         return [
@@ -175,20 +205,23 @@ class Pipeline:
     """
     restarted_codes: Container[int] = frozenset(RESTARTED)
 
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """Of "input", "output" and "dlq" those whose names are other than the usual ones."""
+
     @property
     def input_topic(self) -> str:
         """Where the load goes."""
-        return f"{self.name}.reviews"
+        return self.topics.get("input", f"{self.name}.reviews")
 
     @property
     def output_topic(self) -> str:
         """Where the summary changes come."""
-        return f"{self.name}.summaries"
+        return self.topics.get("output", f"{self.name}.summaries")
 
     @property
     def dlq_topic(self) -> str:
         """Where the dead letters come."""
-        return f"{self.name}.dlq"
+        return self.topics.get("dlq", f"{self.name}.dlq")
 
     @property
     def changelog_topic(self) -> str:

@@ -68,14 +68,15 @@ def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_p
             site, "--name", "stormy", "--max-events-per-s", "20", label="stormy"
         ).start()
         eventually(lambda: done_by(site, "stormy") > 0, lambda: process.errors)
-        for number, away, back in (
-            (1, cluster.stop, cluster.start),
-            (2, cluster.kill, cluster.start),
-            (3, cluster.pause, cluster.resume),
+        one, two, three = cluster.nodes
+        for away, back in (
+            (one.stop, one.start),
+            (two.kill, two.start),
+            (three.pause, three.resume),
         ):
-            away(number)
+            away()
             time.sleep(4)
-            back(number)
+            back()
             cluster.wait_until_whole()
         assert process.alive
         assert done_by(site, "stormy") < count  # there was something to ride through

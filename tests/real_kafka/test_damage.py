@@ -39,7 +39,6 @@ from tests.harness.faults import Fault
 from tests.harness.load import Sent, send
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
-from tests.harness.refusals import refused, refused_again
 from tests.harness.scenario import under_faults
 from tests.harness.site import Site
 from tests.harness.small_load import DIMENSION, SETTINGS, events, feed, upsert
@@ -126,7 +125,7 @@ def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -
     feed(site, events(200, seed=4))
     assert all(end > targets[partition] for partition, end in site.targets().items())
     site.set_offsets(targets)
-    refused_again(worker, "created again", site.input_topic, "coversumm-worker reset")
+    worker.refused_again("created again", site.input_topic, "coversumm-worker reset")
     assert published(site) == before
     make_anew(site, site.output_topic, {"cleanup.policy": "compact"})
     make_anew(site, site.dlq_topic)
@@ -143,7 +142,7 @@ def test_an_output_topic_made_anew_is_refused(site: Pipeline) -> None:
     committed = site.targets()
     make_anew(site, site.output_topic, {"cleanup.policy": "compact"})
     feed(site, SECOND[:1])
-    refused_again(worker, "created again", site.output_topic, "coversumm-worker reset")
+    worker.refused_again("created again", site.output_topic, "coversumm-worker reset")
     assert not any(published(site)[site.output_topic].values())
     assert site.lag(committed) == 0
     assert site.lag(site.targets()) > 0
@@ -193,7 +192,7 @@ def test_an_empty_changelog_made_anew_is_refused(site: Pipeline) -> None:
     worker = stopped(site)
     before = published(site)
     make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})
-    refused_again(worker, "the state ends at 0", site.changelog_topic, "coversumm-worker reset")
+    worker.refused_again("the state ends at 0", site.changelog_topic, "coversumm-worker reset")
     assert published(site) == before
 
 
@@ -206,7 +205,7 @@ def test_a_changelog_without_its_beginning_is_refused(site: Pipeline) -> None:
     _set_policy(site, site.changelog_topic, "compact,delete")
     delete_records(site, site.changelog_topic, ends)
     _set_policy(site, site.changelog_topic, "compact")
-    refused_again(worker, "fingerprint", "coversumm-worker reset")
+    worker.refused_again("fingerprint", "coversumm-worker reset")
 
 
 def _set_policy(site: Pipeline, topic: str, policy: str) -> None:
@@ -262,9 +261,8 @@ def test_state_of_an_older_format_is_taken_over_and_upgraded(site: Pipeline) -> 
 def test_state_of_a_newer_format_is_refused(site: Pipeline) -> None:
     worker = stopped(site)
     _rewrite_applied(site, 3)
-    refused_again(
-        worker, "applied offset", "format 3", "run the version of the worker that wrote it"
-    )
+    advice = "run the version of the worker that wrote it"
+    worker.refused_again("applied offset", "format 3", advice)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -278,7 +276,7 @@ def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(
     worker = stopped(site)
     before = published(site)
     (name,) = flip_rows(databases(worker)[0], kind)
-    refused_again(worker, f"corrupt state row ({name})", "coversumm-worker reset --local")
+    worker.refused_again(f"corrupt state row ({name})", "coversumm-worker reset --local")
     assert published(site) == before
     reset(worker, "--local")
     goes_on(site, worker)
@@ -309,7 +307,7 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     worker.log_path.unlink()
     worker.start().wait_ready()
     feed(site, [event for event in FIRST if event.value])  # every entity again: each must be read
-    line = refused(worker, "corrupt state row", "coversumm-worker reset --local")
+    line = worker.refused("corrupt state row", "coversumm-worker reset --local")
     assert any(name in line for name in names), line
     assert published(site) == before
     reset(worker, "--local")
@@ -325,7 +323,7 @@ def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
     worker = killed(site)
     folder = databases(worker)[0]
     cut(next(folder.glob("MANIFEST-*")), 0.5)
-    refused_again(worker, str(folder), "manifest", "coversumm-worker reset --local")
+    worker.refused_again(str(folder), "manifest", "coversumm-worker reset --local")
     reset(worker, "--local")
     goes_on(site, worker)
 
@@ -335,7 +333,7 @@ def test_a_lost_table_file_is_refused(site: Pipeline) -> None:
     worker = killed(site)
     folder = databases(worker)[-1]
     sorted(folder.glob("*.sst"))[0].unlink()
-    refused_again(worker, str(folder), "coversumm-worker reset --local")
+    worker.refused_again(str(folder), "coversumm-worker reset --local")
     reset(worker, "--local")
     goes_on(site, worker)
 
@@ -351,7 +349,7 @@ def test_a_flipped_table_file_ends_the_worker_when_it_is_read(site: Pipeline) ->
     worker.log_path.unlink()
     worker.start()
     feed(site, [event for event in FIRST if event.value])
-    refused(worker, "is damaged: Corruption", "coversumm-worker reset --local")
+    worker.refused("is damaged: Corruption", "coversumm-worker reset --local")
     assert published(site) == before
     reset(worker, "--local")
     goes_on(site, worker)
@@ -524,10 +522,10 @@ def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) 
     feed(site, [*SECOND, POISON])
     ends(worker, 3)
     if role == "output":
-        refused_again(worker, topic, "coversumm-worker reset", "another COVERSUMM_OUTPUT_TOPIC")
+        worker.refused_again(topic, "coversumm-worker reset", "another COVERSUMM_OUTPUT_TOPIC")
         assert site.lag(committed) == 0
         site.broker.create_topic(topic, site.partitions, {"cleanup.policy": "compact"})
-        refused_again(worker, topic, "created again", "coversumm-worker reset")
+        worker.refused_again(topic, "created again", "coversumm-worker reset")
         make_anew(site, site.dlq_topic)
         reset(worker)
     worker.start().wait_ready()
@@ -550,7 +548,7 @@ def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
     feed(site, events(500, seed=5))
     eventually(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code in (2, 3), worker.log_end()
-    refused_again(worker, "created again", "coversumm-worker reset")
+    worker.refused_again("created again", "coversumm-worker reset")
     assert published(site) == before
 
 
@@ -565,7 +563,7 @@ def test_an_output_topic_created_again_while_running(site: Pipeline) -> None:
     feed(site, SECOND)
     ends(worker, 3)
     assert not any(published(site)[site.output_topic].values())
-    refused_again(worker, "created again", site.output_topic, "coversumm-worker reset")
+    worker.refused_again("created again", site.output_topic, "coversumm-worker reset")
     assert site.lag(committed) == 0
     assert site.lag(site.targets()) > 0
 
@@ -581,7 +579,7 @@ def test_a_changelog_removed_while_running(site: Pipeline) -> None:
     feed(site, SECOND)
     ends(worker, 3)
     assert published(site) == before
-    refused_again(worker, "coversumm-worker reset")
+    worker.refused_again("coversumm-worker reset")
     assert site.lag(committed) == 0
     assert site.lag(site.targets()) > 0
 

@@ -15,7 +15,6 @@ import pytest
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
-from tests.harness.limit_hits import hits
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import SETTINGS, check, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
@@ -54,7 +53,7 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         feed(site, load)
         (worker,) = site.start(1)
         site.wait_caught_up()
-        found = {limit for limit, count in hits(worker).items() if count}
+        found = {limit for limit, count in worker.limit_hits().items() if count}
         # that one only where two fetches together are too much
         assert found - {"batch_events"} == wanted
         assert 0 < worker.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20

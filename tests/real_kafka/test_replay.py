@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
 
-from tests.harness.archived import archived
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, SteadyLoad
@@ -24,6 +23,7 @@ from tests.harness.replays import (
     STEP_MS,
     ReplayProcess,
     agreed,
+    archived,
     as_final,
     at,
     bodies_in,

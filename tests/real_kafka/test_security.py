@@ -19,7 +19,6 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.certificates import Authority
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.refusals import refused
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, run_command
 
@@ -259,7 +258,7 @@ def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline
         worker.environment |= settings
         worker.start()
     for worker, (_, names) in zip(site.workers, cases.values(), strict=True):
-        refused(worker, *names)
+        worker.refused(*names)
         assert "MARKER" not in worker.log_text()
 
 

@@ -14,7 +14,6 @@ import pytest
 from tests.harness import throttled
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
-from tests.harness.limit_hits import hits
 from tests.harness.load import Sent, send
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
@@ -77,7 +76,7 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
         if (lag := site.lag(targets)) != lags[-1]:
             lags.append(lag)
     assert len(lags) > 5, f"all of it in few commits: {lags}"
-    assert hits(worker)["batch_time"] > 0
+    assert worker.limit_hits()["batch_time"] > 0
     site.stop()
     assert worker.exit_codes == []  # one life was enough
     changed = {

@@ -15,7 +15,6 @@ from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
 from tests.harness.long import one_of
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
-from tests.harness.refusals import refused, refused_again
 from tests.harness.small_load import SETTINGS, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
@@ -31,26 +30,26 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
 
 
 def test_missing_input_topic(site: Pipeline) -> None:
-    refused(site.worker(input_topic="no.such.topic"), "no.such.topic", "coversumm-worker topics")
+    site.worker(input_topic="no.such.topic").refused("no.such.topic", "coversumm-worker topics")
 
 
 @pytest.mark.long
 def test_output_with_another_partition_count(site: Pipeline) -> None:
     site.broker.create_topic(site.output_topic, site.partitions + 1)
-    refused(site.worker(), site.output_topic, str(site.partitions), str(site.partitions + 1))
+    site.worker().refused(site.output_topic, str(site.partitions), str(site.partitions + 1))
 
 
 @pytest.mark.long
 def test_changelog_with_another_partition_count(site: Pipeline) -> None:
     site.broker.create_topic(site.changelog_topic, 1)
-    refused(site.worker(), site.changelog_topic)
+    site.worker().refused(site.changelog_topic)
 
 
 def test_unreachable_broker(site: Pipeline) -> None:
     worker = site.worker()
     address = f"127.0.0.1:{free_port()}"
     worker.environment["KAFKA_BOOTSTRAP_SERVERS"] = address
-    refused(worker, address)
+    worker.refused(address)
 
 
 @pytest.mark.long
@@ -59,25 +58,25 @@ def test_broker_without_transactions(tmp_path: Path) -> None:
         KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker,
         pipeline(broker, "no-transactions", tmp_path, settings=SETTINGS) as site,
     ):
-        refused(site.worker(), "transaction")
+        site.worker().refused("transaction")
 
 
 @pytest.mark.long
 def test_data_directory_that_cannot_be_written(site: Pipeline, tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_text("")
-    refused(site.worker(data_dir=str(file)), "COVERSUMM_DATA_DIR", str(file))
+    site.worker(data_dir=str(file)).refused("COVERSUMM_DATA_DIR", str(file))
 
 
 @pytest.mark.long
 def test_wrong_setting(site: Pipeline) -> None:
-    refused(site.worker(k="many"), "COVERSUMM_K", "many")
+    site.worker(k="many").refused("COVERSUMM_K", "many")
 
 
 def test_data_directory_in_use(site: Pipeline) -> None:
     (first,) = site.start(1)
     second = site.worker("second", data_dir=str(first.data_dir))
-    refused(second, "COVERSUMM_DATA_DIR", "in use")
+    second.refused("COVERSUMM_DATA_DIR", "in use")
     first.wait_ready()
     assert first.terminate() == 0
 
@@ -92,7 +91,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
     newer = site.worker("newer", instance_id="same").start()
     newer.wait_ready()
     feed(site, events(200))
-    line = refused(older, "same", code=4)
+    line = older.refused("same", code=4)
     assert "instance" in line.lower()
     site.wait_caught_up()
     assert newer.terminate() == 0
@@ -102,7 +101,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
 def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
     worker = processed(site)
     site.set_offsets({partition: end + 1000 for partition, end in site.targets().items()})
-    refused_again(worker, "reset", site.input_topic)
+    worker.refused_again("reset", site.input_topic)
 
 
 @pytest.mark.long
@@ -117,7 +116,7 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     ]
     for future in admin.delete_records(wanted).values():
         future.result(PATIENCE_SECONDS)
-    refused_again(worker, "reset", site.input_topic)
+    worker.refused_again("reset", site.input_topic)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_another_kind_of_summary_on_the_same_state(
 ) -> None:
     worker = processed(site)
     worker.environment[f"COVERSUMM_{setting}"] = value
-    refused_again(worker, setting.lower(), f"configured '{value}'", "own COVERSUMM_EPOCH")
+    worker.refused_again(setting.lower(), f"configured '{value}'", "own COVERSUMM_EPOCH")
 
 
 @pytest.mark.long
@@ -137,7 +136,7 @@ def test_another_k_on_a_restored_state(site: Pipeline) -> None:
     worker = processed(site)
     shutil.rmtree(worker.data_dir)
     worker.environment["COVERSUMM_K"] = "6"
-    refused_again(worker, "own COVERSUMM_EPOCH")
+    worker.refused_again("own COVERSUMM_EPOCH")
 
 
 def test_ctrl_c_is_130(site: Pipeline) -> None:
