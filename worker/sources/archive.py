@@ -20,7 +20,7 @@ from worker.sources.archive_files import (
 from worker.sources.archive_parquet import ArchivedParquet
 from worker.sources.columns import Faulty
 from worker.sources.opened import OpenedFile
-from worker.sources.source import NO_FIELDS, LeftOut
+from worker.sources.source import NO_FIELDS
 
 
 class Archive:
@@ -37,10 +37,8 @@ class Archive:
         `fields` has columns by field. Raises SetupError where a file is unreadable, no archive, or
         of another topic.
         """
-        self.left_out: dict[str, LeftOut] = {}
-        """By field, what was left out of bare reviews so far."""
         self._topic = Topic()
-        self._sources = [_source(path, fields, self._topic, self.left_out) for path in paths]
+        self._sources = [_source(path, fields, self._topic) for path in paths]
         self._pieces: dict[int, list[Piece]] = {}
         for source in self._sources:
             for piece in source.pieces():
@@ -101,19 +99,17 @@ class Archive:
 
 def is_archive(path: str) -> bool:
     """Whether a file is an archive, by its columns or its first lines. Raises SetupError."""
-    return _source(path, NO_FIELDS, Topic(), {}).is_archived()
+    return _source(path, NO_FIELDS, Topic()).is_archived()
 
 
-def _source(
-    path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]
-) -> ArchiveFile:
+def _source(path: str, fields: Mapping[str, str], topic: Topic) -> ArchiveFile:
     if not Path(path).is_file():
         raise SetupError(f"{path} is not a file: an archive is read more than once")
     with OpenedFile(path, path, COORDINATES) as file:
         kind = file.format.kind
         if kind == "table":
             _refuse_table(path, next(file.lines(), None), file.format.delimiter)
-    return (ArchivedParquet if kind == "parquet" else ArchivedLines)(path, fields, topic, left_out)
+    return (ArchivedParquet if kind == "parquet" else ArchivedLines)(path, fields, topic)
 
 
 def _refuse_table(path: str, header: bytes | None, delimiter: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -20,7 +21,6 @@ from worker.events.reasons import shown
 from worker.sources.columns import BAD_ROW, Faulty
 from worker.sources.formats import UNREADABLE
 from worker.sources.opened import OpenedFile
-from worker.sources.source import LeftOut, count_left_out
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 TIMESTAMP, KEY, VALUE = "timestamp", "key", "value"
@@ -68,15 +68,14 @@ class Piece:
 
 @dataclass
 class ArchiveFile:
-    """A file of an archive. Its methods raise SetupError where it cannot be read.
+    """A file of an archive; `fields` has columns by field.
 
-    `fields` has columns by field, `left_out` by field what was left out of bare reviews so far.
+    Its methods raise SetupError where it cannot be read.
     """
 
     name: str
     fields: Mapping[str, str]
     topic: Topic
-    left_out: dict[str, LeftOut]
 
     def is_archived(self) -> bool:
         """Whether its columns, or one of its first lines, are those of an archive."""
@@ -127,14 +126,6 @@ class _Line(Struct):
 _line = msgspec.json.Decoder(_Line).decode
 
 
-class _Found(NamedTuple):
-    """A record, its line (from 1), and what was left out of a bare review."""
-
-    record: Record
-    line: int
-    left_out: Mapping[str, Any]
-
-
 @dataclass
 class ArchivedLines(ArchiveFile):
     """JSON lines, plain or packed."""
@@ -146,7 +137,7 @@ class ArchivedLines(ArchiveFile):
         """See `ArchiveFile`."""
         try:
             return any(
-                isinstance(entry, _Found) for entry in islice(self._entries(), _LINES_LOOKED_AT)
+                isinstance(entry, Record) for entry in islice(self._entries(), _LINES_LOOKED_AT)
             )
         except SetupError:
             return False
@@ -159,13 +150,12 @@ class ArchivedLines(ArchiveFile):
             is_empty = False
             if isinstance(entry, Faulty):
                 continue
-            record = entry.record
-            self.topic.check(record.topic, self.name)
-            offset = record.offset
-            first, last, previous = found.get(record.partition, (offset, offset, offset))
+            self.topic.check(entry.topic, self.name)
+            offset = entry.offset
+            first, last, previous = found.get(entry.partition, (offset, offset, offset))
             if offset < previous:
-                self.disordered.add(record.partition)
-            found[record.partition] = min(first, offset), max(last, offset), offset
+                self.disordered.add(entry.partition)
+            found[entry.partition] = min(first, offset), max(last, offset), offset
         if not (is_empty or found):
             self.check_coordinates(())
         for partition, (first, last, _) in found.items():
@@ -177,26 +167,26 @@ class ArchivedLines(ArchiveFile):
 
     def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
         """See `ArchiveFile`."""
-        entries: Iterable[_Found] = (
+        records: Iterable[Record] = (
             entry
             for entry in self._entries()
-            if isinstance(entry, _Found)
-            and entry.record.partition == piece.partition
-            and entry.record.offset >= start
+            if isinstance(entry, Record)
+            and entry.partition == piece.partition
+            and entry.offset >= start
         )
-        for entry in self._sorted(entries) if piece.partition in self.disordered else entries:
-            count_left_out(self.left_out, entry.left_out, entry.line, self.name)
-            yield entry.record.offset, entry.record
+        if piece.partition in self.disordered:
+            records = self._sorted(records)
+        return ((record.offset, record) for record in records)
 
-    def _sorted(self, entries: Iterable[_Found]) -> list[_Found]:
+    def _sorted(self, records: Iterable[Record]) -> list[Record]:
         held, kept = 0, []
-        for entry in entries:
-            held += len(entry.record.key or b"") + len(entry.record.value or b"")
+        for record in records:
+            held += len(record.key or b"") + len(record.value or b"")
             self.check_sortable(held)
-            kept.append(entry)
-        return sorted(kept, key=lambda entry: entry.record.offset)
+            kept.append(record)
+        return sorted(kept, key=attrgetter("offset"))
 
-    def _entries(self) -> Iterator[_Found | Faulty]:
+    def _entries(self) -> Iterator[Archived]:
         try:
             with OpenedFile(self.name, self.name, COORDINATES) as file:
                 if file.format.kind != "json":
@@ -204,26 +194,24 @@ class ArchivedLines(ArchiveFile):
                 for number, line in enumerate(file.lines(), start=1):
                     if line is not None and line.strip():
                         try:
-                            yield self._of_json(number, line)
+                            yield self._of_json(line)
                         except (msgspec.DecodeError, RecursionError, ValueError) as error:
                             yield Faulty(number, BAD_ROW, str(error), self.name)
         except (*UNREADABLE, UnicodeDecodeError) as cause:
             raise SetupError(f"{self.name} cannot be read ({cause})") from cause
 
-    def _of_json(self, number: int, text: bytes) -> _Found:
+    def _of_json(self, text: bytes) -> Record:
         line = _line(text)
         moment = milliseconds(line.ts if line.timestamp is None else line.timestamp)
         value = line.payload if line.value is UNSET else line.value
-        left_out: Mapping[str, Any] = {}
         if value is not UNSET:
             key, event = _bytes(line.key), _bytes(value)
         else:
             members = msgspec.json.decode(text)
             own = {name: one for name, one in members.items() if name not in (*COORDINATES, KEY)}
-            (key, event), left_out = read_row(own, self.fields)
+            (key, event), _ = read_row(own, self.fields)
             key = key if line.key is UNSET else _bytes(line.key)
-        record = Record(line.topic, line.partition, line.offset, moment, key, event)
-        return _Found(record, number, left_out)
+        return Record(line.topic, line.partition, line.offset, moment, key, event)
 
 
 def _bytes(raw: Raw | UnsetType) -> bytes | None:

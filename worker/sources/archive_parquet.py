@@ -30,7 +30,6 @@ from worker.sources.archive_files import (
 from worker.sources.columns import BAD_ROW, MEMBERS, Faulty, check_columns
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
-from worker.sources.source import count_left_out
 
 _SURELY_WHOLE: Final = 64
 """Some writers cut longer texts in their statistics."""
@@ -122,8 +121,7 @@ class ArchivedParquet(ArchiveFile):
         if VALUE in table.columns:
             return Record(self.topic.name, partition, offset, moment, row.get(KEY), row.get(VALUE))
         own = {name: value for name, value in row.items() if name in self._members}
-        (key, event), left_out = read_row(own, self.fields)
-        count_left_out(self.left_out, left_out, line, self.name)
+        (key, event), _ = read_row(own, self.fields)
         key = row.get(KEY) if KEY in table.columns else key
         return Record(self.topic.name, partition, offset, moment, key, event)
 

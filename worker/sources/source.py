@@ -41,21 +41,12 @@ class CutShort(SetupError):
 @dataclass(slots=True)
 class LeftOut:
     """A field of bare reviews whose values had no clear meaning: the number, and the first one with
-    its line (from 1) and, in an archive, its file.
+    its line (from 1).
     """
 
     first_line: int
     first_value: Any
     count: int = 0
-    first_file: str = ""
-
-
-def count_left_out(
-    counts: dict[str, LeftOut], left_out: Mapping[str, Any], line: int, file: str = ""
-) -> None:
-    """Count the fields that were left out of a review."""
-    for field, value in left_out.items():
-        counts.setdefault(field, LeftOut(line, value, first_file=file)).count += 1
 
 
 class ReviewFile(Closing):
@@ -183,7 +174,8 @@ class ReviewFile(Closing):
     def _record(self, line: int, reading: Reading) -> Record:
         """Of a line, counted from 1."""
         number = self._begin + line
-        count_left_out(self.left_out, reading.left_out, number)
+        for field, value in reading.left_out.items():
+            self.left_out.setdefault(field, LeftOut(number, value)).count += 1
         return Record(self.topic, 0, number - 1, -1, *reading.line)
 
 
