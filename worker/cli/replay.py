@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -24,12 +23,17 @@ from worker.cli.options import (
     parse_time,
     yes_option,
 )
+from worker.cli.replay_process import estimate, run_replay
+from worker.cli.reset import start_over
 from worker.errors import SetupError
+from worker.kafka.clients import KafkaClients
+from worker.kafka.topics import reached
+from worker.published.published import names_file
+from worker.replay.record_source import Archived, PlainFiles, open_history
+from worker.replay.request import ReplayIdentity, Request, default_topic
+from worker.replay.run import Replay
 from worker.settings import Settings, origins
-
-if TYPE_CHECKING:
-    from worker.replay.record_source import Archived, PlainFiles
-
+from worker.stream.run_bounds import RateThrottle
 
 LATEST = "latest"
 
@@ -38,24 +42,18 @@ def _parse_end(text: str) -> int | str:
     return text if text == LATEST else parse_time(text)
 
 
-def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles | Archived | None":
+def _history(sources: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived | None:
     """The sources that are files."""
-    from worker.published.published import names_file
-
     named = [source for source in sources if names_file(source)]
     if not named:
         if fields:
             raise SetupError("--fields is for files: name some with --from")
         return None
-    from worker.replay.record_source import open_history
-
     return open_history(found_files(named), fields)
 
 
-def _topic(sources: Sequence[str], history: "PlainFiles | Archived | None", live: Settings) -> str:
+def _topic(sources: Sequence[str], history: PlainFiles | Archived | None, live: Settings) -> str:
     """The topic that is read, after its archive if there is one; empty for plain files alone."""
-    from worker.published.published import names_file
-
     topics = [source for source in sources if not names_file(source)]
     archived = getattr(history, "topic", None)
     if len(topics) > 1:
@@ -205,9 +203,6 @@ def command(
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
     live = Settings.from_environment()
-    from worker.published.published import names_file
-    from worker.replay.request import ReplayIdentity, Request, default_topic
-
     name = name or f"epoch-{live.epoch}"
     history = _history(sources, fields)
     to_file = Path(target) if target is not None and names_file(target) else None
@@ -231,13 +226,6 @@ def command(
     # a terminal shows the progress, so only warnings are logged unless a level is set
     is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
-    from worker.cli.replay_process import estimate, run_replay
-    from worker.cli.reset import start_over
-    from worker.kafka.clients import KafkaClients
-    from worker.kafka.topics import reached
-    from worker.replay.run import Replay
-    from worker.stream.run_bounds import RateThrottle
-
     try:
         clients = reached(names.settings, KafkaClients(names.settings))
         throttle = RateThrottle(max_events_per_s, max_bytes_per_s)

@@ -10,21 +10,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from worker.cli import output
 from worker.cli.output import ProgressLines
 from worker.cli.tables import show_facts
+from worker.cli.writing import sink
 from worker.errors import INTERRUPTED, Crash, SetupError
+from worker.kafka.clients import KafkaClients
+from worker.kafka.errors import patiently
+from worker.processing.config import configured_engine
+from worker.registry.lookup import AsJson
+from worker.replay.estimate import Estimate
+from worker.replay.filled_archive import Holes
+from worker.replay.request import ReplayIdentity
+from worker.replay.run import Replay, in_order_of_commits, in_order_of_entities
 from worker.settings import COMPUTED, Settings, origins
-
-if TYPE_CHECKING:
-    from worker.replay.estimate import Estimate
-    from worker.replay.filled_archive import Holes
-    from worker.replay.request import ReplayIdentity
-    from worker.replay.run import Replay
-    from worker.stream.run_bounds import RateThrottle
-
+from worker.storage.vectors import open_vector_store
+from worker.stream.run_bounds import RateThrottle
+from worker.view.texts import folded
 
 TERMINAL_SECONDS = 0.5
 """Seconds between two progress reports at a terminal."""
@@ -34,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def reporting(replay: "Replay", as_json: bool) -> Iterator[None]:
+def reporting(replay: Replay, as_json: bool) -> Iterator[None]:
     """Report progress in a thread until the block ends."""
     stop = threading.Event()
     thread = threading.Thread(
@@ -48,7 +52,7 @@ def reporting(replay: "Replay", as_json: bool) -> Iterator[None]:
         thread.join(5.0)
 
 
-def _report(replay: "Replay", as_json: bool, stop: threading.Event) -> None:
+def _report(replay: Replay, as_json: bool, stop: threading.Event) -> None:
     while replay.plan is None:
         if stop.wait(0.1):
             return
@@ -75,7 +79,7 @@ def _report(replay: "Replay", as_json: bool, stop: threading.Event) -> None:
                 return
 
 
-def report_of(replay: "Replay", seconds: float) -> dict[str, Any]:
+def report_of(replay: Replay, seconds: float) -> dict[str, Any]:
     """The report on all processes together; `seconds` are this one's."""
     names, plan, account = replay.names, replay.plan, replay.progress().account
     assert plan is not None
@@ -110,7 +114,7 @@ def report_of(replay: "Replay", seconds: float) -> dict[str, Any]:
     return facts
 
 
-def holes_facts(holes: "Holes") -> dict[str, Any]:
+def holes_facts(holes: Holes) -> dict[str, Any]:
     """Unreadable rows and missing offsets of files."""
     facts: dict[str, Any] = {}
     if holes.unreadable:
@@ -133,8 +137,6 @@ def write_facts(kind: str, name: str, facts: Mapping[str, Any], as_json: bool) -
     lines = [(fact.replace("_", " "), _as_text(value)) for fact, value in shown.items()]
     show_facts([("replay", name), *lines])
     if command is not None:
-        from worker.view.texts import folded
-
         console = output.console()
         print("\nA worker that continues from here:")
         print(*folded(f"  {command}", console.width), sep="\n")
@@ -148,7 +150,7 @@ def _as_text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def run_command(names: "ReplayIdentity") -> str:
+def run_command(names: ReplayIdentity) -> str:
     """The command of a worker that continues from the replay, beside the live worker.
 
     It sets what the state depends on as the replay has it, other settings as the live worker has
@@ -168,7 +170,7 @@ def run_command(names: "ReplayIdentity") -> str:
 
 def _port_beside(live: Settings) -> int:
     """The first free port above that of the live worker, which may run on this machine."""
-    from worker.web import check_port
+    from worker.web import check_port  # loads Faust, which only a worker needs
 
     for port in range(live.web_port + 1, min(live.web_port + PORTS, MAX_PORT) + 1):
         with suppress(SetupError):
@@ -185,11 +187,8 @@ NICENESS = 10
 """Niceness of a throttled replay: on a busy machine a live worker gets ten times its CPU time."""
 
 
-def estimate(replay: "Replay", as_json: bool) -> int:
+def estimate(replay: Replay, as_json: bool) -> int:
     """Write how long a replay will take; returns the exit code."""
-    from worker.processing.config import configured_engine
-    from worker.storage.vectors import open_vector_store
-
     engine = configured_engine(replay.settings)
     found = replay.estimate(engine, open_vector_store(replay.settings, engine))
     rounded = {name: round(getattr(found, name), 1) for name in ("seconds", "seconds_at_most")}
@@ -199,7 +198,7 @@ def estimate(replay: "Replay", as_json: bool) -> int:
     return 0
 
 
-def estimate_lines(found: "Estimate") -> dict[str, str]:
+def estimate_lines(found: Estimate) -> dict[str, str]:
     """An estimate for people, with units."""
     return {
         "offsets": f"{found.records:,} to read, {mebibytes(found.size)}",
@@ -231,11 +230,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def run_replay(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
+def run_replay(replay: Replay, throttle: RateThrottle, as_json: bool) -> int:
     """Take part in a replay until it ends; returns the exit code. `throttle` is the replay's."""
-    from worker.kafka.errors import patiently
-    from worker.processing.config import configured_engine
-
     started = time.monotonic()
     if patiently(replay.found) is not None and not patiently(replay.open_partitions):
         engine = configured_engine(replay.settings)
@@ -248,9 +244,8 @@ def run_replay(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int
     return 0
 
 
-def _process(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
+def _process(replay: Replay, throttle: RateThrottle, as_json: bool) -> int:
     from worker.app import BoundedRun, run_worker
-    from worker.kafka.errors import patiently
     from worker.stream.surroundings import die
 
     patiently(replay.prepare)
@@ -266,7 +261,7 @@ def _process(replay: "Replay", throttle: "RateThrottle", as_json: bool) -> int:
     return Crash.exit_code if is_cut else code
 
 
-def _worker_settings(settings: Settings, throttle: "RateThrottle") -> Settings:
+def _worker_settings(settings: Settings, throttle: RateThrottle) -> Settings:
     """The replay's settings, with other defaults than a live worker's.
 
     A free port, since the live worker may have the other one. Large micro-batches, since nobody
@@ -286,15 +281,10 @@ def _worker_settings(settings: Settings, throttle: "RateThrottle") -> Settings:
     return replace(settings, **own)
 
 
-def _write_file(replay: "Replay") -> None:
+def _write_file(replay: Replay) -> None:
     settings, request = replay.settings, replay.names.request
     if request.to_file is None:
         return
-    from worker.cli.writing import sink
-    from worker.kafka.clients import KafkaClients
-    from worker.registry.lookup import AsJson
-    from worker.replay.run import in_order_of_commits, in_order_of_entities
-
     in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
     with sink(str(request.to_file)) as destination:
         clients = KafkaClients(settings)
