@@ -10,6 +10,7 @@ same name and counts its offsets from 0 again, so some records at the same offse
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from math import isclose
 from typing import Any, Final
 
@@ -97,6 +98,7 @@ _ANOTHER_TOPIC: Final = (
 )
 
 
+@dataclass(eq=False)
 class FilledArchive(RecordSource):
     """An archive, with the records that its topic has in the archive's gaps and before it.
 
@@ -104,27 +106,27 @@ class FilledArchive(RecordSource):
     the plan, so that a restart reads the same records.
     """
 
-    def __init__(
-        self, archived: Archived, clients: Clients, group: str, filled_from: Mapping[int, int]
-    ) -> None:
-        self._archived = archived
-        self._clients = clients
-        self._group = group
-        self._filled_from = filled_from
-        self.name = archived.name
+    archived: Archived
+    clients: Clients
+    group: str
+    filled_from: Mapping[int, int]
+
+    def __post_init__(self) -> None:
+        """It has the archive's name."""
+        self.name = self.archived.name
 
     def partitions(self) -> Mapping[int, range]:
         """See `RecordSource`. A partition begins with its log, if the archive begins later."""
         return {
             partition: range(
-                min(offsets.start, self._filled_from.get(partition, offsets.start)), offsets.stop
+                min(offsets.start, self.filled_from.get(partition, offsets.start)), offsets.stop
             )
-            for partition, offsets in self._archived.partitions().items()
+            for partition, offsets in self.archived.partitions().items()
         }
 
     def unreadable(self) -> Iterator[str]:
         """See `RecordSource`."""
-        return self._archived.unreadable()
+        return self.archived.unreadable()
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
         """See `RecordSource`. Raises SetupError if the topic has lost offsets of the plan."""
@@ -132,7 +134,7 @@ class FilledArchive(RecordSource):
         following = max(start, offsets.start)
         log = _Log(partition, self._reader)
         try:
-            for record in self._archived.read(partition, start):
+            for record in self.archived.read(partition, start):
                 yield from self._between(log, following, record.offset)
                 yield record
                 following = record.offset + 1
@@ -147,13 +149,13 @@ class FilledArchive(RecordSource):
         """
         offsets = {
             partition: one
-            for partition, one in self._archived.partitions().items()
-            if partition in self._filled_from and (only is None or partition in only)
+            for partition, one in self.archived.partitions().items()
+            if partition in self.filled_from and (only is None or partition in only)
         }
         ends = {partition: one.stop for partition, one in offsets.items()}
-        check_ends(self._clients, self._group, self._archived.topic, ends, clock, self._ends_below)
+        check_ends(self.clients, self.group, self.archived.topic, ends, clock, self._ends_below)
         for partition, archived in offsets.items():
-            common = range(max(archived.start, self._filled_from[partition]), archived.stop)
+            common = range(max(archived.start, self.filled_from[partition]), archived.stop)
             if common:
                 self._compare(partition, common)
 
@@ -168,17 +170,17 @@ class FilledArchive(RecordSource):
                 if stored is None:
                     continue
                 following = stored.record.offset + 1
-                found = self._archived.archive.find(partition, stored.record.offset)
+                found = self.archived.archive.find(partition, stored.record.offset)
                 if found is not None and (what := difference(found[0], stored.record)):
                     raise SetupError(
-                        f"{self._archived.topic}-{partition}: at offset {stored.record.offset} "
+                        f"{self.archived.topic}-{partition}: at offset {stored.record.offset} "
                         f"{found[1]} has another record than the topic ({what}). {_ANOTHER_TOPIC}"
                     )
 
     def _places(self, partition: int, common: range) -> list[int]:
         """Ascending offsets: the ends of each file, and some evenly spread; at most COMPARED."""
         spread = range(common.start, common.stop, max(1, len(common) // SPREAD))
-        ends = self._archived.archive.ends(partition)
+        ends = self.archived.archive.ends(partition)
         places = sorted({common.start, *spread, *(one for one in ends if one in common)})
         if len(places) <= COMPARED:
             return places
@@ -186,7 +188,7 @@ class FilledArchive(RecordSource):
         return [places[number * last // (COMPARED - 1)] for number in range(COMPARED)]
 
     def _ends_below(self, topic: str, partition: int, found: int, end: int) -> SetupError:
-        last = self._archived.archive.find(partition, end - 1)
+        last = self.archived.archive.find(partition, end - 1)
         file = "the archive" if last is None else last[1]
         return SetupError(
             f"{topic}-{partition} ends at offset {found}, and {file} has offset {end - 1}. "
@@ -208,7 +210,7 @@ class FilledArchive(RecordSource):
         offsets = count = 0
         first: list[str] = []
         for gap in self._gaps(partition, wanted):
-            lost = range(gap.start, min(gap.stop, self._filled_from.get(partition, gap.stop)))
+            lost = range(gap.start, min(gap.stop, self.filled_from.get(partition, gap.stop)))
             if lost:
                 offsets += len(lost)
                 count += 1
@@ -218,7 +220,7 @@ class FilledArchive(RecordSource):
 
     def _gaps(self, partition: int, wanted: range) -> Iterator[range]:
         following = wanted.start
-        for record in self._archived.read(partition, wanted.start):
+        for record in self.archived.read(partition, wanted.start):
             if record.offset >= wanted.stop:
                 break
             if record.offset > following:
@@ -228,11 +230,11 @@ class FilledArchive(RecordSource):
             yield range(following, wanted.stop)
 
     def _between(self, log: "_Log", start: int, stop: int) -> Iterator[Record]:
-        start = max(start, self._filled_from.get(log.partition, stop))
+        start = max(start, self.filled_from.get(log.partition, stop))
         return log.read(start, stop) if start < stop else iter(())
 
     def _reader(self, partition: int) -> TopicReader:
-        return TopicReader(self._clients, self._archived.topic, self._group, lambda _: (partition,))
+        return TopicReader(self.clients, self.archived.topic, self.group, lambda _: (partition,))
 
 
 class _Log:
@@ -351,27 +353,28 @@ def _shown(data: bytes | None) -> str:
     return "none" if data is None else shown(data)
 
 
-def fillable(history: RecordSource | None, clients: Clients, group: str) -> dict[int, int]:
-    """By partition of an archive where its topic's log begins now. Raises SetupError."""
-    if not isinstance(history, Archived):
-        return {}
-    offsets = history.partitions()
-    with TopicReader(
-        clients,
-        history.topic,
-        group,
-        lambda partitions: [one for one in partitions if one in offsets],
-    ) as reader:
-        return {partition: reader.bounds(partition).start for partition in reader.partitions}
-
-
 def filled(
-    history: RecordSource | None, clients: Clients, group: str, filled_from: Mapping[int, int]
+    history: RecordSource | None,
+    clients: Clients,
+    group: str,
+    filled_from: Mapping[int, int] | None = None,
 ) -> RecordSource | None:
-    """The history; if it is an archive, with its gaps filled from its topic."""
-    if isinstance(history, Archived) and filled_from:
-        return FilledArchive(history, clients, group, filled_from)
-    return history
+    """The history; if it is an archive, with its gaps filled from its topic.
+
+    `filled_from`: see `FilledArchive`; by default where each log begins now. Raises SetupError.
+    """
+    if not isinstance(history, Archived):
+        return history
+    if filled_from is None:
+        offsets = history.partitions()
+        with TopicReader(
+            clients,
+            history.topic,
+            group,
+            lambda partitions: [one for one in partitions if one in offsets],
+        ) as reader:
+            filled_from = {one: reader.bounds(one).start for one in reader.partitions}
+    return FilledArchive(history, clients, group, filled_from) if filled_from else history
 
 
 def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes:

@@ -32,7 +32,7 @@ from worker.processing.embed import VectorStore
 from worker.published.sorting import LastValues
 from worker.registry.lookup import AsJson, SchemaLookup
 from worker.replay.estimate import Estimate, Read, estimate
-from worker.replay.filled_archive import FilledArchive, Holes, fillable, filled, holes_of
+from worker.replay.filled_archive import FilledArchive, Holes, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import MAPPING, NONE, OUTPUT_FORMAT, ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
@@ -230,18 +230,18 @@ class Replay:
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
         )
 
-    def _found_ranges(self, partitions: int) -> tuple[Request, dict[int, int], dict[int, Range]]:
+    def _found_ranges(self, partitions: int) -> tuple[Request, Mapping[int, int], dict[int, Range]]:
         """The request with its archive filled from the topic, the offsets from which it is, and the
         ranges to read.
         """
         request, group = self.names.request, self.settings.app_id
-        filled_from = fillable(request.history, self._clients, group)
-        history = filled(request.history, self._clients, group, filled_from)
+        history = filled(request.history, self._clients, group)
         request = replace(request, history=history)
         ranges = ranges_of(request, self._clients, self.settings, partitions)
-        if isinstance(history, FilledArchive):
-            history.check_log(request.partitions, self._clock)
-        return request, filled_from, ranges
+        if not isinstance(history, FilledArchive):
+            return request, {}, ranges
+        history.check_log(request.partitions, self._clock)
+        return request, history.filled_from, ranges
 
     def found(self) -> ReplayPlan | None:
         """The existing plan, if any."""
