@@ -176,8 +176,7 @@ def _tombstone(topic: str, channel: Channel) -> dict[str, Any]:
     payload = {"type": "null", "description": channel.tombstone}
     if channel.action == "receive":
         return _message("tombstone", payload, [{"payload": None}])
-    of_facets = FACETS_CHANGED in channel.types
-    kind = FACETS if of_facets else SUMMARIES
+    kind = FACETS if FACETS_CHANGED in channel.types else SUMMARIES
     sent = tombstone_message(kind, topic, "B00X", 1, None, RECORD)
     return _message("tombstone", payload, [{**_headers(sent), "payload": None}], CLOUD_EVENT)
 

@@ -16,6 +16,7 @@ from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environmen
 from tests.view.changes import body, facets_body
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.publishing import SUMMARIES
 from worker.kafka.topics import partition_of
 from worker.view.watch import WatchScene
 
@@ -214,7 +215,7 @@ def test_a_topic_of_facets_that_does_not_exist(run, topic):
 
 def test_a_message_that_is_no_summary_is_named():
     class Watch:
-        topic, of_facets = "summaries", False
+        topic, kind = "summaries", SUMMARIES
 
     with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is not a summary change"):
         WatchScene(Watch(), None).take(Record("summaries", 1, 7, 0, b"stay", b"{}"), 0.0)

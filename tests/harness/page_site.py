@@ -15,6 +15,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
 from worker.events import Message
 from worker.events.json_codec import encode
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.metrics import Metrics
 from worker.page import install_page
 from worker.page.history import ChangeHistory, NoHistory
@@ -36,11 +37,11 @@ class FakeHistory:
         self.fails = False
 
     async def read(
-        self, entity_id: str, before: int | None, of_facets: bool = False
+        self, entity_id: str, before: int | None, kind: OutputTopic = SUMMARIES
     ) -> ChangeHistory:
         self.asked.append((entity_id, before))
         if self.fails:
-            raise NoFacets if of_facets else NoHistory("there is no topic out")
+            raise NoFacets if kind is FACETS else NoHistory("there is no topic out")
         return ChangeHistory([], 17, 3000)
 
 

@@ -22,6 +22,7 @@ from tests.harness.web_state import FakeState
 from worker.events import FacetSummary, Message, Ratings, SummarySentence
 from worker.events.json_codec import encode
 from worker.events.outputs import FacetsChanged
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.page.history import ChangeHistory
 from worker.processing.entity_view import FacetsView
 from worker.published.history import PublishedChange
@@ -102,9 +103,9 @@ class StaysSite(Site):
         return FacetsView("x", 0, 871, 2594, Ratings(800, 4.625), 3, (parking, noise))
 
     async def read(
-        self, _entity_id: str, _before: int | None, of_facets: bool = False
+        self, _entity_id: str, _before: int | None, kind: OutputTopic = SUMMARIES
     ) -> ChangeHistory:
-        if of_facets:
+        if kind is FACETS:
             change = dataclasses.replace(published(1, "2016-08-07T00:00:00Z"), facet="parking")
             return ChangeHistory([dataclasses.replace(change, added_texts={"r1#0": EASY})], None, 3)
         dates = ("2016-08-07T00:00:00Z", "2016-08-09T00:00:00Z", "2018-06-17T14:30:00Z")

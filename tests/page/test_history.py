@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.events.publishing import FACETS, OutputTopic
 from worker.page import history as module
 from worker.page.history import ChangeHistory, NoHistory, RecentHistory
 from worker.processing.entity_view import NoFacets
@@ -26,7 +27,7 @@ class Readings(RecentHistory):
         self.begun: list[tuple[str, int | None]] = []
         self.go_on = threading.Semaphore(0)
 
-    def _read(self, entity_id: str, before: int | None, of_facets: bool) -> ChangeHistory:
+    def _read(self, entity_id: str, before: int | None, kind: OutputTopic) -> ChangeHistory:
         self.begun.append((entity_id, before))
         number = len(self.begun)
         assert self.go_on.acquire(timeout=PATIENCE_SECONDS)
@@ -83,4 +84,4 @@ async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_without_facets_there_is_no_history_of_them() -> None:
     recent = RecentHistory(cast(Any, None), "out", None, "group", Threads().in_order("history"))
     with pytest.raises(NoFacets):
-        await recent.read("a", None, True)
+        await recent.read("a", None, FACETS)

@@ -9,6 +9,7 @@ from tests.harness.small_load import DIMENSION, FACETS, events
 from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_row import NESTED, to_json
+from worker.events.publishing import TOPICS
 from worker.page.watchers import _of_one
 from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
@@ -64,9 +65,9 @@ def test_readers_take_both_forms() -> None:
         plain = to_json(one.value)
         assert decode_change(one.value) == decode_change(plain)
         record = Record("summaries", 0, 1, 2, one.key, one.value)
-        of_facets = one.topic != "marketplace.review-summaries.v1"
-        found = publications(record, of_facets=of_facets)
-        assert found == publications(record._replace(value=plain), of_facets=of_facets)
+        kind = TOPICS[one.topic != "marketplace.review-summaries.v1"]
+        found = publications(record, kind=kind)
+        assert found == publications(record._replace(value=plain), kind=kind)
         assert _of_one("change", (1, [one])) == _of_one("change", (1, [one._replace(value=plain)]))
 
 

@@ -6,6 +6,7 @@ import json
 
 from tests.view.changes import body, facets_body
 from worker.events import Record
+from worker.events.publishing import FACETS
 from worker.published.history import PublishedChange, last_steps, steps
 from worker.published.publication import publications
 
@@ -84,7 +85,7 @@ def test_the_last_ones_know_what_was_before_them():
 def of_facets(*values):
     """By change facet, what came, what left and whether changes are missing."""
     records = (Record("facets", 0, n, 0, b"e", value) for n, value in enumerate(values))
-    found = [one for record in records for one in publications(record, of_facets=True)]
+    found = [one for record in records for one in publications(record, kind=FACETS)]
     changes = [PublishedChange.of(step) for step in steps(found)]
     return [(one.facet, one.added_texts, one.removed_texts, one.incomplete) for one in changes]
 

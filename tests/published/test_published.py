@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.view.changes import body, facets_body
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.publishing import FACETS, SUMMARIES
 from worker.published.publication import publications
 from worker.published.published import PublishedFile, TimeSpan
 
@@ -63,27 +64,27 @@ def test_what_is_no_summary_change(key, value):
         publications(Record("t", 3, 7, 0, key, value))
 
 
-FACETS = facets_body("e", 1, {"parking": TEXTS, "noise": {}}, ["parking"])
+FACETS_BODY = facets_body("e", 1, {"parking": TEXTS, "noise": {}}, ["parking"])
 
 
 @pytest.mark.parametrize(
-    ("value", "of_facets", "told"),
+    ("value", "kind", "told"),
     [
-        (FACETS, False, "of the other type, facets: ask with --facets"),
-        (body("e", 1, TEXTS), True, "of the other type, summaries: leave --facets out"),
-        (b"{}", True, r"not a facets change .* as COVERSUMM_FACETS_TOPIC does"),
+        (FACETS_BODY, SUMMARIES, "of the other type, facets: ask with --facets"),
+        (body("e", 1, TEXTS), FACETS, "of the other type, summaries: leave --facets out"),
+        (b"{}", FACETS, r"not a facets change .* as COVERSUMM_FACETS_TOPIC does"),
     ],
 )
-def test_a_topic_of_the_other_type_is_named(value, of_facets, told):
+def test_a_topic_of_the_other_type_is_named(value, kind, told):
     with pytest.raises(SetupError, match=told):
-        publications(Record("t", 3, 7, 0, b"e", value), of_facets=of_facets)
+        publications(Record("t", 3, 7, 0, b"e", value), kind=kind)
 
 
 def test_a_file_may_have_both_types(file):
     """As `summarize --facets` writes them."""
-    source = file(body("e", 1, TEXTS), FACETS)
+    source = file(body("e", 1, TEXTS), FACETS_BODY)
     assert [(one.offset, one.facet) for one in source] == [(0, None)]
-    source.of_facets = True
+    source.kind = FACETS
     assert [(one.offset, one.facet, one.is_changed) for one in source] == [
         (1, "parking", True),
         (1, "noise", False),

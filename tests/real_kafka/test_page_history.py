@@ -15,6 +15,7 @@ from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS
 from tests.view.changes import facets_body
 from worker.events.json_codec import encode
+from worker.events.publishing import FACETS
 from worker.kafka.clients import KafkaClients
 from worker.page import history as module
 from worker.page.history import NoHistory, RecentHistory
@@ -96,7 +97,7 @@ async def test_a_message_of_facets_is_not_cut(
     found: list[Any] = []
     before = None
     for _ in bodies:
-        look = await recent.read("mine", before, of_facets=True)
+        look = await recent.read("mine", before, kind=FACETS)
         assert [one.facet for one in look.changes] == names
         found, before = [*look.changes, *found], look.before
     assert before is None

@@ -2,6 +2,7 @@
 
 from tests.view.changes import facets_body, summary
 from worker.events import Record
+from worker.events.publishing import FACETS
 from worker.published.publication import publications
 from worker.view.board import ENTITIES, Board
 
@@ -71,7 +72,7 @@ def test_entities_are_in_the_order_of_their_changes_and_not_without_end():
 def take_facets(board, sequence, facets, changed, **more):
     """The changes that a message brings to the board."""
     value = facets_body("e", sequence, facets, changed, **more)
-    found = publications(Record("t", 0, sequence, 0, b"e", value), of_facets=True)
+    found = publications(Record("t", 0, sequence, 0, b"e", value), kind=FACETS)
     return [change for one in found if (change := board.take_publication(one, 1.0))]
 
 

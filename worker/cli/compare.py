@@ -13,6 +13,7 @@ from worker.cli.command import Command
 from worker.cli.options import Parsed, facets_option
 from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
+from worker.events.publishing import FACETS, OutputTopic
 from worker.published.comparison import Comparison, Example, compare
 from worker.published.publication import Publication, SetName
 from worker.published.published import PublishedSource, published
@@ -84,7 +85,7 @@ BOUND = Parsed("N|N%", _parse_bound)
 @facets_option("Compare the facets of all entities in place of their summaries.")
 @output.json_option
 def command(
-    a: str, b: str, bound: Bound | None, examples: int, of_facets: bool, as_json: bool
+    a: str, b: str, bound: Bound | None, examples: int, kind: OutputTopic, as_json: bool
 ) -> int:
     """Compare the summaries of A and B: entities that are equal, changed, or missing in A or B, and
     how many sentences differ.
@@ -105,8 +106,8 @@ def command(
     """
     settings = Settings.from_environment()
     with (
-        published(a, settings, of_facets=of_facets) as of_a,
-        published(b, settings, of_facets=of_facets) as of_b,
+        published(a, settings, kind=kind) as of_a,
+        published(b, settings, kind=kind) as of_b,
     ):
         for source in (of_a, of_b) if examples else ():
             if not source.is_lasting:
@@ -115,7 +116,7 @@ def command(
                 )
         found = compare(Shown(of_a), Shown(of_b), examples)
     allowed = None if bound is None else bound.of(found.entities)
-    unit = "facets" if of_facets else "entities"
+    unit = "facets" if kind is FACETS else "entities"
     if as_json:
         output.print_json(_report(a, b, found, allowed))
     else:
@@ -131,7 +132,7 @@ class Shown:
 
     def __iter__(self) -> Iterator[Publication]:
         source = self.source
-        what = "facets" if source.of_facets else "summaries"
+        what = source.kind.name
         with output.file_progress(source.size, f"{what} of {source.name}") as progress:
             for count, one in enumerate(source):
                 if count % STEP == 0:

@@ -11,6 +11,7 @@ from worker.cli.command import Command
 from worker.cli.options import TIME, check_utf8, facets_option, limit_option
 from worker.cli.tables import PROSE, Column, show_table
 from worker.cli.writing import sink
+from worker.events.publishing import OutputTopic
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep
 def command(
     entity: str,
     place: str | None,
-    of_facets: bool,
+    kind: OutputTopic,
     since: int | None,
     until: int | None,
     limit: int | None,
@@ -164,8 +165,8 @@ def command(
 
     if limit is None:
         limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
-    place = place or (settings.facets_topic if of_facets else settings.output_topic)
-    with published(place, settings, of_facets=of_facets) as source:
+    place = place or (kind.of(settings))
+    with published(place, settings, kind=kind) as source:
         span = TimeSpan(since, until)
         if limit is None:  # each change is shown when it is found
             shown = list_changes(last_steps(source.of(entity, span), None), as_json)

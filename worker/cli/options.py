@@ -12,6 +12,7 @@ import click
 
 from worker.cli import output
 from worker.errors import SetupError
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.processing.entity_view import THRESHOLD, Extent
 from worker.sources import Faulty, LeftOut, find_files, parse_fields
 
@@ -113,7 +114,11 @@ def limit_option(help: str) -> Callable[[F], F]:
 
 def facets_option(help: str) -> Callable[[F], F]:
     """The `--facets` option of what reads published changes."""
-    return click.option("--facets", "of_facets", is_flag=True, help=help)
+
+    def kind(_context: click.Context, _option: click.Parameter, is_given: bool) -> OutputTopic:
+        return FACETS if is_given else SUMMARIES
+
+    return click.option("--facets", "kind", is_flag=True, callback=kind, help=help)
 
 
 def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:

@@ -30,6 +30,7 @@ from worker.cli.options import DECLINED, agreed, check_can_ask, yes_option
 from worker.cli.tables import PROSE, Column, show
 from worker.clock import Clock
 from worker.errors import SetupError
+from worker.events.publishing import SUMMARIES, TOPICS, OutputTopic
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors, retry
 from worker.kafka.offsets import TIMEOUT_SECONDS
@@ -119,10 +120,8 @@ def command(
     output.note(_consequence(offsets=offsets, changelog=changelog))
     if offsets and changelog:
         _warn_of_lost_input(settings, input_beginnings(settings))
-        _warn_of_old_output(settings, published_epochs(settings), of_facets=False)
-        if settings.facets:
-            old_facets = published_epochs(settings, of_facets=True)
-            _warn_of_old_output(settings, old_facets, of_facets=True)
+        for kind in TOPICS if settings.facets else (SUMMARIES,):
+            _warn_of_old_output(settings, published_epochs(settings, kind=kind), kind)
     if dry_run:
         if as_json:
             for step in steps:
@@ -171,12 +170,9 @@ def _warn_of_lost_input(settings: Settings, beginnings: dict[int, int]) -> None:
         )
 
 
-def _warn_of_old_output(settings: Settings, epochs: set[int], *, of_facets: bool) -> None:
+def _warn_of_old_output(settings: Settings, epochs: set[int], kind: OutputTopic) -> None:
     if not epochs:
         return
-    what, variable, topic = "summaries", "COVERSUMM_OUTPUT_TOPIC", settings.output_topic
-    if of_facets:
-        what, variable, topic = "facets", "COVERSUMM_FACETS_TOPIC", settings.facets_topic
     found = ", ".join(map(str, sorted(epochs)))
     consequence = (
         "everything is published again, into the same topic with the same sequences"
@@ -184,8 +180,9 @@ def _warn_of_old_output(settings: Settings, epochs: set[int], *, of_facets: bool
         else f"the epoch {settings.epoch} would overwrite them, for the topic is compacted"
     )
     output.note(
-        f"warning: {topic} still holds {what} of epoch {found}: {consequence}. Set COVERSUMM_EPOCH "
-        f"and {variable} to new ones before the next `run` (and COVERSUMM_APP_ID, to build it "
+        f"warning: {kind.of(settings)} still holds {kind.name} of epoch {found}: {consequence}. "
+        f"Set COVERSUMM_EPOCH and {kind.setting} to new ones before the next `run` (and "
+        "COVERSUMM_APP_ID, to build it "
         "beside the old one without a reset). Dead letters are written again too"
     )
 

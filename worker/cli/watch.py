@@ -5,6 +5,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import check_utf8, facets_option
+from worker.events.publishing import OutputTopic
 from worker.settings import Settings
 
 
@@ -25,7 +26,7 @@ from worker.settings import Settings
 )
 @facets_option("Show changes of facets in place of those of summaries.")
 @output.json_option
-def command(entity: str | None, from_beginning: bool, of_facets: bool, as_json: bool) -> None:
+def command(entity: str | None, from_beginning: bool, kind: OutputTopic, as_json: bool) -> None:
     """Show summary changes as they are published: the sentences that came and went, and the cause.
     Of ENTITY, from its present summary on, or of all entities. Ctrl-C ends it.
 
@@ -41,7 +42,7 @@ def command(entity: str | None, from_beginning: bool, of_facets: bool, as_json: 
     settings = Settings.from_environment()
     with (
         ending_signals(),
-        TopicWatch(settings, from_beginning=from_beginning, of_facets=of_facets) as watch,
+        TopicWatch(settings, from_beginning=from_beginning, kind=kind) as watch,
     ):
         before = None
         if entity is not None and not from_beginning:

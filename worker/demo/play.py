@@ -30,6 +30,7 @@ from worker.demo.process import WorkerProcess
 from worker.demo.reviews import NO_NAMES, Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.errors import Crash
+from worker.events.publishing import TOPICS
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.published.publication import SetName
@@ -154,10 +155,7 @@ class Play:
         self._producer = KafkaClients(settings).producer(
             {"partitioner": "murmur2_random", "linger.ms": 5}
         )
-        self._watches = [
-            TopicWatch(settings, from_beginning=True, of_facets=of_facets)
-            for of_facets in (False, True)
-        ]
+        self._watches = [TopicWatch(settings, from_beginning=True, kind=kind) for kind in TOPICS]
         self._moved_at = time.monotonic()
         self._counted_at = 0.0
 

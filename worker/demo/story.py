@@ -12,6 +12,7 @@ from rich.text import Text
 
 from worker.demo.reviews import ATTRIBUTION
 from worker.events import Record
+from worker.events.publishing import FACETS
 from worker.published.publication import SetName, publications
 from worker.view.board import Board, Entity, EntityNames, Focus, ShownChange
 from worker.view.screen import Frame, change_lines
@@ -86,7 +87,7 @@ class Story:
     def take(self, message: Record, now: float) -> list[ShownChange]:
         """Take a message of either output topic; returns the changes of summaries."""
         if message.topic == self.facets_topic:
-            for one in publications(message, of_facets=True):
+            for one in publications(message, kind=FACETS):
                 self.facets.take_publication(one, now)
             self.facets_seen += 1
             return []

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED
+
+
+class HasTopics(Protocol):
+    """Settings with the names of the output topics."""
+
+    @property
+    def output_topic(self) -> str:
+        """That of summaries."""
+
+    @property
+    def facets_topic(self) -> str:
+        """That of facets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,6 +29,10 @@ class OutputTopic:
     setting: str  # has the name of the Kafka topic
     event_type: str  # of its changes
     id_suffix: str  # in the ids of its messages
+
+    def of(self, settings: HasTopics) -> str:
+        """The name of the Kafka topic."""
+        return settings.output_topic if self is SUMMARIES else settings.facets_topic
 
 
 SUMMARIES: Final = OutputTopic("summaries", "COVERSUMM_OUTPUT_TOPIC", SUMMARY_CHANGED, "")

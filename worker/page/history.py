@@ -11,6 +11,7 @@ from typing import Final
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
@@ -59,19 +60,19 @@ class RecentHistory:
     group: str
     thread: OneThread
     as_json: Callable[[Record], Record] = lambda record: record
-    _waiting: dict[tuple[str, int | None, bool], asyncio.Future[ChangeHistory]] = field(
+    _waiting: dict[tuple[str, int | None, OutputTopic], asyncio.Future[ChangeHistory]] = field(
         default_factory=dict
     )
 
     async def read(
-        self, entity_id: str, before: int | None, of_facets: bool = False
+        self, entity_id: str, before: int | None, kind: OutputTopic = SUMMARIES
     ) -> ChangeHistory:
         """The changes of the entity's summary, or of its facets, among the last messages before an
         offset (None: the end of the partition). Raises NoHistory, NoFacets.
 
         Equal requests that wait share one answer.
         """
-        asked = entity_id, before, of_facets
+        asked = entity_id, before, kind
         if asked not in self._waiting:
             if len(self._waiting) >= MOST_WAITING:
                 raise NoHistory("too many requests for histories at once")
@@ -83,8 +84,8 @@ class RecentHistory:
             self._waiting[asked] = asyncio.ensure_future(self.thread.run(work))
         return await asyncio.shield(self._waiting[asked])
 
-    def _read(self, entity_id: str, before: int | None, of_facets: bool) -> ChangeHistory:
-        topic = self.facets_topic if of_facets else self.topic
+    def _read(self, entity_id: str, before: int | None, kind: OutputTopic) -> ChangeHistory:
+        topic = self.facets_topic if kind is FACETS else self.topic
         if topic is None:
             raise NoFacets
         key = entity_id.encode()
@@ -100,7 +101,7 @@ class RecentHistory:
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
                 found = chain.from_iterable(
-                    publications(self.as_json(record), of_facets=of_facets)
+                    publications(self.as_json(record), kind=kind)
                     for record in messages
                     if record.key == key
                 )

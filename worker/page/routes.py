@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from worker.events import publishing
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
 from worker.peers import NO_WORKER, PAGE_SECONDS, PeerAnswer, Peers, PeerUnreachable
@@ -184,10 +185,9 @@ class Routes:
             return error(400, "before is an offset")
         entity_id = id_between(request, ENTITY, _HISTORY)
         try:
-            of_facets = request.query.get("facets") == "1"
-            read = self.history_of.read(
-                entity_id, None if before is None else int(before), of_facets
-            )
+            is_summary = request.query.get("facets") != "1"
+            kind = publishing.SUMMARIES if is_summary else publishing.FACETS
+            read = self.history_of.read(entity_id, None if before is None else int(before), kind)
             return json_answer(asdict(await asyncio.wait_for(read, ANSWER_SECONDS)))
         except NoFacets as why:
             return error(400, str(why))

@@ -50,14 +50,14 @@ def saved_page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str
         source: the topic or file of the history.
         steps: at least one, the newest last.
     """
-    of_facets = any(one.publication.facet is not None for one in steps)
+    has_facets = any(one.publication.facet is not None for one in steps)
     last = steps[-1].publication.body
     data = {
         "entity_id": entity_id,
         "source": source,
-        "view": "facets" if of_facets else "set",
-        "summary": None if of_facets else last,
-        "facets": {"ratings": {"mean": None}, "facets": _facets(steps)} if of_facets else None,
+        "view": "facets" if has_facets else "set",
+        "summary": None if has_facets else last,
+        "facets": {"ratings": {"mean": None}, "facets": _facets(steps)} if has_facets else None,
         "changes": [PublishedChange.of(step) for step in steps],
         "is_incomplete": any(step.incomplete for step in steps),
     }

@@ -18,7 +18,6 @@ from worker.events import (
 )
 from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
-from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
 from worker.settings import Settings
@@ -136,11 +135,6 @@ class ProcessorConfig:
     facets_topic: str = ""
     output: OutputCodec = DEFAULT
     """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
-
-    @property
-    def topics(self) -> dict[OutputTopic, str]:
-        """The names of the output topics."""
-        return {SUMMARIES: self.output_topic, FACETS: self.facets_topic}
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -51,7 +51,6 @@ class Outbox:
         self.records = records
         self.config = config
         self._load = load
-        self._topics = config.topics
         self._messages: list[tuple[int, int, Message]] = []  # by record, then ORDER
         self._drafts: list[Draft] = []
         self._draft_bytes = 0  # at most
@@ -99,7 +98,7 @@ class Outbox:
         codec = self.config.output
         for draft, value in zip(drafts, encode(drafts, self.config), strict=True):
             at, record, topic, body, _ = draft
-            name, entity_id = self._topics[topic], body.entity_id
+            name, entity_id = topic.of(self.config), body.entity_id
             message = change_message(
                 topic, name, entity_id, body.epoch, body.occurred_at, value, record, codec
             )
@@ -168,7 +167,7 @@ def last_message(
     record = Record(last.topic, partition, offset, last.timestamp_ms, None, None)
     return change_message(
         topic,
-        config.topics[topic],
+        topic.of(config),
         entity.entity_id,
         config.epoch,
         last.occurred_at,

@@ -130,7 +130,7 @@ class Processor:
 
     def publishes_to(self, partition: int, topic_id: str, topic: OutputTopic = SUMMARIES) -> None:
         """Record the id of the Kafka topic, unless empty, with the partition's next write."""
-        held, name = self._partitions[partition], self.config.topics[topic]
+        held, name = self._partitions[partition], topic.of(self.config)
         stored = held.outputs[topic]
         if not topic_id and stored is not None and stored.topic == name:
             topic_id = stored.topic_id

@@ -61,19 +61,19 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
     one.now = one.published
     summary = Publisher(entity.summary, changes, outbox, texts)
     facets = _facets(changes, is_behind=is_behind)
-    of_facets = None if facets is None else Publisher(facets.tracked, changes, outbox, texts)
+    others = None if facets is None else Publisher(facets.tracked, changes, outbox, texts)
     for step, ranking in zip(changes.steps, _rank(changes, is_behind=is_behind), strict=True):
         texts.take(step)
         deleted = entity.summary.taken_down(step.event) if is_behind else ()
         is_changed = ranking is not None and _ranked(entity, ranking, texts, bool(deleted))
         summary.after(step, is_changed, deleted)
-        if of_facets is not None and facets is not None:
+        if others is not None and facets is not None:
             is_changed = bool(step.moves) and facets.apply(step.moves, texts.of)
             deleted = facets.tracked.taken_down(step.event) if is_behind else ()
-            of_facets.after(step, is_changed, deleted)
+            others.after(step, is_changed, deleted)
     summary.finish()
-    if of_facets is not None and facets is not None:
-        of_facets.finish()
+    if others is not None and facets is not None:
+        others.finish()
         if changes.newest is not None:
             facets.newest = changes.newest
     texts.release()
@@ -152,7 +152,7 @@ class Publisher:
             empty = tracked.emptied()
             parts = empty.parts(self._texts.of)
             self._outbox.put_change(self._draft(empty, index, event, EntityCounts(), parts))
-        name, entity_id = config.topics[tracked.topic], self._changes.entity.entity_id
+        name, entity_id = tracked.topic.of(config), self._changes.entity.entity_id
         tombstone = tombstone_message(
             tracked.topic, name, entity_id, config.epoch, event.occurred_at, record
         )

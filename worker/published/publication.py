@@ -17,6 +17,7 @@ from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged, SummarySentence
 from worker.events.codec import decode_change
 from worker.events.dates import milliseconds
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 
 
 class SetName(NamedTuple):
@@ -66,29 +67,31 @@ class Publication(NamedTuple):
             return None
 
 
-def publications(record: Record, *, of_facets: bool = False) -> list[Publication]:
+def publications(record: Record, *, kind: OutputTopic = SUMMARIES) -> list[Publication]:
     """A message of an output topic, or of the topic of facets, decoded. Raises SetupError where it
     is none.
     """
     try:
-        found = decoded(record, of_facets=of_facets)
+        found = decoded(record, kind=kind)
     except FAULTS as error:
-        what, setting = ("facets", "FACETS") if of_facets else ("summary", "OUTPUT")
+        what = "summary" if kind is SUMMARIES else "facets"
         raise SetupError(
             f"the message at offset {record.offset} of {record.topic} [{record.partition}] is not "
-            f"a {what} change ({error}): name an output topic, as COVERSUMM_{setting}_TOPIC does"
+            f"a {what} change ({error}): name an output topic, as {kind.setting} does"
         ) from error
     if found is None:
-        asked = "leave --facets out" if of_facets else "ask with --facets"
+        asked, other = ("ask with --facets", FACETS)
+        if kind is FACETS:
+            asked, other = ("leave --facets out", SUMMARIES)
         raise SetupError(
             f"the message at offset {record.offset} of {record.topic} [{record.partition}] is of "
-            f"the other type, {'summaries' if of_facets else 'facets'}: {asked}, or name another "
+            f"the other type, {other.name}: {asked}, or name another "
             "topic"
         )
     return found
 
 
-def decoded(record: Record, *, of_facets: bool) -> list[Publication] | None:
+def decoded(record: Record, *, kind: OutputTopic) -> list[Publication] | None:
     """The publications of a message; None if it is of the other type. Raises one of FAULTS."""
     body = None if record.value is None else decode_change(record.value)
     entity_id = (record.key or b"").decode()
@@ -97,7 +100,7 @@ def decoded(record: Record, *, of_facets: bool) -> list[Publication] | None:
     place = record.partition, record.offset, record.timestamp_ms
     if body is None:
         return [Publication(entity_id, None, *place)]
-    if isinstance(body, FacetsChanged) != of_facets:
+    if isinstance(body, FacetsChanged) != (kind is FACETS):
         return None
     if isinstance(body, SummaryChanged):
         return [Publication(entity_id, body, *place)]

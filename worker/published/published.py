@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.publishing import SUMMARIES, OutputTopic
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, reached
@@ -60,16 +61,16 @@ class PublishedSource(ABC):
 
     Attributes:
         name: of the topic, or path of the file.
-        of_facets: whether changes of facets are read, not those of summaries.
+        kind: of the changes that are read.
         count: messages or lines read so far, including skipped ones.
         position: how far the current iteration has read, in offsets or bytes.
         size: last value of `position`; None where it is unknown.
         is_lasting: whether it can be read a second time.
     """
 
-    def __init__(self, name: str, *, of_facets: bool, size: int | None, is_lasting: bool) -> None:
+    def __init__(self, name: str, *, kind: OutputTopic, size: int | None, is_lasting: bool) -> None:
         self.name = name
-        self.of_facets = of_facets
+        self.kind = kind
         self.size = size
         self.is_lasting = is_lasting
         self.count = self.position = 0
@@ -95,12 +96,12 @@ class PublishedSource(ABC):
             progress(self.count)
 
 
-def published(place: str, settings: Settings, *, of_facets: bool = False) -> PublishedSource:
+def published(place: str, settings: Settings, *, kind: OutputTopic = SUMMARIES) -> PublishedSource:
     """Open a topic or a file; `names_file` decides which. Raises SetupError."""
     if names_file(place):
-        return PublishedFile(place, of_facets=of_facets)
+        return PublishedFile(place, kind=kind)
     try:
-        return PublishedTopic(place, settings, of_facets=of_facets)
+        return PublishedTopic(place, settings, kind=kind)
     except SetupError as error:
         if Path(place).is_file():
             raise SetupError(f"{error}; the file of this name is ./{place}") from error
@@ -112,12 +113,12 @@ class PublishedTopic(PublishedSource):
     opened. `size` and `position` count offsets of all partitions.
     """
 
-    def __init__(self, topic: str, settings: Settings, *, of_facets: bool = False) -> None:
+    def __init__(self, topic: str, settings: Settings, *, kind: OutputTopic = SUMMARIES) -> None:
         """Raises SetupError where the topic does not exist or no broker answers."""
         self._as_json = AsJson(settings)
         clients = reached(settings, KafkaClients(settings))
         self._reader = TopicReader(clients, topic, settings.app_id)
-        super().__init__(topic, of_facets=of_facets, size=self._reader.size, is_lasting=True)
+        super().__init__(topic, kind=kind, size=self._reader.size, is_lasting=True)
 
     def __exit__(self, *_: object) -> None:
         self._reader.__exit__(None, None, None)
@@ -146,7 +147,7 @@ class PublishedTopic(PublishedSource):
         return chain.from_iterable(map(self._of_record, records))
 
     def _of_record(self, record: Record) -> list[Publication]:
-        return publications(record, of_facets=self.of_facets)
+        return publications(record, kind=self.kind)
 
     def records(
         self,
@@ -179,10 +180,10 @@ class PublishedFile(PublishedSource):
     count bytes.
     """
 
-    def __init__(self, path: str, *, of_facets: bool = False) -> None:
+    def __init__(self, path: str, *, kind: OutputTopic = SUMMARIES) -> None:
         """Raises SetupError where the file cannot be opened or is a table."""
         file, is_lasting = ReviewFile(path), Path(path).is_file()
-        super().__init__(path, of_facets=of_facets, size=file.size, is_lasting=is_lasting)
+        super().__init__(path, kind=kind, size=file.size, is_lasting=is_lasting)
         if not Path(path).exists():
             raise SetupError(f"there is no file {path}")
         if is_lasting:
@@ -226,7 +227,7 @@ class PublishedFile(PublishedSource):
     def _of_line(self, record: Record) -> list[Publication]:
         """Nothing for a body of the other type: `summarize` writes both into one file."""
         try:
-            return decoded(record, of_facets=self.of_facets) or []
+            return decoded(record, kind=self.kind) or []
         except FAULTS as error:
             raise SetupError(
                 f"line {record.offset + 1} of {self.name} is not a summary change ({error}): "
@@ -237,12 +238,12 @@ class PublishedFile(PublishedSource):
 _EXPECTED: Final = "expected one body per line, as `coversumm-worker summarize` writes them"
 
 
-def published_epochs(settings: Settings, *, of_facets: bool = False) -> set[int]:
+def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> set[int]:
     """The epochs in the output topic, or in that of facets, by its first messages; empty if it has
     none.
     """
     clients = KafkaClients(settings)
-    topic = settings.facets_topic if of_facets else settings.output_topic
+    topic = kind.of(settings)
     if topic not in Topics(settings, clients).partitions:
         return set()
     epochs: set[int] = set()
@@ -251,6 +252,6 @@ def published_epochs(settings: Settings, *, of_facets: bool = False) -> set[int]
         for partition in reader.partitions:
             start = reader.bounds(partition).start
             for stored in reader.read(partition, start, start + SAMPLED):
-                found = publications(as_json(stored.record), of_facets=of_facets)
+                found = publications(as_json(stored.record), kind=kind)
                 epochs |= {one.body.epoch for one in found if one.body is not None}
     return epochs

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import broker_errors
 from worker.kafka.topics import Topics
@@ -34,24 +35,24 @@ class TopicWatch:
     Args:
         settings: broker and topics.
         from_beginning: start at the oldest message instead of the next new one.
-        of_facets: read the topic of facets.
+        kind: the output topic to read.
 
     Raises:
         SetupError: the topic does not exist, or no broker answers.
     """
 
     def __init__(
-        self, settings: Settings, *, from_beginning: bool = False, of_facets: bool = False
+        self, settings: Settings, *, from_beginning: bool = False, kind: OutputTopic = SUMMARIES
     ) -> None:
-        self.topic = settings.facets_topic if of_facets else settings.output_topic
-        self.of_facets = of_facets
+        self.topic = kind.of(settings)
+        self.kind = kind
         self._settings = settings
         self._as_json = AsJson(settings)
         clients = KafkaClients(settings)
         if self.topic not in Topics(settings, clients).partitions:
-            setting, needs = ("FACETS", " with COVERSUMM_FACETS") if of_facets else ("OUTPUT", "")
+            needs = " with COVERSUMM_FACETS" if kind is FACETS else ""
             raise SetupError(
-                f"there is no topic {self.topic}: COVERSUMM_{setting}_TOPIC names another; "
+                f"there is no topic {self.topic}: {kind.setting} names another; "
                 f"the worker creates its own when it starts{needs}"
             )
         with PublishedTopic(self.topic, settings) as topic:

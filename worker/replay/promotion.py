@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from worker.errors import SetupError
+from worker.events.publishing import FACETS
 from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, read_group
@@ -175,7 +176,7 @@ Epochs = list[tuple[str, set[int]]]
 def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:
     found = [(settings.output_topic, published_epochs(settings))]
     if has_facets:
-        found.append((settings.facets_topic, published_epochs(settings, of_facets=True)))
+        found.append((settings.facets_topic, published_epochs(settings, kind=FACETS)))
     return found
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from worker.events import Record
+from worker.events.publishing import FACETS, SUMMARIES
 from worker.published.publication import SetName, publications
 from worker.published.watching import TopicWatch
 from worker.view.board import Board, Entity, EntityNames, Focus, ShownChange
@@ -40,7 +41,7 @@ class WatchScene:
         self._focus = Focus()
         self._present: list[Entity] = []  # as before the watch; not printed yet
         self._began_at = time.monotonic()
-        if entity is not None and not watch.of_facets:
+        if entity is not None and watch.kind is SUMMARIES:
             self._focus.pin(SetName(entity))
 
     def take(self, message: Record, now: float) -> list[ShownChange]:
@@ -48,7 +49,7 @@ class WatchScene:
         if not self._is_read:
             return []
         # Of facets the largest last, so that the board has it first.
-        found = publications(message, of_facets=self._watch.of_facets)[::-1]
+        found = publications(message, kind=self._watch.kind)[::-1]
         if not self._watch.has_before(message):
             changes = (self._board.take_publication(one, now) for one in found)
             return [change for change in changes if change is not None]
@@ -72,7 +73,7 @@ class WatchScene:
     def frame(self, console: Console, now: float) -> Frame:
         """The summary or facet that changed last, or the only one."""
         width = console.width
-        board, of_facets = self._board, self._watch.of_facets
+        board, has_facets = self._board, self._watch.kind is FACETS
         counts = f"{board.changes:,} changes in {now - self._began_at:,.0f} s"
         title = Text("coversumm-worker watch", style="bold")
         head = [
@@ -82,8 +83,8 @@ class WatchScene:
         ]
         focus = self._focus.choose(board, now)
         others = [one for key, one in reversed(board.entities.items()) if key != focus]
-        is_alone = self._entity is not None and not of_facets
-        most = 0 if is_alone else OTHER_FACETS if of_facets else OTHERS
+        is_alone = self._entity is not None and not has_facets
+        most = 0 if is_alone else OTHER_FACETS if has_facets else OTHERS
         shown = min(most, len(others))
         return Frame(head, board, focus, others, label=self._watch.topic, others=shown)
 
