@@ -5,7 +5,7 @@
 3. *Embed* all new sentences at once (`embed`). A record without usable vectors becomes a dead
    letter, and the micro-batch is planned again without it.
 4. *Publish*: rank all events of each entity at once; one message per change of its set (`publish`).
-5. *Rows*: each changed row once, in its last state, and the applied offset (`partitions`).
+5. *Rows*: each changed row once, in its last state, and the applied offset (`changed_rows`).
 
 At a limit (`BatchLimits`, and `pace` for the time of processing and of writing) a micro-batch is
 cut to its first records, at least one, and the caller processes the others next. Sentences are

@@ -240,6 +240,8 @@ class _LiveTexts:
     def release(self) -> None:
         """Cache only few sentences outside the sets."""
         entity = self._entity
+        if len(entity.cached) <= SPARE_SENTENCES:
+            return
         sets = entity.tracked_sets()
         if len(entity.cached) > SPARE_SENTENCES + sum([len(one.now) for one in sets]):
             entity.keep_sentences_only({name for one in sets for name in one.now})

@@ -254,5 +254,7 @@ class TrackedSets:
 
     def parts(self, texts: Texts) -> list[SetPart]:
         """All of them as parts of a message, in its order."""
-        ordered = sorted(self.sets, key=lambda one: (-one.sentences, one.name))
+        ordered = self.sets
+        if len(ordered) > 1:
+            ordered = sorted(ordered, key=lambda one: (-one.sentences, one.name))
         return [one.make_part(texts) for one in ordered]
