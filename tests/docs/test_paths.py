@@ -12,7 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "dep
 PATHS = re.compile(r"`((?:worker|tests|docs|deploy|schemas)/[\w./-]+|\w+\.md)`")
 ROOMS = re.compile(
     r"`((?:cli|coversumm|demo|events|kafka|page|processing|published|replay|settings|sources|state"
-    r"|storage|stream|text|tools|view)/[\w./-]*)`"
+    r"|storage|stream|text|view)/[\w./-]*)`"
 )
 
 
