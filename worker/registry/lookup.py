@@ -143,7 +143,7 @@ class AsJson:
     _lookup: SchemaLookup | None = field(init=False, default=None)
 
     def __call__(self, record: Record) -> Record:
-        """The record in JSON. Raises SetupError if its schema cannot be had or is of no change."""
+        """The record in JSON. Raises SetupError without its schema, or if it is of no change."""
         value = record.value
         if value is None or not is_framed(value):
             return record

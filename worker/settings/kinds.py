@@ -1,4 +1,7 @@
-"""Kinds of variables: how a text becomes a value, and the words for what is accepted."""
+"""Kinds of variables: how a text becomes a value, and the words for what is accepted.
+
+Plain Python: every `--help` reads the settings, and does not load msgspec for it.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -63,7 +63,7 @@ def _ask(download: Callable[[], T]) -> T:
     error.
     """
     try:
-        with _told_once():
+        with _without_warnings():
             return download()
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -75,7 +75,7 @@ def _ask(download: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     """Silence the library's warning for each attempt: the caller reports the failure once."""
     library = logging.getLogger("huggingface_hub")
     level = library.level

