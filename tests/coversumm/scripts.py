@@ -10,11 +10,17 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from worker.coversumm import EntityCore, FlatIndex, Points, Ranking, Step, brute_force
-from worker.coversumm.bulk import apply, candidates
-from worker.coversumm.bulk import candidates as spans
-from worker.coversumm.bulk.apply import apply_steps
-from worker.coversumm.single import apply_step
+from worker.coversumm import (
+    EntityCore,
+    FlatIndex,
+    Index,
+    Points,
+    Ranking,
+    Step,
+    brute_force,
+    bulk,
+    core,
+)
 
 Vector = tuple[int, ...]
 Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
@@ -68,7 +74,7 @@ class Script:
             before = now
         return result
 
-    def core(self, spare: int | None, index: FlatIndex | None = None) -> EntityCore:
+    def core(self, spare: int | None, index: Index | None = None) -> EntityCore:
         index = index or FlatIndex(self.dimension)
         return tight(EntityCore(self.k, self.dimension, index, distinct=self.distinct), spare)
 
@@ -82,25 +88,19 @@ def tight(core: EntityCore, spare: int | None) -> EntityCore:
     return core
 
 
-def one_by_one(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    return [apply_step(core._state, step) for step in steps]
+def one_by_one(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
+    return [entity.apply([step])[0] for step in steps]
 
 
-def in_bulk(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    return apply_steps(core._state, steps)
+def in_bulk(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
+    with mock.patch.object(core, "MIN_STEPS", 1), mock.patch.object(bulk, "FEWEST", 1):
+        return entity.apply(steps)
 
 
-def in_small_runs(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    """Runs so short that a script has many, and spans that leave out rows though steps are few and
-    grids are coarse.
-    """
-    with (
-        mock.patch.object(apply, "MAX_POINTS", 60),
-        mock.patch.object(apply, "SPAN", 3),
-        mock.patch.object(candidates, "SPAN", 3),
-        mock.patch.object(spans, "SPAN", 3),
-    ):
-        return apply_steps(core._state, steps)
+def in_small_runs(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
+    """Runs so short that a script has many."""
+    with mock.patch.object(bulk, "SHORTEST", 2), mock.patch.object(bulk, "LONGEST", 7):
+        return in_bulk(entity, steps)
 
 
 @dataclass

@@ -80,22 +80,6 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
         )
 
 
-def test_is_candidate_leaves_out_only_what_is_farther() -> None:
-    """d <= d_k + 2 * drift, equality included."""
-    distance, three = np.array([0.0, 4.0, 9.0, 9.0 * (1 + 1e-12), 1e3]), np.array([3.0])
-    assert certificate.is_candidate(distance**2, three, three, 0.0).tolist() == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert certificate.is_candidate(np.array([82.0, 82.0 + 1e-9]), three, three, 1.0).tolist() == [
-        True,
-        False,
-    ]
-
-
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
 def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
     """30 points on radius 1, 72 on radius 5, then (1.001, 0): admission by `dist < d_k` loses a
@@ -135,13 +119,13 @@ def test_equality_is_no_proof() -> None:
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
     state.reservoir.anchor_n = 3
     # a k-th at distance 0 from the centroid 5
-    nearest = Neighbors([b"s000000"], [0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf)
+    nearest = Neighbors([0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf)
     # at distance 5, drift 5, radius 10
     at_five = nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
-    assert not state.proves(at_five, state.centroid_squared())
-    assert state.proves(nearest, state.centroid_squared())
-    kth, drift = np.array([5.0, 4.9999]), np.array([5.0, 5.0])
-    assert certificate.proved(kth, drift, 10.0).tolist() == [False, True]
+    squared = state.centroid_squared()
+    outside = state.outside(squared)
+    assert not state.proves(at_five, squared, outside)
+    assert state.proves(nearest, squared, outside)
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])

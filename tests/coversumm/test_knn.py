@@ -1,19 +1,35 @@
-"""How equal keys and copies are expanded into sentences."""
+"""How equal keys and copies become ranked rows and ids."""
 
 from __future__ import annotations
 
-from worker.coversumm.knn import expand
+import numpy as np
+import pytest
 
-LOW = [[b"d"], [b"a", b"c"], [b"b"], [b"e", b"f", b"g"]]
+from worker.coversumm.knn import knn
+from worker.coversumm.reservoir import Reservoir
 
-
-def test_equals_are_merged_by_id() -> None:
-    ids, owners, keys = expand([0, 1, 2], [5.0, 5.0, 5.0], LOW, 3, distinct=False)
-    assert (ids, owners, keys) == ([b"a", b"b", b"c"], [1, 2, 1], [5.0] * 3)
-    assert expand([0, 1, 2], [5.0, 5.0, 5.0], LOW, 2, distinct=True)[0] == [b"a", b"b"]
+SENTENCES = [(9, b"d"), (1, b"a"), (1, b"c"), (-1, b"b"), (5, b"e"), (5, b"f"), (5, b"g")]
 
 
-def test_copies_are_cut_at_k() -> None:
-    assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=False)[0] == [b"e", b"f"]
-    assert expand([3, 0], [1.0, 2.0], LOW, 4, distinct=False)[0] == [b"e", b"f", b"g", b"d"]
-    assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=True)[0] == [b"e", b"d"]
+@pytest.mark.parametrize(
+    ("k", "distinct", "ids", "next_key"),
+    [
+        (2, False, [b"a", b"b"], 1.0),  # a copy of the first is as near
+        (3, False, [b"a", b"b", b"c"], 25.0),
+        (4, False, [b"a", b"b", b"c", b"e"], 25.0),
+        (6, False, [b"a", b"b", b"c", b"e", b"f", b"g"], 81.0),
+        (9, False, [b"a", b"b", b"c", b"e", b"f", b"g", b"d"], np.inf),
+        (2, True, [b"a", b"b"], 25.0),
+        (3, True, [b"a", b"b", b"e"], 81.0),
+    ],
+)
+def test_equal_keys_are_ordered_by_id_and_copies_cut_at_k(
+    k: int, distinct: bool, ids: list[bytes], next_key: float
+) -> None:
+    reservoir = Reservoir(1, 1 if distinct else k)
+    for x, id_ in SENTENCES:
+        reservoir.insert(np.array([x], np.int16), float(x * x), id_)
+    found = knn(reservoir, 1, np.zeros(1), k, distinct)
+    assert reservoir.ids_of(found.rows) == ids
+    assert found.keys == [float(x * x) for id_ in ids for x, name in SENTENCES if name == id_]
+    assert found.next_key == next_key

@@ -54,7 +54,7 @@ def test_batches_settling_and_reloading_change_nothing(
         results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
-            index.on_commit()
+            index.on_rows_written()
             assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(
                 steps
             )

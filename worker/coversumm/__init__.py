@@ -3,8 +3,8 @@ alone.
 
 interface     CoverSumm, for notebooks: ids and embeddings in, ranked sentences out
 core          EntityCore, for the worker: steps of fixed-point vectors in, rankings out
-single, bulk  one step at a time; many steps as one matrix product
-state         one entity: how both paths search its reservoir and refill it
+bulk          many steps that only add, as one matrix product
+state         one entity: how its reservoir is searched and refilled
 reservoir     the sentences near the centroid of the last refill, identical vectors as one row
 knn           the k nearest in the reservoir
 certificate   when these are proved to be the nearest of all, and when nothing can have changed

@@ -40,30 +40,6 @@ def lowers(distance_squared: NDArray[np.float64], error: float) -> NDArray[np.fl
     return np.sqrt(np.maximum(distance_squared - error, 0.0)) * ROOTS
 
 
-def proved(
-    kth_distance: NDArray[np.float64], drift: NDArray[np.float64], radius: float
-) -> NDArray[np.bool_]:
-    """The reservoir certificate (Lemma 4) after each of some steps: `d_k + drift < radius`.
-
-    `kth_distance` and `drift` are upper bounds, `radius` is a lower bound.
-    """
-    return kth_distance + drift < radius * ROOTS
-
-
-def is_candidate(
-    distance_squared: NDArray[np.float64],
-    kth_distance: NDArray[np.float64],
-    drift: NDArray[np.float64],
-    error: float,
-) -> NDArray[np.bool_]:
-    """Whether a sentence can be among the k nearest after this drift: `d <= d_k + 2*drift` (Lemma
-    6).
-
-    `distance_squared` is d^2 within `error`; `kth_distance` and `drift` are upper bounds.
-    """
-    return distance_squared <= ((kth_distance + 2.0 * drift) / ROOTS) ** 2 + error
-
-
 @dataclass(slots=True)
 class Gap:
     """The distances on both sides of the gap, from the centroid of the last evaluation."""

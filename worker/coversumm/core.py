@@ -1,15 +1,26 @@
-"""The core of one entity: its summary, exact after every step."""
+"""The core of one entity: its summary, exact after every step (Algorithms 1 and 3).
+
+The cheapest proof comes first: the gap certificate costs O(D), the reservoir certificate one
+product with the reservoir. Only if both fail is the index searched.
+"""
 
 from collections.abc import Sequence
+from math import inf
 
-from worker.coversumm.bulk.apply import MIN_STEPS, apply_steps
-from worker.coversumm.fixed_point import SCALE
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import certificate, kernel
+from worker.coversumm.bulk import LONGEST, MIN_STEPS, apply_run
+from worker.coversumm.certificate import Gap
+from worker.coversumm.fixed_point import SCALE, max_exact_squared_norm
 from worker.coversumm.index import Index
 from worker.coversumm.index.subsets import Subsets
+from worker.coversumm.kernel import Joined
 from worker.coversumm.knn import Neighbors, knn
-from worker.coversumm.points import Step
+from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking
-from worker.coversumm.single import apply_step
+from worker.coversumm.reservoir import digest
 from worker.coversumm.state import Counters, EntityState
 
 
@@ -19,8 +30,7 @@ class EntityCore:
     The result is a function of the *set* of live sentences. It does not depend on their order, on
     how steps are grouped into calls, or on when the object was created. UnknownSentence and
     DuplicateSentence mean that the caller's state is broken: discard the object. EntityFull and
-    VectorError leave the object as it was before the failing step, or, in a call with many steps,
-    some steps earlier.
+    VectorError leave the object as it was before the failing step.
 
     >>> core = EntityCore(k=2, dimension=2, index=FlatIndex(2))
     >>> good, great, bad = quantize([[4, 3], [4, 4], [-1, 0]])
@@ -82,14 +92,20 @@ class EntityCore:
         """
         state = self._state
         if len(steps) < MIN_STEPS:
-            return [apply_step(state, step) for step in steps]
-        return apply_steps(state, steps)
+            return [_apply_step(state, step) for step in steps]
+        results: list[Ranking | None] = []
+        while len(results) < len(steps):
+            results += apply_run(state, steps[len(results) : len(results) + LONGEST])
+            if len(results) < len(steps):
+                results.append(_apply_step(state, steps[len(results)]))
+        return results
 
     def ranking(self) -> Ranking:
         """The current summary."""
         state = self._state
         neighbors, centroid_squared = state.knn(), state.centroid_squared()
-        if neighbors is None or not state.proves(neighbors, centroid_squared):
+        outside = state.outside(centroid_squared)
+        if neighbors is None or not state.proves(neighbors, centroid_squared, outside):
             neighbors = state.refill()
         return state.ranking(neighbors, centroid_squared)
 
@@ -100,7 +116,7 @@ class EntityCore:
             return None
         neighbors = knn(state.reservoir, state.n, state.total, state.k, state.distinct)
         # The set is known from the last step; what is not known is its order and its distances now.
-        if state.members != set(neighbors.ids):
+        if state.members != set(state.reservoir.ids_of(neighbors.rows)):
             return None
         return state.ranking(neighbors, state.centroid_squared())
 
@@ -132,6 +148,148 @@ class EntityCore:
             + arrays * state.total.nbytes
             + 2000
         )
+
+
+def _apply_step(state: EntityState, step: Step) -> Ranking | None:
+    """Apply one step; its ranking if the set changed or a member was added, or None."""
+    removed, added = step
+    check(removed, state.dimension)
+    check(added, state.dimension)
+    if len(added.ids) == 1 and not removed.ids and state.gap is None:
+        joined = _joined(state, added) if state.reservoir.holds_each_once else None
+        if joined is not None:
+            return _after_joining(state, step, joined)
+    facts = _facts(state, added.vectors) if added.ids else []
+    n = state.n - len(removed.ids) + len(added.ids)
+    if facts:
+        state.admit(n, max(facts)[0])
+    state.index.update(removed, added)
+    state.n = n
+    state.counters.steps += 1
+    state.since_refill += 1
+    if removed.ids:
+        _remove(state, removed)
+    if facts:
+        _add(state, added, facts)
+    squared_total, squared_way = kernel.drift(state.total, n, _centroid(state))
+    if _unchanged(state, squared_way):
+        state.counters.proved_gap += 1
+        return None
+    centroid_squared = squared_total / (n * n) if n else 0.0
+    neighbors, outside = state.knn(), state.outside(centroid_squared)
+    if neighbors is not None and state.proves(neighbors, centroid_squared, outside):
+        state.counters.proved_reservoir += 1
+    else:
+        neighbors = state.refill()
+        outside = state.outside(centroid_squared)
+    ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    state.gap = None
+    if len(neighbors.keys) == state.k:
+        kth_key, next_key = neighbors.keys[-1], neighbors.next_key
+        state.gap = _gap(state, kth_key, next_key, centroid_squared, outside)
+    state.trim()
+    return ranking
+
+
+def _joined(state: EntityState, added: Points) -> Joined | None:
+    """Take in one sentence where nothing else has to be asked; None if that has to be done."""
+    n, reservoir = state.n + 1, state.reservoir
+    most = max_exact_squared_norm(n)
+    if state.max_squared_norm > most:
+        return None
+    room, squared_norms = reservoir.room_for_one()
+    r, total, known = len(reservoir), state.total, reservoir.ranked_rows
+    return kernel.join(room, squared_norms, r, added.vectors, n, total, state.k, most, known)
+
+
+def _after_joining(state: EntityState, step: Step, joined: Joined) -> Ranking | None:
+    """The ranking of such a step if the set changed, or None; see `apply_step`."""
+    squared_norm, squared_total, kth_key, next_key, ranked = joined
+    removed, added = step
+    reservoir, counters = state.reservoir, state.counters
+    state.index.update(removed, added)
+    reservoir.take_in(added.ids[0])
+    state.n = n = state.n + 1
+    state.max_squared_norm = max(state.max_squared_norm, squared_norm)
+    state.since_refill += 1
+    counters.steps += 1
+    counters.evaluations += 1
+    counters.proved_reservoir += 1
+    centroid_squared = squared_total / (n * n)
+    ranking: Ranking | None = None
+    if ranked is not None:
+        rows, keys = ranked
+        if rows:
+            neighbors = Neighbors(rows, keys, next_key)
+        else:  # equal keys
+            neighbors = knn(reservoir, n, state.total, state.k, state.distinct)
+            kth_key, next_key = neighbors.keys[-1], neighbors.next_key
+        ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    if n >= state.k:
+        state.gap = _gap(
+            state, kth_key, next_key, centroid_squared, state.outside(centroid_squared)
+        )
+    state.trim()
+    return ranking
+
+
+def _facts(state: EntityState, vectors: NDArray[np.int16]) -> list[tuple[float, float, float]]:
+    """`(|x|^2, x.S0, x.centroid)` of each added x: S0 is the anchor's, the centroid the gap's."""
+    return kernel.products(vectors, state.reservoir.anchor_total, _centroid(state))
+
+
+def _centroid(state: EntityState) -> NDArray[np.float64] | None:
+    """Of the last evaluation; None without a gap certificate."""
+    return None if state.gap is None else state.gap.centroid
+
+
+def _remove(state: EntityState, removed: Points) -> None:
+    """Subtract from sum and reservoir; a removed member forces an evaluation."""
+    reservoir = state.reservoir
+    kernel.add(state.total, removed.vectors, -1.0)
+    for id_, vector in zip(removed.ids, removed.vectors, strict=True):
+        row = reservoir.row_of.get(digest(vector))
+        if row is not None:
+            reservoir.remove(row, id_)
+    if not state.members.isdisjoint(removed.ids):
+        state.gap = None
+
+
+def _add(state: EntityState, added: Points, facts: list[tuple[float, float, float]]) -> None:
+    """Add to sum and reservoir (Algorithm 1, line 20), and narrow the gap."""
+    reservoir = state.reservoir
+    kernel.add(state.total, added.vectors, 1.0)
+    n, radius_key = reservoir.anchor_n, reservoir.radius_key
+    for id_, vector, (squared_norm, product, _) in zip(
+        added.ids, added.vectors, facts, strict=True
+    ):
+        if radius_key is None or n * squared_norm - 2.0 * product < radius_key:
+            reservoir.insert(vector, squared_norm, id_)
+    if state.gap is not None:
+        state.gap.narrow(facts, 4 * state.slack)
+
+
+def _unchanged(state: EntityState, squared_way: float) -> bool:
+    if state.gap is None or state.reservoir.exhausted or state.n == 0:
+        return False
+    return state.gap.proves(squared_way, 4 * state.slack)
+
+
+def _gap(
+    state: EntityState, kth_key: float, next_key: float, centroid_squared: float, outside: float
+) -> Gap | None:
+    """The gap of an evaluation; None if the next step alone is likely to move the centroid too far.
+
+    A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
+    """
+    n = state.n
+    kth_squared = kth_key / n + centroid_squared
+    if next_key - kth_key <= 4.0 * kth_squared:
+        return None
+    slack, limit = state.slack, outside
+    if next_key < inf:
+        limit = min(limit, certificate.lower(next_key / n + centroid_squared, slack))
+    return Gap(state.total / n, centroid_squared, certificate.upper(kth_squared, slack), limit)
 
 
 def load_all(cores: Sequence[EntityCore], subsets: Subsets) -> None:

@@ -12,10 +12,9 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
 from functools import cache
 from hashlib import blake2b
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +51,8 @@ class Reservoir:
         self.anchor_n = 0
         self.anchor_total = _zeros(dimension)  # replaced, never changed
         self.radius_key: float | None = None
+        # Rows of the last ranking, until one of them may have moved or has other ids.
+        self.ranked_rows: list[int] | None = None
         # Made when they are first needed: rows from len(self._digests) on have none yet.
         self._row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self._digests: list[bytes] = []  # a row -> its vector's digest
@@ -112,7 +113,7 @@ class Reservoir:
         self.live += 1
 
     def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
-        """Add one sentence, (D,), as `rows` and `add` do for many."""
+        """Add one sentence, (D,)."""
         key = digest(vector)
         row = self.row_of.get(key)
         if row is not None:
@@ -126,29 +127,21 @@ class Reservoir:
         self._vectors.push(vector)
         self._squared_norms.push(squared_norm)
 
-    def rows(
-        self, vectors: NDArray[np.int16], squared_norms: Sequence[float] | NDArray[np.float64]
-    ) -> list[int]:
-        """The row of each vector (m, D); a new vector gets a row without copies."""
-        row_of, start = self.row_of, len(self.row_of)
-        rows = [
-            row_of.setdefault(key, len(row_of))
-            for key in map(digest, np.ascontiguousarray(vectors))
-        ]
-        new = len(row_of) - start
-        if new:
-            # a dict keeps the order in which keys came
-            self._digests.extend(islice(row_of, start, None))
-            self.counts += [0] * new
-            self.lowest_ids += [[] for _ in range(new)]
-            self._vectors.extend(new)
-            self._squared_norms.extend(new)
-            self._vectors.rows[rows] = vectors
-            self._squared_norms.rows[rows] = squared_norms
-        return rows
+    def ids_of(self, rows: list[int]) -> list[bytes]:
+        """The ids of ranked rows: of one that stands m times its m lowest."""
+        lowest_ids = self.lowest_ids
+        if len(set(rows)) == len(rows):  # most often
+            return [lowest_ids[row][0] for row in rows]
+        ids = []
+        shown: Counter[int] = Counter()
+        for row in rows:
+            ids.append(lowest_ids[row][shown[row]])
+            shown[row] += 1
+        return ids
 
     def add(self, row: int, id_: bytes) -> None:
         """Add one copy of a row's vector."""
+        self.ranked_rows = None
         ids, count = self.lowest_ids[row], self.counts[row]
         if not ids and not count:
             ids.append(id_)
@@ -162,15 +155,9 @@ class Reservoir:
         self.counts[row] = count + 1
         self.live += 1
 
-    def add_new(self, rows: list[int], ids: list[bytes]) -> None:
-        """Add the first copy to each of these rows."""
-        for row, id_ in zip(rows, ids, strict=True):
-            self.lowest_ids[row] = [id_]
-            self.counts[row] = 1
-        self.live += len(rows)
-
     def remove(self, row: int, id_: bytes) -> None:
-        """Remove one copy from a row; an empty row stays until it is dropped."""
+        """Remove one copy from a row, and the row after its last copy."""
+        self.ranked_rows = None
         ids, count = self.lowest_ids[row], self.counts[row]
         at = bisect_left(ids, id_)
         if at < len(ids) and ids[at] == id_:
@@ -181,9 +168,11 @@ class Reservoir:
             raise UnknownSentence(f"sentence {id_!r} is not live with this vector")
         self.counts[row] = count - 1
         self.live -= 1
+        if count == 1:
+            self._drop(row)
 
-    def drop(self, row: int) -> None:
-        """Delete a row without copies; the last row takes its place."""
+    def _drop(self, row: int) -> None:
+        """Delete a row; the last one takes its place."""
         row_of = self.row_of
         counts, lowest_ids, key = self.counts.pop(), self.lowest_ids.pop(), self._digests.pop()
         if row == len(self.counts):
@@ -195,20 +184,13 @@ class Reservoir:
         self._vectors.remove(row)
         self._squared_norms.remove(row)
 
-    def drop_empty(self) -> None:
-        """Delete all rows without copies."""
-        if 0 in self.counts:
-            for row in range(len(self) - 1, -1, -1):
-                if not self.counts[row]:
-                    self.drop(row)
-
     def refill(self, found: Neighborhood, n: int, total: NDArray[np.float64]) -> None:
         """Start over around the centroid total/n with the result of an index search."""
         self._vectors = GrowingArray.of(found.vectors)
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         )
-        self._digests, self._row_of = [], {}
+        self._digests, self._row_of, self.ranked_rows = [], {}, None
         self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.exhausted = False
@@ -229,7 +211,7 @@ class Reservoir:
         self.radius_key = radius_key
         inside = np.flatnonzero(keys < radius_key)
         rows = inside.tolist()
-        self._digests, self._row_of = [], {}
+        self._digests, self._row_of, self.ranked_rows = [], {}, None
         self._vectors.keep(inside)
         self._squared_norms.keep(inside)
         self.counts = [self.counts[row] for row in rows]

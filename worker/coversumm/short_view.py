@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Block
-from worker.coversumm.index.flat import FlatIndex
+from worker.coversumm.index.flat import FlatIndex, keys_of
 from worker.coversumm.ranking import distances
 
 CANDIDATES = 2048
@@ -95,7 +95,7 @@ def choose(
     while not is_all and len(ids) < count:
         near = _Nearest(candidates)
         for block in scan():
-            near.offer(block, _keys(block.vectors, n, total), vectors, threshold)
+            near.offer(block, keys_of(block.vectors, n, total), vectors, threshold)
         found, found_keys, found_vectors = near.sorted(dimension)
         is_all = not near.was_cut
         rows = _walk(found_vectors, threshold, count - len(ids))
@@ -135,7 +135,7 @@ class Walk:
         """The nearest candidates that none of the chosen (m, D) stands for."""
         near = _Nearest(self._candidates)
         for block in scan():
-            keys = _keys(block.vectors, self._n, self._total)
+            keys = keys_of(block.vectors, self._n, self._total)
             near.offer(block, keys, chosen, self._threshold)
         self._ids, self._keys, self._vectors = near.sorted(self._dimension)
         self._at, self._is_all = 0, not near.was_cut
@@ -246,13 +246,6 @@ def _walk(vectors: NDArray[np.int16], threshold: float, count: int) -> list[int]
         rows = np.flatnonzero(is_left)
         is_left[rows] = cosines(vectors[rows], vectors[row : row + 1])[:, 0] <= threshold
     return chosen
-
-
-def _keys(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each vector's key n*|x|^2 - 2*x.S, exact."""
-    x = vectors.astype(np.float64)
-    keys: NDArray[np.float64] = n * np.vecdot(x, x) - 2.0 * (x @ total)
-    return keys
 
 
 def cosines(vectors: NDArray[np.int16], others: NDArray[np.int16]) -> NDArray[np.float64]:

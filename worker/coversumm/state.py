@@ -1,10 +1,8 @@
-"""One entity's state, and how both paths search its reservoir and refill it.
-
-`single` takes one step at a time, `bulk` many; both change only this state, in the same way.
-"""
+"""One entity's state: how its reservoir is searched and refilled, and what proves a ranking."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +63,7 @@ class Ball(NamedTuple):
 
 
 class EntityState:
-    """The fields that `single` and `bulk` read and write. S is in float64, exact below 2^53."""
+    """What a step reads and writes. S is in float64, exact below 2^53."""
 
     def __init__(self, k: int, dimension: int, index: Index, *, distinct: bool, scale: int) -> None:
         self.k = k
@@ -80,14 +78,11 @@ class EntityState:
         self.smallest_target = max(3 * k + 4, 32)
         self.target = self.smallest_target  # distinct vectors a refill asks for
         self.since_refill = 0  # steps
-        self.ranked_ids: tuple[bytes, ...] = ()  # ids of the ranking after the last step
-        self.members: frozenset[bytes] = frozenset()  # the same as a set
-        self.ranked_rows: list[int] | None = None  # the reservoir's, while they have not moved
+        self.members: frozenset[bytes] = frozenset()  # ids of the ranking after the last step
         self.counters = Counters()
         self.gap: Gap | None = None
+        self.stride = 64  # steps that the next run tries at once
         self._ball: Ball | None = None
-        self.stride = 128  # steps a bulk run tries at once
-        self.kth_distance = 0.0  # d_k when last computed: predicts the next refill of a bulk run
 
     # ---- limits
 
@@ -122,33 +117,34 @@ class EntityState:
         if self.reservoir.exhausted:
             return None
         neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
-        return neighbors if len(neighbors.ids) == self.k or self.complete() else None
+        return neighbors if len(neighbors.rows) == self.k or self.complete() else None
 
     def centroid_squared(self) -> float:
         """|S/n|^2; 0 without sentences."""
         return float(self.total @ self.total) / (self.n * self.n) if self.n else 0.0
-
-    def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
-        """The reservoir certificate (Lemma 4): nothing outside is as near as the last neighbor."""
-        if self.complete():
-            return True
-        distance_squared = neighbors.keys[-1] / self.n + centroid_squared
-        self.kth_distance = certificate.upper(distance_squared, self.ball().slack)
-        return self.kth_distance < self.outside(centroid_squared) * certificate.ROOTS
 
     def complete(self) -> bool:
         """Whether the reservoir holds every live sentence."""
         return self.reservoir.radius_key is None or self.reservoir.live == self.n
 
     def outside(self, centroid_squared: float) -> float:
-        """A lower bound of the distance from the centroid to sentences outside: radius - drift."""
+        """A lower bound of the distance from the centroid to sentences outside: radius - drift;
+        infinite if there are none.
+        """
         if self.complete():
-            return np.inf
+            return inf
         ball = self.ball()
         drift_squared = (
             centroid_squared - 2.0 * float(self.total @ ball.anchor) / self.n + ball.anchor_squared
         )
         return ball.radius - certificate.upper(drift_squared, 4 * ball.slack)
+
+    def proves(self, neighbors: Neighbors, centroid_squared: float, outside: float) -> bool:
+        """The reservoir certificate (Lemma 4): nothing outside is as near as the last neighbor."""
+        if outside == inf:
+            return True
+        kth_squared = neighbors.keys[-1] / self.n + centroid_squared
+        return certificate.upper(kth_squared, self.slack) < outside * certificate.ROOTS
 
     def ball(self) -> Ball:
         """The reservoir's ball in float64, cached per anchor, radius and largest vector."""
@@ -175,10 +171,9 @@ class EntityState:
 
     def refill(self) -> Neighbors:
         """Search the index around the present centroid; its answer needs no certificate."""
-        self.ranked_rows = None
         if self.n == 0:
             self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
-            return Neighbors([], [], [], np.inf)
+            return Neighbors([], [], inf)
         return self.refilled(self.index.nearest(*self.search()))
 
     def search(self) -> Search:
@@ -219,33 +214,38 @@ class EntityState:
             if self.reservoir.radius_key is None:  # its anchor moves, as in a refill
                 self.since_refill = 0
             self.reservoir.tighten(self.target, self.n, self.total)
-            self.ranked_rows = None
 
     # ---- ranking
 
-    def ranking(self, neighbors: Neighbors, centroid_squared: float) -> Ranking:
+    def ranking(
+        self, neighbors: Neighbors, centroid_squared: float, ids: Sequence[bytes] | None = None
+    ) -> Ranking:
         """The neighbors as output."""
         reservoir = self.reservoir
+        ids = tuple(reservoir.ids_of(neighbors.rows) if ids is None else ids)
         if reservoir.live == len(reservoir):  # no copies: most often
             support = (1,) * len(neighbors.rows)
         else:
             support = tuple([reservoir.counts[row] for row in neighbors.rows])
-        ids, total = tuple(neighbors.ids), self.total.copy()
+        total = self.total.copy()
         return Ranking(ids, support, self.n, neighbors.keys, total, self.scale, centroid_squared)
 
     def ranking_if_changed(
         self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float
     ) -> Ranking | None:
-        """The ranking of a step that added these ids, if `note_ranked`."""
-        if self.note_ranked(tuple(neighbors.ids), added):
-            return self.ranking(neighbors, centroid_squared)
-        return None
+        """The ranking of a step that added these ids, if the set of ids changed or one of these is
+        in it.
+        """
+        reservoir, rows = self.reservoir, neighbors.rows
+        if rows == reservoir.ranked_rows:  # still the same ids
+            return None
+        reservoir.ranked_rows = rows
+        ids = reservoir.ids_of(rows)
+        return (
+            self.ranking(neighbors, centroid_squared, ids) if self.is_change(ids, added) else None
+        )
 
-    def note_ranked(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
-        """Store the ranked ids; whether their set changed or one was added in this step."""
-        changed = False
-        if ids != self.ranked_ids:
-            members = frozenset(ids)
-            changed = members != self.members
-            self.ranked_ids, self.members = ids, members
-        return changed or not self.members.isdisjoint(added)
+    def is_change(self, ids: Sequence[bytes], added: Sequence[bytes]) -> bool:
+        """Store the ranked ids; whether their set changed, or one was added in this step."""
+        before, self.members = self.members, frozenset(ids)
+        return self.members != before or not self.members.isdisjoint(added)

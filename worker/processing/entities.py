@@ -201,7 +201,7 @@ class CachedEntity:
         one = self._set
         one.part = None
         if one.index is not None:
-            one.index.on_commit()
+            one.index.on_rows_written()
         self.memory_bytes = ENTITY_BYTES + self.cached_bytes
         if one.core is not None:
             self.memory_bytes += one.core.memory_bytes

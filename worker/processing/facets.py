@@ -218,7 +218,7 @@ class EntityFacets:
             one = self._sets[number]
             one.ranking = None
             if one.index is not None:
-                one.index.on_commit()
+                one.index.on_rows_written()
             if not one.sentences:
                 one.core = one.index = None
             self._set_bytes[number] = one.memory_bytes

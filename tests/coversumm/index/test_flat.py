@@ -116,7 +116,7 @@ def test_a_commit_ends_what_was_read() -> None:
     index = FlatIndex(2, lambda: stored)
     index.totals()
     stored.append(Review([b"b"], np.zeros((1, 2), np.int16)))
-    index.on_commit()
+    index.on_rows_written()
     assert len(index.nearest(2, np.ones(2), 5, ids_kept=1).vectors) == 2
 
 

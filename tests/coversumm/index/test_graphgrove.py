@@ -133,7 +133,7 @@ def test_the_core_over_it_is_the_oracle(
         at = len(results)
         results += path(core, script.steps[at : at + data.draw(st.sampled_from([1, 5, 40]))])
         disk.live = script.live[len(results) - 1]
-        index.on_commit()
+        index.on_rows_written()
         if data.draw(st.booleans()):  # evicted or restarted
             index = GraphgroveIndex(script.dimension, disk.scan)
             core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
@@ -288,7 +288,7 @@ def test_memory_counts_sentences_and_tree(stand_in: None) -> None:
     assert index.memory_bytes >= before + 1000 * 4 * d
     assert core.memory_bytes - empty == index.memory_bytes
     settled = index.memory_bytes
-    index.on_commit()
+    index.on_rows_written()
     assert index.memory_bytes == settled
 
 

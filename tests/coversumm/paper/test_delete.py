@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.algorithms.lazy import CoverSummLazy
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.tree import PaperTree
 from tests.coversumm.paper.ways import (
     ALPHAS,
     CAPACITIES,
@@ -23,7 +24,6 @@ from tests.coversumm.paper.ways import (
 )
 from tests.coversumm.scripts import Script, adds, scripts
 from worker.coversumm import Points, Step, no_points
-from worker.coversumm.index.sgtree import SGTree
 
 pytestmark = pytest.mark.long
 
@@ -46,9 +46,9 @@ def test_lazy_and_knn_range_answer_as_reservoir_does(
 
 def test_lazy_inserts_in_batches_and_only_to_search() -> None:
     with (
-        mock.patch.object(SGTree, "insert", autospec=True, side_effect=SGTree.insert) as one,
+        mock.patch.object(PaperTree, "insert", autospec=True, side_effect=PaperTree.insert) as one,
         mock.patch.object(
-            SGTree, "insert_batch", autospec=True, side_effect=SGTree.insert_batch
+            PaperTree, "insert_batch", autospec=True, side_effect=PaperTree.insert_batch
         ) as batch,
     ):
         eager, _ = on_uniform()
@@ -142,7 +142,7 @@ def test_what_a_lazy_tree_has_not_seen_can_be_deleted() -> None:
     steps = copies(4)
     play(variant, steps)
     assert len(variant.pending) == 3
-    with mock.patch.object(SGTree, "delete", side_effect=AssertionError):
+    with mock.patch.object(PaperTree, "delete", side_effect=AssertionError):
         assert variant.apply(Step(steps[2].added, no_points(2))) == (b"s000000",)
     assert (len(variant.pending), variant.reservoir_size) == (2, 3)
     assert variant.apply(Step(steps[0].added, no_points(2))) == (b"s000001",)

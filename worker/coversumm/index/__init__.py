@@ -98,13 +98,13 @@ class Index(Protocol):
         """
         ...
 
-    def on_commit(self) -> None:
-        """Every update so far is stored now: `scan` includes it."""
+    def on_rows_written(self) -> None:
+        """Every update so far is in the rows that `scan` reads, committed or about to be."""
         ...
 
 
 class NewIndex(Protocol):
-    """Makes the index of one entity; `scan` reads the sentences stored at the last `on_commit`."""
+    """Makes the index of one entity; `scan` reads its rows as of the last `on_rows_written`."""
 
     def __call__(
         self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /

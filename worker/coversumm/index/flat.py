@@ -1,9 +1,10 @@
 """The flat index: a refill scans every sentence. Refills are rare, so this is the default.
 
-Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in
-memory of the updates since; without `scan` all are in memory. A search joins small blocks into
-tiles of at least `TILE` rows, keeps the candidates below a limit that falls during the search, and
-makes ids for those alone. Loading an entity counts, then searches: the search reuses the rows read.
+Sentences are the stored blocks that `scan` reads, as of the last `on_rows_written`, under an
+overlay in memory of the updates since; without `scan` all are in memory. A search joins small
+blocks into tiles of at least `TILE` rows, keeps the candidates below a limit that falls during the
+search, and makes ids for those alone. Loading an entity counts, then searches: the search reuses
+the rows read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -64,8 +65,8 @@ class FlatIndex:
         else:
             self._updates.append((removed, added))
 
-    def _settle(self) -> None:
-        """Carry out the updates that wait."""
+    def _apply_waiting(self) -> None:
+        """Apply the updates that wait for a search."""
         for removed, added in self._updates:
             self._update(removed, added)
         self._updates.clear()
@@ -115,7 +116,7 @@ class FlatIndex:
             raise UnknownSentence(f"sentence {error} is not live") from None
         return Points(ids, self._vectors.rows[rows])
 
-    def on_commit(self) -> None:
+    def on_rows_written(self) -> None:
         """See `Index`."""
         self._read = None
         self._updates.clear()
@@ -127,7 +128,7 @@ class FlatIndex:
 
     def totals(self) -> Totals:
         """See `Index`."""
-        self._settle()
+        self._apply_waiting()
         totals = Totals(0, np.zeros(self._dimension), 0.0)
         read: list[_Tile] = []
         rows = 0
@@ -149,7 +150,7 @@ class FlatIndex:
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
         """See `Index`."""
-        self._settle()
+        self._apply_waiting()
         parts: Iterable[_Part] = self._parts(n, total)
         if n <= READ_ROWS and not self._removed:
             parts = list(parts)

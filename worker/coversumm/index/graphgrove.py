@@ -52,6 +52,7 @@ from worker.coversumm.index import (
     first_beyond,
     lowest,
 )
+from worker.coversumm.index.flat import keys_of
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
@@ -233,7 +234,7 @@ class GraphgroveIndex:
         if len(self._ids) > 2 * self._live:
             self._compact()
 
-    def on_commit(self) -> None:
+    def on_rows_written(self) -> None:
         """See `Index`. Everything is in memory, so there is nothing to release."""
 
     def totals(self) -> Totals:
@@ -257,7 +258,7 @@ class GraphgroveIndex:
         ask = (count + 8) * tree.size // self._live  # as if removed ones were spread evenly
         while ask < tree.size:
             answer = tree.nearest(total / n, ask)
-            keys = self._keys(answer.rows, n, total)
+            keys = keys_of(self._vectors.rows[answer.rows], n, total)
             squared = keys / n + mean_squared
             if (
                 (answer.distances - tree.error > certificate.uppers(squared, slack))
@@ -275,7 +276,7 @@ class GraphgroveIndex:
                     return self._neighborhood(rows, keys, limit, ids_kept)
             ask *= 2
         rows = self._live_rows()
-        keys = self._keys(rows, n, total)
+        keys = keys_of(self._vectors.rows[rows], n, total)
         return self._neighborhood(rows, keys, first_beyond(keys, count), ids_kept)
 
     def _read(self) -> None:
@@ -332,13 +333,6 @@ class GraphgroveIndex:
         while tree.size < len(self._ids):
             tree.insert(self._vectors.rows[tree.size : tree.size + TILE])
         return tree
-
-    def _keys(self, rows: NDArray[np.int64], n: int, total: Floats) -> Floats:
-        keys = np.empty(len(rows))
-        for at in range(0, len(rows), TILE):
-            x = self._vectors.rows[rows[at : at + TILE]].astype(np.float64)
-            keys[at : at + TILE] = n * np.vecdot(x, x) - 2.0 * (x @ total)
-        return keys
 
     def _neighborhood(
         self, rows: NDArray[np.int64], keys: Floats, limit: float | None, ids_kept: int

@@ -1,7 +1,6 @@
 """The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019) and its lazy index.
 
-`SGTreeIndex` is the index of one entity and builds its `SGTree` at the first search. The nodes,
-insertion and deletion are in `sgtree_nodes.py`, queries in `sgtree_search.py`.
+`SGTreeIndex` is the index of one entity. Nodes, insertion and deletion are in `sgtree_nodes.py`.
 
 Insertion goes from a node to the nearest of its children that cover the new vector (d <= R(level of
 the child)) and are nearer than the node itself, of any level: any such child keeps the invariants,
@@ -28,59 +27,128 @@ every vector than the vectors are to one another, so every ball around a node ho
 tree is a scan in another order.
 """
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm import certificate
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond, lowest
 from worker.coversumm.index.sgtree_nodes import (
     BASE,
     BATCH,
+    UP,
     Floats,
     Nodes,
     Numbers,
     Sentences,
     delete_node,
-    insert_leaf,
     insert_subtrees,
-)
-from worker.coversumm.index.sgtree_search import (
-    Nearest,
-    Query,
-    range_search,
-    reservoir_search,
-    traverse,
 )
 from worker.coversumm.points import Points, check
 
+WIDTH = 64  # nodes of the frontier whose children are looked at together
 
-class QueryResult(NamedTuple):
-    """The result of a query, copies expanded, ascending by (key, id bytes)."""
 
-    ids: list[bytes]
-    vectors: NDArray[np.int16]  # (m, D)
-    keys: Floats  # (m,) exact integer keys n*|x|^2 - 2*x.S
+class Query:
+    """A centroid total/n: exact keys around it, and bounds of distances to it from keys.
+
+    It is of integers with 3*n*q < 2^53 (`fixed_point.exact`), q the largest squared norm of the
+    vectors and of the centroid: then keys n*|x|^2 - 2*x.S are exact, and keys decide what is
+    inside.
+    """
+
+    def __init__(self, nodes: Nodes, n: int, total: Floats) -> None:
+        self.nodes = nodes
+        self.n = n
+        self.total = np.asarray(total, np.float64)
+        self.mean_squared = float(self.total @ self.total) / (n * n)
+        # The slack's derivation needs |mu|^2 <= q: true of a centroid of what is in the tree, not
+        # of any other.
+        q = max(nodes.max_squared_norm, self.mean_squared * UP)
+        self.error = certificate.slack(len(self.total), q)
+
+    def keys(self, nodes: Numbers) -> Floats:
+        """The exact keys (m,) of nodes."""
+        keys = self.nodes.dots(nodes, self.total)
+        keys *= -2.0
+        keys += self.nodes.squared_norms.rows[nodes] * self.n
+        return keys
+
+    def lowers(self, keys: Floats) -> Floats:
+        """Distances not above the true ones."""
+        return certificate.lowers(keys / self.n + self.mean_squared, self.error)
+
+    def uppers(self, keys: Floats) -> Floats:
+        """Distances not below the true ones."""
+        return certificate.uppers(keys / self.n + self.mean_squared, self.error) * UP
+
+    def upper(self, key: float) -> float:
+        """A distance not below the true one; infinite for an infinite key."""
+        return certificate.upper(key / self.n + self.mean_squared, self.error) * UP
+
+
+def traverse(nodes: Nodes, query: Query, search: "Nearest") -> None:
+    """Offer every vector that can be within `search.radius`, subtrees nearest first.
+
+    Line numbers are those of Algorithm 2; the paper's queries differ from it only in `search`.
+    """
+    if nodes.root < 0:
+        return
+    # line 3's Q, of it the nodes with children: those with a reach
+    queue: Numbers = np.empty(0, np.int32)
+    # lower bounds of the distances of what is below them: d(mu, q) - q.max
+    lows: Floats = np.empty(0)
+    found = np.array([nodes.root], np.int32)
+    while len(found):
+        keys = query.keys(found)
+        search.offer(found, keys)  # lines 7-13
+        reach = nodes.reach.rows[found]
+        bounds = query.lowers(keys) - reach
+        inner = (reach > 0.0) & (bounds <= search.radius)  # lines 16, 17
+        queue, lows = np.concatenate([queue, found[inner]]), np.concatenate([lows, bounds[inner]])
+        near = lows <= search.radius  # line 14: r has fallen since
+        queue, lows = queue[near], lows[near]
+        if len(queue) > WIDTH:  # line 5: pop the nearest
+            order = lows.argpartition(WIDTH)
+            queue, lows = queue[order], lows[order]
+        found = nodes.children_of(queue[:WIDTH])
+        queue, lows = queue[WIDTH:], lows[WIDTH:]
+
+
+class Nearest:
+    """The `count` nearest nodes so far, all as near as the last of them, and the next nearest."""
+
+    def __init__(self, query: Query, count: int) -> None:
+        self.query = query
+        self.nodes: Numbers = np.empty(0, np.int32)
+        self.keys: Floats = np.empty(0)
+        self.limit = inf  # nodes with a greater key are not wanted
+        self.radius = inf  # the same as a distance, not below the true one; falls as nodes come
+        self._count = count
+
+    def offer(self, nodes: Numbers, keys: Floats) -> None:
+        """Take in nodes."""
+        near = keys <= self.limit
+        nodes = np.concatenate([self.nodes, nodes[near]])
+        keys = np.concatenate([self.keys, keys[near]])
+        limit = first_beyond(keys, self._count)
+        if limit is not None:
+            self.limit, self.radius = limit, self.query.upper(limit)
+            nodes, keys = nodes[keys <= limit], keys[keys <= limit]
+        self.nodes, self.keys = nodes, keys
 
 
 class SGTree:
-    """An SG tree over int16 vectors (D,), identical ones as one node. Queries take a centroid
-    total/n.
+    """An SG tree over int16 vectors (D,), identical ones as one node.
 
     >>> tree = SGTree(2)
     >>> tree.insert_batch(Points([b"a", b"b", b"c"], np.array([[0, 0], [3, 4], [9, 9]], np.int16)))
     >>> n, total, _ = tree.totals()
-    >>> tree.knn(n, total, k=1).ids
-    [b'b']
-    >>> tree.range(n, total, radius=6.0).ids
-    [b'b', b'a']
-    >>> tree.delete(b"b")
-    >>> tree.knn(n, total, k=3).ids
-    [b'a', b'c']
+    >>> tree.nearest_distinct(n, total, count=1, ids_kept=1).lowest_ids
+    [[b'b']]
     """
 
     def __init__(self, dimension: int, base: float = BASE) -> None:
@@ -107,19 +175,8 @@ class SGTree:
         """Approximate bytes in memory."""
         return self.nodes.memory_bytes + self.sentences.memory_bytes
 
-    def insert(self, id_: bytes, vector: NDArray[np.int16]) -> None:
-        """Add a sentence, int16 (D,). Raises DuplicateSentence or VectorError."""
-        vectors = np.asarray(vector)[None]
-        check(Points([id_], vectors), self.dimension)
-        self.sentences.refuse_duplicates([id_])
-        node = self.nodes.of_vector.get(vectors.tobytes())
-        if node is None:
-            node = int(self._add_nodes(vectors)[0])
-            insert_leaf(self.nodes, node)
-        self.sentences.add(node, id_)
-
     def insert_batch(self, points: Points) -> None:
-        """Add many sentences, faster than one by one; the tree may differ."""
+        """Add sentences. Raises VectorError or DuplicateSentence."""
         check(points, self.dimension)
         self.sentences.refuse_duplicates(points.ids)
         of_vector = self.nodes.of_vector
@@ -129,11 +186,12 @@ class SGTree:
             if data not in of_vector:
                 fresh.setdefault(data, row)
         if fresh:
-            insert_subtrees(self.nodes, self._add_nodes(points.vectors[list(fresh.values())]))
+            insert_subtrees(self.nodes, self.add_nodes(points.vectors[list(fresh.values())]))
         for id_, data in zip(points.ids, datas, strict=True):
             self.sentences.add(of_vector[data], id_)
 
-    def _add_nodes(self, vectors: NDArray[np.int16]) -> Numbers:
+    def add_nodes(self, vectors: NDArray[np.int16]) -> Numbers:
+        """Nodes for new vectors (m, D), distinct; they are not attached yet."""
         nodes = self.nodes.add(vectors)
         self.sentences.make_room(len(self.nodes.children))
         return nodes
@@ -144,31 +202,11 @@ class SGTree:
         if self.sentences.counts.rows[node] == 0:
             delete_node(self.nodes, node)
 
-    def knn(self, n: int, total: Floats, k: int) -> QueryResult:
-        """The min(k, self.n) sentences nearest to total/n, ties by id. ValueError for k < 1."""
-        if k < 1:
-            raise ValueError(f"k must be at least 1, not {k}")
-        nearest = self._nearest(n, total, self.sentences.counts.rows, k)
-        return self._found(nearest.nodes, nearest.keys, k)
-
-    def range(self, n: int, total: Floats, radius: float) -> QueryResult:
-        """The sentences x with d(x, total/n) <= radius, decided exactly."""
-        return self._found(*range_search(self.nodes, Query(self.nodes, n, total), radius))
-
-    def reservoir_search(self, n: int, total: Floats, lam: float, k: int) -> QueryResult:
-        """Algorithm 2: the sentences with d <= d_k + lam, d_k that of the k-th nearest; all of
-        fewer than k.
-
-        Raises ValueError for k < 1 and for a lam below 0.
-        """
-        if k < 1 or not lam >= 0.0:
-            raise ValueError(f"k must be at least 1 and lam not negative, not {k} and {lam}")
-        query = Query(self.nodes, n, total)
-        return self._found(*reservoir_search(self.nodes, query, self.sentences.counts.rows, lam, k))
-
     def nearest_distinct(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """The result of `Index.nearest`."""
-        nearest = self._nearest(n, total, np.ones(len(self.nodes.children)), count, beyond=True)
+        query = Query(self.nodes, n, total)
+        nearest = Nearest(query, count)
+        traverse(self.nodes, query, nearest)
         nodes = nearest.nodes[nearest.keys < nearest.limit]
         copies = [self.sentences.at(node) for node in nodes.tolist()]
         return Neighborhood(
@@ -191,37 +229,11 @@ class SGTree:
             )
         return Totals(self.n, total, max_squared_norm)
 
-    def _nearest(
-        self, n: int, total: Floats, weights: Floats, want: int, *, beyond: bool = False
-    ) -> Nearest:
-        query = Query(self.nodes, n, total)
-        nearest = Nearest(query, weights, want, beyond=beyond)
-        traverse(self.nodes, query, nearest)
-        return nearest
-
-    def _found(self, nodes: Numbers, keys: Floats, most: int | None = None) -> QueryResult:
-        """The sentences at these nodes, the first `most` of them."""
-        equals: dict[float, list[int]] = {}
-        order = keys.argsort(kind="stable")
-        for node, key in zip(nodes[order].tolist(), keys[order].tolist(), strict=True):
-            equals.setdefault(key, []).append(node)
-        ids: list[bytes] = []
-        for of_key in equals.values():
-            tied = [id_ for node in of_key for id_ in self.sentences.at(node)]
-            ids += sorted(tied) if most is None else heapq.nsmallest(most - len(ids), tied)
-        rows = [self.sentences.node_of[id_] for id_ in ids]
-        key_of = dict(zip(nodes.tolist(), keys.tolist(), strict=True))
-        return QueryResult(
-            ids, self.nodes.vectors.rows[rows], np.array([key_of[row] for row in rows], np.float64)
-        )
-
 
 class SGTreeIndex:
-    """All live sentences of one entity in an SG tree, built at the first search and then kept.
+    """All live sentences of one entity in an SG tree in memory.
 
-    Before the first `nearest` this holds what the flat index holds: stored rows behind `scan`, as
-    of the last `on_commit`, and the updates since. The first `nearest` builds the tree from both.
-    From then on all sentences are in memory; updates are noted, and the next `nearest` inserts them
+    Stored rows are read once, at the first use. Updates are noted, and the next search inserts them
     as one batch (the paper's lazy variant).
 
     >>> index = SGTreeIndex(2)
@@ -233,107 +245,71 @@ class SGTreeIndex:
     ([[3, 4]], [2], [[b'b', b'c']])
     """
 
+    scan_cost = 1.0
+
     def __init__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None) -> None:
-        self.scan_cost = 1.0  # all in memory, in the end
         self._dimension = dimension
         self._scan = scan
-        self._tree: SGTree | None = None
-        # vectors by id that the tree, or stored rows, do not have
-        self._added: dict[bytes, bytes] = {}
-        self._removed: set[bytes] = set()  # ids that they still have
+        self._tree = SGTree(dimension)
+        self._added: dict[bytes, bytes] = {}  # vectors by id that the tree does not have
+        self._removed: set[bytes] = set()  # ids that it still has
 
     @property
     def memory_bytes(self) -> int:
         """Approximate bytes of the tree and the noted updates."""
         noted = len(self._added) * (self._dimension * 2 + 240) + 120 * len(self._removed)
-        return noted + (self._tree.memory_bytes if self._tree is not None else 0)
+        return noted + self._tree.memory_bytes
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`. With stored rows alone, unknown or duplicate ids cannot be noticed."""
+        """See `Index`."""
+        self._read()
         for id_ in removed.ids:
             if self._added.pop(id_, None) is not None:
                 continue
-            if not self._may_have(id_):
+            if not self._is_in_tree(id_):
                 raise UnknownSentence(f"sentence {id_!r} is not live")
             self._removed.add(id_)
         for id_, vector in zip(added.ids, added.vectors, strict=True):
-            if id_ in self._added or (self._tree is not None and self._may_have(id_)):
+            if id_ in self._added or self._is_in_tree(id_):
                 raise DuplicateSentence(f"sentence {id_!r} is live already")
             self._added[id_] = vector.tobytes()
 
-    def _may_have(self, id_: bytes) -> bool:
-        """Whether the tree has it, or stored rows can have it."""
-        if id_ in self._removed:
-            return False
-        return self._scan is not None if self._tree is None else id_ in self._tree
+    def _is_in_tree(self, id_: bytes) -> bool:
+        return id_ in self._tree and id_ not in self._removed
 
-    def on_commit(self) -> None:
-        """See `Index`. Once the tree exists, stored rows are not read again."""
-        if self._scan is not None and self._tree is None:
-            self._added.clear()
-            self._removed.clear()
+    def on_rows_written(self) -> None:
+        """See `Index`. Everything is in memory, so there is nothing to release."""
 
     def totals(self) -> Totals:
         """See `Index`."""
-        if self._tree is not None:
-            return self._current(self._tree).totals()
-        n, total, max_squared_norm = 0, np.zeros(self._dimension), 0.0
-        for _, vectors in self._live(named=bool(self._removed)):
-            n += len(vectors)
-            total = total + vectors.sum(axis=0, dtype=np.float64)
-            squared_norms = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-            max_squared_norm = max(max_squared_norm, float(squared_norms.max(initial=0.0)))
-        return Totals(n, total, max_squared_norm)
+        return self._current().totals()
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """See `Index`. Raises UnknownSentence or DuplicateSentence if stored rows show one now."""
-        if self._tree is None:
-            self._tree = self._build()
-        return self._current(self._tree).nearest_distinct(n, total, count, ids_kept)
+        """See `Index`."""
+        return self._current().nearest_distinct(n, total, count, ids_kept)
 
-    def _build(self) -> SGTree:
-        tree = SGTree(self._dimension)
-        for points in self._live(named=True):
-            tree.insert_batch(points)
-        self._added.clear()
-        self._removed.clear()
-        return tree
-
-    def _current(self, tree: SGTree) -> SGTree:
+    def _current(self) -> SGTree:
         """The tree with every noted update in it."""
+        self._read()
         for id_ in self._removed:
-            tree.delete(id_)
+            self._tree.delete(id_)
         self._removed.clear()
-        tree.insert_batch(self._noted())
-        self._added.clear()
-        return tree
-
-    def _noted(self) -> Points:
         vectors = np.frombuffer(b"".join(self._added.values()), np.int16)
-        return Points(list(self._added), vectors.reshape(-1, self._dimension))
+        self._tree.insert_batch(Points(list(self._added), vectors.reshape(-1, self._dimension)))
+        self._added.clear()
+        return self._tree
 
-    def _live(self, *, named: bool) -> Iterator[Points]:
-        """All sentences while there is no tree, in batches; with ids only if `named`."""
-        missing = set(self._removed)
-        ids: list[bytes] = []
-        parts: list[NDArray[np.int16]] = []
-        rows = 0
-        for block in self._scan() if self._scan is not None else ():
-            vectors = block.vectors
-            if named:
-                names = [block.id(row) for row in range(len(vectors))]
-                if not missing.isdisjoint(names):
-                    keep = [row for row, id_ in enumerate(names) if id_ not in missing]
-                    missing.difference_update(names)
-                    vectors, names = vectors[keep], [names[row] for row in keep]
-                ids += names
-            parts.append(vectors)
-            rows += len(vectors)
-            if rows >= BATCH:
-                yield Points(ids, np.concatenate(parts))
-                ids, parts, rows = [], [], 0
-        if missing:
-            raise UnknownSentence(f"sentence {min(missing)!r} is not live")
-        if parts:
-            yield Points(ids, np.concatenate(parts))
-        yield self._noted()
+    def _read(self) -> None:
+        """Load the stored sentences into the tree, once: all of them, or none."""
+        if self._scan is None:
+            return
+        tree, ids, parts = SGTree(self._dimension), list[bytes](), list[NDArray[np.int16]]()
+        for block in self._scan():
+            parts.append(block.vectors)
+            ids += [block.id(row) for row in range(len(block.vectors))]
+            if len(ids) >= BATCH:
+                tree.insert_batch(Points(ids, np.concatenate(parts)))
+                ids, parts = [], []
+        if ids:
+            tree.insert_batch(Points(ids, np.concatenate(parts)))
+        self._tree, self._scan = tree, None

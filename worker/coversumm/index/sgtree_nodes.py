@@ -224,31 +224,6 @@ BATCH = 4096  # nodes inserted together: enough to fill the products, few enough
 CENTERS = 256  # of these, how many may become children of one node at a time
 
 
-def insert_leaf(nodes: Nodes, leaf: int) -> None:
-    """Insert a node without children."""
-    if nodes.root < 0:
-        nodes.root = leaf
-        return
-    at, squared = nodes.root, float(nodes.squared_distances(np.array([nodes.root]), leaf)[0])
-    while True:
-        nodes.reach.rows[at] = max(nodes.reach.rows[at], squared**0.5 * UP)
-        child, nearer = _nearest_covering_child(nodes, at, leaf)
-        if not nearer < squared:
-            return nodes.attach(leaf, at, int(nodes.level_of_child(np.array([squared]))[0]))
-        at, squared = child, nearer
-
-
-def _nearest_covering_child(nodes: Nodes, parent: int, node: int) -> tuple[int, float]:
-    """The nearest child that covers another node, and its squared distance, or infinity."""
-    if not nodes.children[parent]:
-        return -1, inf
-    children = np.frombuffer(nodes.children[parent], np.int32)
-    squared = nodes.squared_distances(children, node)
-    squared[squared > nodes.squared_radii[nodes.level.rows[children]]] = inf
-    best = squared.argmin()
-    return int(children[best]), float(squared[best])
-
-
 def insert_subtrees(nodes: Nodes, items: Numbers) -> None:
     """Insert unattached nodes with their subtrees; into an empty tree only leaves."""
     if nodes.root < 0 and len(items):

@@ -25,7 +25,7 @@ drift and lambda are float64.
                       always
 
 Lines are those of the paper's algorithms as printed, comments counted: Algorithm 1 (CoverSumm) is
-in `coversumm`, Algorithm 2 (ReservoirSearch) in `worker.coversumm.index.sgtree_search`, Algorithm 3
+in `coversumm`, Algorithm 2 (ReservoirSearch) in `tree`, Algorithm 3
 (Delete) in `delete`. Equation 4 is the reservoir's radius, d_k + lambda.
 
 Where the printed algorithms err, and why:

@@ -8,7 +8,7 @@ from worker.coversumm.points import Step
 class Ours:
     """`EntityCore` over the flat index. Parameters: k; no alpha, delta, b or c_max. Exact always.
 
-    Source: `worker.coversumm.single`, after Algorithms 1 and 3 with a certificate in place of
+    Source: `worker.coversumm.core`, after Algorithms 1 and 3 with a certificate in place of
     lambda/2. CoverSumm itself speaks only when the set changes; the order within an unchanged set,
     which the paper's accuracy asks for, is looked up here, at the price of one more evaluation.
     """

@@ -1,8 +1,8 @@
 """CoverSumm (knn+range): two queries in place of the reservoir search."""
 
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.tree import QueryResult
 from worker.coversumm import certificate
-from worker.coversumm.index.sgtree import QueryResult
 
 
 class CoverSummKnnRange(CoverSummReservoir):

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.tree import QueryResult
 from worker.coversumm.fixed_point import DuplicateSentence
-from worker.coversumm.index.sgtree import QueryResult
 from worker.coversumm.points import Points
 
 

@@ -1,7 +1,7 @@
 """Naive cover tree: a k-NN query of a tree at every step."""
 
 from tests.bench.paper.algorithms.centroid import Centroid
-from worker.coversumm.index.sgtree import SGTree
+from tests.bench.paper.algorithms.tree import PaperTree
 from worker.coversumm.points import Step
 
 
@@ -16,7 +16,7 @@ class NaiveCoverTree(Centroid):
 
     def __init__(self, k: int, dimension: int) -> None:
         super().__init__(k, dimension)
-        self._tree = SGTree(dimension)
+        self._tree = PaperTree(dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
         """See `Variant`."""

