@@ -49,11 +49,8 @@ class GrowingArray(Generic[Number]):
     def append(self, rows: NDArray[Number]) -> None:
         """Add rows (m, width), or numbers (m,)."""
         start = len(self.rows)
-        end = start + len(rows)
-        if end > len(self._room):
-            self._make_room(end)
-        self._room[start:end] = rows
-        self.rows = self._room[:end]
+        self.extend(len(rows))
+        self.rows[start:] = rows
 
     def push(self, row: NDArray[Number] | float) -> None:
         """Add one row (D,), or one number."""

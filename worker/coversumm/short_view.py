@@ -79,32 +79,6 @@ def kept(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
     return read
 
 
-def choose(
-    scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES
-) -> Chosen:
-    """The first `count` sentences of the walk, or all that can be chosen.
-
-    `scan` reads all live sentences, vectors (D,) of `dimension`. A cosine above `threshold` (at
-    least 0, below 1) makes a near-copy. A pass keeps `candidates` distinct vectors.
-    """
-    n, total, _ = FlatIndex(dimension, scan).totals()
-    ids: list[bytes] = []
-    keys: list[float] = []
-    vectors = np.empty((0, dimension), np.int16)
-    is_all = n == 0
-    while not is_all and len(ids) < count:
-        near = _Nearest(candidates)
-        for block in scan():
-            near.offer(block, keys_of(block.vectors, n, total), vectors, threshold)
-        found, found_keys, found_vectors = near.sorted(dimension)
-        is_all = not near.was_cut
-        rows = _walk(found_vectors, threshold, count - len(ids))
-        ids += [found[row] for row in rows]
-        keys += [found_keys[row] for row in rows]
-        vectors = np.concatenate((vectors, found_vectors[rows]))
-    return Chosen(ids, distances(keys, n, total, SCALE), vectors)
-
-
 class Candidate(NamedTuple):
     """The next sentence of a walk."""
 
@@ -162,6 +136,24 @@ class Walk:
         """To the centroid, as `Ranking.distances`."""
         (found,) = distances([candidate.key], self._n, self._total, SCALE)
         return found
+
+
+def choose(
+    scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES
+) -> Chosen:
+    """The first `count` sentences of the walk, or all that can be chosen.
+
+    `scan` reads all live sentences, vectors (D,) of `dimension`. A cosine above `threshold` (at
+    least 0, below 1) makes a near-copy. A pass keeps `candidates` distinct vectors.
+    """
+    walk, found = Walk(scan, dimension, threshold, candidates), list[Candidate]()
+    while len(found) < count:
+        one = walk.nearest([candidate.vector for candidate in found])
+        if one is None:
+            break
+        found.append(one)
+    vectors = np.array([one.vector for one in found], np.int16).reshape(-1, dimension)
+    return Chosen([one.id for one in found], tuple(map(walk.distance, found)), vectors)
 
 
 def stands_for(
@@ -233,19 +225,6 @@ class _Nearest:
             -1, dimension
         )
         return [id_ for _, (_, id_) in items], [key for _, (key, _) in items], vectors
-
-
-def _walk(vectors: NDArray[np.int16], threshold: float, count: int) -> list[int]:
-    """The chosen rows, at most `count`, of ordered vectors that no chosen one stands for."""
-    chosen: list[int] = []
-    is_left = np.ones(len(vectors), np.bool_)
-    while len(chosen) < count and is_left.any():
-        row = int(is_left.argmax())
-        chosen.append(row)
-        is_left[row] = False
-        rows = np.flatnonzero(is_left)
-        is_left[rows] = cosines(vectors[rows], vectors[row : row + 1])[:, 0] <= threshold
-    return chosen
 
 
 def cosines(vectors: NDArray[np.int16], others: NDArray[np.int16]) -> NDArray[np.float64]:

@@ -10,21 +10,6 @@ level within R(level) would have covered it.
 Queries process a frontier, nearest first, many nodes' children in one matrix product. They prune a
 subtree only if a lower bound of d(mu, c) - c.max is above an upper bound of the radius; exact keys
 decide what is inside. Depth is bounded by the number of levels, and nothing recurses.
-
-Why BASE is 1.3 (10,000 vectors inserted as one batch, one thread, seconds; share visited by a kNN
-with k = 20):
-
-    base                   1.15           1.3           1.5             2             3
-    uniform, 100     0.25  100%    0.24  100%    0.19  100%    0.25  100%    0.47  100%
-    LDA, 100         0.28  100%    0.25  100%    0.24  100%    0.35  100%    0.50  100%
-    clusters, 384    0.24  100%    0.22  100%    0.48  100%    0.27  100%    1.00  100%
-    clusters, 8      0.40   12%    0.42   13%    0.36   14%    0.34   13%    0.24   19%
-    uniform, 3       0.49   12%    0.44   10%    0.47   11%    0.47   12%    0.51   17%
-
-In many dimensions distances are alike: a large base then makes one family of nearly everything. In
-few dimensions a large base prunes less. In many dimensions no base prunes: a centroid is nearer to
-every vector than the vectors are to one another, so every ball around a node holds it. There the
-tree is a scan in another order.
 """
 
 from collections.abc import Callable, Iterable
@@ -80,10 +65,6 @@ class Query:
     def lowers(self, keys: Floats) -> Floats:
         """Distances not above the true ones."""
         return certificate.lowers(keys / self.n + self.mean_squared, self.error)
-
-    def uppers(self, keys: Floats) -> Floats:
-        """Distances not below the true ones."""
-        return certificate.uppers(keys / self.n + self.mean_squared, self.error) * UP
 
     def upper(self, key: float) -> float:
         """A distance not below the true one; infinite for an infinite key."""

@@ -126,6 +126,11 @@ def _squared(query: Query, key: float) -> Fraction:
     return Fraction(int(key), query.n) + Fraction(sum([s * s for s in total]), query.n * query.n)
 
 
+def _uppers(query: Query, keys: Floats) -> Floats:
+    """Distances not below the true ones."""
+    return certificate.uppers(keys / query.n + query.mean_squared, query.error) * UP
+
+
 class _Nearest:
     """The nearest so far: `want` by weight, and all as near as the last."""
 
@@ -178,7 +183,7 @@ class _Ball:
         """
         nodes = np.concatenate([np.empty(0, np.int32), *self._nodes])
         keys = np.concatenate([np.empty(0), *self._keys])
-        within = self.query.uppers(keys) <= certain
+        within = _uppers(self.query, keys) <= certain
         doubtful = np.flatnonzero(~within & (self.query.lowers(keys) <= self.radius))
         within[doubtful] = [exactly(key) for key in keys[doubtful].tolist()]
         return nodes[within], keys[within]
