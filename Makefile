@@ -20,7 +20,7 @@ FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
 BY_FILE := --dist loadfile --no-loadscope-reorder
 FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 # The tests of the package alone, for another Python.
-UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
+UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-precision page-pictures asyncapi clean

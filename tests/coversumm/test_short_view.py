@@ -15,7 +15,7 @@ from tests.coversumm.naive_short_view import Live, group_of, naive
 from tests.coversumm.scripts import Review
 from worker.coversumm import brute_force
 from worker.coversumm.fixed_point import quantize
-from worker.coversumm.short_view import StandsFor, choose, kept, stands_for
+from worker.coversumm.short_view import StandsFor, choose, read_once, stands_for
 
 
 class Stored:
@@ -82,7 +82,7 @@ def test_it_is_the_walk_of_the_definition(
 def test_reading_them_once_is_reading_them_often(made: tuple[Live, int], most_bytes: int) -> None:
     live, dimension = made
     scan = Stored(live)
-    once = kept(scan, most_bytes)
+    once = read_once(scan, most_bytes)
     for _ in range(3):
         assert [(block.ids, block.vectors.tolist()) for block in once()] == [
             (block.ids, block.vectors.tolist()) for block in Stored(live)()

@@ -17,7 +17,7 @@ from tests.harness.model import ratings
 from tests.processing.facet_runs import FACETS, runs, with_facets
 from tests.processing.operations import ENTITIES
 from worker.coversumm import brute_force
-from worker.coversumm.short_view import kept
+from worker.coversumm.short_view import read_once
 from worker.events.outputs import decode_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria
@@ -141,7 +141,7 @@ def test_verify_finds_a_wrong_facet():
 @pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])
 def test_of_many_sentences(monkeypatch, kept_bytes):
     """Of several blocks, kept or read again: the set of a facet is the one published."""
-    monkeypatch.setattr(entity_view, "kept", lambda scan: kept(scan, kept_bytes))
+    monkeypatch.setattr(entity_view, "read_once", lambda scan: read_once(scan, kept_bytes))
     driver = Driver(with_facets())
     random = np.random.default_rng(4)
     sentences = [(f"s{n}", random.normal(size=DIMENSION).tolist()) for n in range(6000)]

@@ -55,7 +55,7 @@ class StandsFor(NamedTuple):
     groups: int
 
 
-def kept(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
+def read_once(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
     """`scan`, read only once if its vectors take at most `most_bytes`."""
     blocks: list[Block] | None = None
 
@@ -101,7 +101,7 @@ class Walk:
         self._dimension = dimension
         self._threshold = threshold
         self._candidates = candidates
-        once = kept(scan)
+        once = read_once(scan)
         self._n, self._total, _ = FlatIndex(dimension, once).totals()
         self._read(once, np.empty((0, dimension), np.int16))
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import EntityCore, FlatIndex, Ranking
-from worker.coversumm.short_view import Candidate, Scan, Walk, choose, kept, stands_for
+from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once, stands_for
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
 from worker.events.publishing import FACETS, SUMMARIES
@@ -258,7 +258,7 @@ class ShortView(EntityView):
     def read(cls, source: Source) -> Self:
         """See `EntityView`."""
         entity, extent = source.entity, source.extent
-        scan = kept(entity.blocks)
+        scan = read_once(entity.blocks)
         chosen = choose(scan, entity.dimension, extent.threshold, extent.count)
         taken = source.fitting(chosen.ids)
         vectors = chosen.vectors[[at for at, *_ in taken]]
@@ -403,7 +403,7 @@ class _Members:
         if facets is None:
             raise NoFacets
         entity = source.entity
-        self._blocks = kept(entity.blocks)
+        self._blocks = read_once(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
         self._counted = [
             _Counted(number, facets.definitions.facets[number], 0, 0, NO_RATINGS)
@@ -448,7 +448,7 @@ def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
     )
     if not one.sentences:
         return summary
-    ranking = source.core(facet.k, kept(members.scan(one.number))).ranking()
+    ranking = source.core(facet.k, read_once(members.scan(one.number))).ranking()
     ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
     sentences = [
         summary_sentence(

@@ -25,7 +25,7 @@ from worker.coversumm import (
     no_points,
 )
 from worker.coversumm.index import Block
-from worker.coversumm.short_view import kept
+from worker.coversumm.short_view import read_once
 from worker.events.publishing import FACETS
 from worker.facets.membership import NO_FACET, FacetCriteria
 from worker.facets.newest import NewestReviews
@@ -116,7 +116,7 @@ class EntityFacets:
             counted.add(block.reviews, bits)
             return [*(None for _ in own), *(rows_of(bits, number) for number in self._sets)]
 
-        subsets = Subsets(self.criteria.dimension, kept(self._rows.blocks), rows)
+        subsets = Subsets(self.criteria.dimension, read_once(self._rows.blocks), rows)
         load_all([*own, *map(self._begin, self._sets)], subsets)
         for (bits, rating), count in counted.counts(members).items():
             for number in _numbers(bits):

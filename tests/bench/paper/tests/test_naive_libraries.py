@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.bench.paper.naive import NaiveFaiss, NaiveHnsw, library
-from tests.coversumm.paper.ways import copies, play, uniform
+from tests.bench.paper.tests.ways import copies, play, uniform
 from tests.coversumm.scripts import Script, scripts
 from worker.coversumm import Step, brute_force, no_points
 

@@ -12,7 +12,7 @@ from tests.bench.paper.algorithms.lazy import CoverSummLazy
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from tests.bench.paper.algorithms.variants import NAMES, make_variant
 from tests.bench.paper.naive import NaiveHnsw
-from tests.coversumm.paper.ways import EXACT, HNSW, play
+from tests.bench.paper.tests.ways import EXACT, HNSW, play
 from tests.coversumm.scripts import adds, points
 from worker.coversumm import (
     DuplicateSentence,

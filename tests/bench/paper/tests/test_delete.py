@@ -12,7 +12,7 @@ from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.algorithms.lazy import CoverSummLazy
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from tests.bench.paper.algorithms.tree import PaperTree
-from tests.coversumm.paper.ways import (
+from tests.bench.paper.tests.ways import (
     ALPHAS,
     CAPACITIES,
     PRINTED,

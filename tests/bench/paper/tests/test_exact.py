@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.algorithms.exact import Ours
 from tests.bench.paper.naive import NaiveFaiss
-from tests.coversumm.paper.ways import EXACT, drifting, oracle, play, uniform
+from tests.bench.paper.tests.ways import EXACT, drifting, oracle, play, uniform
 from tests.coversumm.scripts import Script, adds, scripts, tight
 from worker.coversumm import Points, Step, brute_force, no_points
 

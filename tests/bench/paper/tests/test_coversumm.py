@@ -16,7 +16,7 @@ from tests.bench.paper.algorithms.decay import CoverSummDecay
 from tests.bench.paper.algorithms.random_admission import CoverSummRandom
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from tests.bench.paper.algorithms.variants import make_variant
-from tests.coversumm.paper.ways import (
+from tests.bench.paper.tests.ways import (
     ALPHAS,
     CAPACITIES,
     PRINTED,
