@@ -11,12 +11,9 @@ results/core_FILE.json.
 """
 
 import argparse
-import json
 import os
-import platform
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +27,7 @@ from rich.table import Table  # noqa: E402
 
 from tests.bench import streams  # noqa: E402
 from tests.bench.judge import History, added, brute_force, percent, right_steps  # noqa: E402
+from tests.bench.machine import began, write  # noqa: E402
 from worker.coversumm import EntityCore, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
 from worker.processing.config import index_class  # noqa: E402
@@ -144,28 +142,6 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
     return rows
 
 
-def machine() -> dict[str, object]:
-    cpu = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        cpu = next(
-            (
-                line.partition(": ")[2]
-                for line in info.read_text().splitlines()
-                if "model name" in line
-            ),
-            cpu,
-        )
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "load_before": [round(x, 2) for x in os.getloadavg()],
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.core", description="The core beside brute force and FAISS."
@@ -178,7 +154,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="2,000 events a stream")
     options = parser.parse_args()
-    most = 2000 if options.quick else None
+    most, record = 2000 if options.quick else None, began("tests.bench.core")
     try:
         import faiss  # noqa: F401
 
@@ -193,12 +169,6 @@ def main() -> None:
     )
     for column in ("seconds", "us/event", "exact %", "set changes", "refills"):
         table.add_column(column, justify="right")
-    record: dict[str, object] = {
-        "machine": machine(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "python -m tests.bench.core"
-        + ("" if options.data == streams.BUNDLED else f" --data {options.data.name}"),
-    }
     rows: list[dict[str, object]] = []
     makers: list[Callable[[], streams.Stream]] = [
         lambda: streams.uniform(**size),
@@ -232,8 +202,7 @@ def main() -> None:
         file = RESULTS / (
             "core.json" if bundled else f"core_{options.data.name.partition('.')[0]}.json"
         )
-        RESULTS.mkdir(exist_ok=True)
-        file.write_text(json.dumps(record | {"rows": rows}, indent=1) + "\n")
+        write(file, record | {"rows": rows})
         console.print(f"recorded in {file}")
 
 

@@ -15,13 +15,12 @@ import resource
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from rocksdict import Options, Rdict
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, write
 from tests.harness.drive import summary_of
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
@@ -182,9 +181,7 @@ def main():
     scale = 10 if arguments.quick else 1
     with tempfile.TemporaryDirectory() as folder:
         result = {
-            "command": "python -m tests.bench.processor",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "machine": machine(),
+            **began("tests.bench.processor"),
             "micro_batches_of_1000": micro_batches(
                 Path(folder, "a"), 60_000 // scale, 1000, 256 * 2**20, arguments.profile
             ),
@@ -194,8 +191,7 @@ def main():
     result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps(result, indent=2))
     if not (arguments.quick or arguments.profile):
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+        write(RESULTS, result)
 
 
 if __name__ == "__main__":
