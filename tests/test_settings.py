@@ -11,6 +11,7 @@ import pytest
 import worker
 from tests.harness.certificates import Authority
 from tests.settings.sasl import SASL
+from worker.coversumm.index import NAMES
 from worker.errors import SetupError
 from worker.settings import Settings, environment_with, settings_by_field
 

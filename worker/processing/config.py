@@ -120,7 +120,7 @@ class ProcessorConfig:
     partitions: int  # of the input topic
     worker_version: str
     max_message_bytes: int  # the largest message the dead-letter topic accepts
-    index: str  # of `worker.coversumm.index.choice.NAMES`; does not change results or rows
+    index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
     selection: RecordSelection = ALL  # other records are skipped
     codec: InputCodec = DEFAULT
     """Reads the contract's events. Not part of the fingerprint: the events decide, not their form.
