@@ -82,7 +82,7 @@ class Script:
 def tight(core: EntityCore, spare: int | None) -> EntityCore:
     """A reservoir so small, k rows and few to spare, that a script of a few steps refills it."""
     if spare is not None:
-        state = core._state
+        state = core
         state.smallest_target = state.target = state.k + spare
         state.reservoir.ids_kept = state.reservoir.ids_needed
     return core

@@ -54,7 +54,7 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
     core = EntityCore(2, d, FlatIndex(d))
     tight(core, 1)
     one_by_one(core, adds(vectors))
-    state, reservoir = core._state, core._state.reservoir
+    state, reservoir = core, core.reservoir
     if state.complete():
         return
     total, n = state.total, state.n
@@ -115,7 +115,7 @@ def test_equality_is_no_proof() -> None:
     """
     core = EntityCore(1, 1, FlatIndex(1))
     core.apply(adds(np.array([[0], [10], [-10], [20]], np.int16)))
-    state = core._state
+    state = core
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
     state.reservoir.anchor_n = 3
     # a k-th at distance 0 from the centroid 5
@@ -166,8 +166,8 @@ def test_fewer_rows_than_k_with_copies_enough() -> None:
     core, expected = script.core(0), script.expected()
     before = len(near + far)
     assert in_bulk(core, script.steps[:before]) == expected[:before]
-    core._state.target = 1
-    core._state.refill()
+    core.target = 1
+    core.refill()
     assert core.reservoir_size == 2
     refilled = core.counters.refilled
     assert in_bulk(core, script.steps[before:]) == expected[before:]
@@ -187,7 +187,7 @@ def test_copies_at_the_centre_cost_no_more() -> None:
     assert core.reservoir_size == 1
     assert core.ranking().ids == tuple(ids[:20])
     assert core.ranking().support == (10_000,) * 20
-    assert sum(map(len, core._state.reservoir.lowest_ids)) <= 160
+    assert sum(map(len, core.reservoir.lowest_ids)) <= 160
     core.apply([Step(Points([ids[5000]], x), no_points(d)), Step(no_points(d), Points([b"b"], x))])
     assert core.ranking().ids == (b"b", *ids[:19])
     for start in range(0, 10_000, 100):  # lowest first: the ids held run out again and again
@@ -197,7 +197,7 @@ def test_copies_at_the_centre_cost_no_more() -> None:
         assert core.ranking().ids == (b"b", *left[:19])
     assert core.counters.refilled < 10
     core.apply([Step(Points([b"b"], x), no_points(d))])
-    assert (core.n, core.ranking().ids, core._state.total.any()) == (0, (), False)
+    assert (core.n, core.ranking().ids, core.total.any()) == (0, (), False)
 
 
 def test_a_reservoir_that_is_trimmed_often_keeps_its_size() -> None:
@@ -209,4 +209,4 @@ def test_a_reservoir_that_is_trimmed_often_keeps_its_size() -> None:
     for i, vector in enumerate(vectors):
         core.apply([Step(no_points(d), Points([b"%06d" % i], vector[None]))])
         sizes.append(core.reservoir_size)
-    assert max(sizes[1000:]) <= 4 * core._state.smallest_target
+    assert max(sizes[1000:]) <= 4 * core.smallest_target

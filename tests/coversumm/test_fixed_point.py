@@ -126,7 +126,7 @@ def test_full_entity_refuses_and_stays() -> None:
     limit = (EXACT - 1) // (3 * 2 * 32767**2)
     x = np.full((1, 2), 32767, np.int16)
     core = EntityCore(2, 2, FlatIndex(2))
-    core._state.n, core._state.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
+    core.n, core.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
     core.apply([Step(no_points(2), Points([b"last"], x))])
     assert core.n == limit
     for more in (1, 20):  # one by one, in bulk
@@ -160,7 +160,7 @@ def test_an_anchor_beyond_the_bound_is_moved(path: Path) -> None:
     """
     core = EntityCore(2, 1, FlatIndex(1))
     core.apply(adds(np.array([[1], [2]], np.int16)))
-    reservoir = core._state.reservoir
+    reservoir = core.reservoir
     reservoir.anchor_n = anchor_n = (EXACT - 1) // (3 * 10**2)
     path(core, adds(np.full((20, 1), 10, np.int16), [b"a%d" % i for i in range(20)]))
     assert (reservoir.anchor_n, core.counters.refilled) == (anchor_n, 0)

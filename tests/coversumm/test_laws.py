@@ -72,7 +72,7 @@ def _check_end(core: EntityCore, script: Script) -> None:
     assert ranking == script.oracle(-1)
     assert core.n == len(live)
     total = sum((v.astype(np.int64) for v in live.values()), np.zeros(script.dimension, np.int64))
-    assert core._state.total.tolist() == total.tolist()
+    assert core.total.tolist() == total.tolist()
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])

@@ -159,9 +159,8 @@ def _apply(state: EntityState, run: _Run) -> list[Ranking | None]:
         if state.is_change(named, run.steps[at].added.ids):
             n, total = int(run.totals[at, -1]), run.totals[at, :-1]
             support = tuple([counts[row] for _, _, row in ranked])
-            squared = float(run.centroid_squared[at])
             values = [key for key, _, _ in ranked]
-            results[at] = Ranking(named, support, n, values, total, state.scale, squared)
+            results[at] = Ranking(named, support, n, values, total, state.scale)
     if end:
         _commit(state, run, end)
     return results

@@ -24,7 +24,7 @@ from worker.coversumm.reservoir import digest
 from worker.coversumm.state import Counters, EntityState
 
 
-class EntityCore:
+class EntityCore(EntityState):
     """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm).
 
     The result is a function of the *set* of live sentences. It does not depend on their order, on
@@ -47,18 +47,6 @@ class EntityCore:
     [Ranking(n=2, ids=(b'r2#0', b'r3#0'))]
     """
 
-    def __init__(
-        self, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
-    ) -> None:
-        """An entity without sentences; `index` must be empty (see `load`).
-
-        With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the
-        unit of distances. Raises ValueError if k or dimension is below 1.
-        """
-        if k < 1 or dimension < 1:
-            raise ValueError(f"k and dimension must be at least 1, not {k} and {dimension}")
-        self._state = EntityState(k, dimension, index, distinct=distinct, scale=scale)
-
     @classmethod
     def load(
         cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
@@ -74,13 +62,13 @@ class EntityCore:
 
     def read(self) -> None:
         """Take in the sentences of the index, for a new core; see `load`."""
-        self._state.begin(self._state.index.totals())
-        self._loaded(self._state.refill())
+        self.begin(self.index.totals())
+        self.loaded(self.refill())
 
-    def _loaded(self, neighbors: Neighbors) -> None:
-        state = self._state
-        state.ranking_if_changed(neighbors, (), state.centroid_squared())
-        state.counters = Counters()
+    def loaded(self, neighbors: Neighbors) -> None:
+        """Begin with these as the set, for a new core."""
+        self.ranking_if_changed(neighbors, ())
+        self.counters = Counters()
 
     def apply(self, steps: Sequence[Step]) -> list[Ranking | None]:
         """Apply steps in order; for each its ranking if the set of ids changed or a member was
@@ -90,62 +78,48 @@ class EntityCore:
         VectorError, EntityFull, UnknownSentence or DuplicateSentence; see the class for the state
         after an error.
         """
-        state = self._state
         if len(steps) < MIN_STEPS:
-            return [_apply_step(state, step) for step in steps]
+            return [_apply_step(self, step) for step in steps]
         results: list[Ranking | None] = []
         while len(results) < len(steps):
-            results += apply_run(state, steps[len(results) : len(results) + LONGEST])
+            results += apply_run(self, steps[len(results) : len(results) + LONGEST])
             if len(results) < len(steps):
-                results.append(_apply_step(state, steps[len(results)]))
+                results.append(_apply_step(self, steps[len(results)]))
         return results
 
     def ranking(self) -> Ranking:
         """The current summary."""
-        state = self._state
-        neighbors, centroid_squared = state.knn(), state.centroid_squared()
-        outside = state.outside(centroid_squared)
-        if neighbors is None or not state.proves(neighbors, centroid_squared, outside):
-            neighbors = state.refill()
-        return state.ranking(neighbors, centroid_squared)
+        neighbors, centroid_squared = self.knn(), self.centroid_squared()
+        outside = self.outside(centroid_squared)
+        if neighbors is None or not self.proves(neighbors, centroid_squared, outside):
+            neighbors = self.refill()
+        return self.ranking_of(neighbors)
 
     def look(self) -> Ranking | None:
         """The current summary by the reservoir alone, or None; changes no state and no counter."""
-        state = self._state
-        if state.reservoir.exhausted:
+        if self.reservoir.exhausted:
             return None
-        neighbors = knn(state.reservoir, state.n, state.total, state.k, state.distinct)
+        neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
         # The set is known from the last step; what is not known is its order and its distances now.
-        if state.members != set(state.reservoir.ids_of(neighbors.rows)):
+        if self.members != set(self.reservoir.ids_of(neighbors.rows)):
             return None
-        return state.ranking(neighbors, state.centroid_squared())
-
-    @property
-    def n(self) -> int:
-        """Number of live sentences."""
-        return self._state.n
-
-    @property
-    def counters(self) -> Counters:
-        """How steps were decided so far."""
-        return self._state.counters
+        return self.ranking_of(neighbors)
 
     @property
     def reservoir_size(self) -> int:
         """Number of distinct vectors in the reservoir."""
-        return len(self._state.reservoir)
+        return len(self.reservoir)
 
     @property
     def memory_bytes(self) -> int:
         """Approximate memory of this object and its index, in bytes."""
-        state = self._state
-        arrays = 1 + (state.gap is not None)
-        if state.reservoir.radius_key is not None:
+        arrays = 1 + (self.gap is not None)
+        if self.reservoir.radius_key is not None:
             arrays += 3  # anchor, ball
         return (
-            state.reservoir.memory_bytes
-            + state.index.memory_bytes
-            + arrays * state.total.nbytes
+            self.reservoir.memory_bytes
+            + self.index.memory_bytes
+            + arrays * self.total.nbytes
             + 2000
         )
 
@@ -182,7 +156,7 @@ def _apply_step(state: EntityState, step: Step) -> Ranking | None:
     else:
         neighbors = state.refill()
         outside = state.outside(centroid_squared)
-    ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    ranking = state.ranking_if_changed(neighbors, added.ids)
     state.gap = None
     if len(neighbors.keys) == state.k:
         kth_key, next_key = neighbors.keys[-1], neighbors.next_key
@@ -224,7 +198,7 @@ def _after_joining(state: EntityState, step: Step, joined: Joined) -> Ranking | 
         else:  # equal keys
             neighbors = knn(reservoir, n, state.total, state.k, state.distinct)
             kth_key, next_key = neighbors.keys[-1], neighbors.next_key
-        ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+        ranking = state.ranking_if_changed(neighbors, added.ids)
     if n >= state.k:
         state.gap = _gap(
             state, kth_key, next_key, centroid_squared, state.outside(centroid_squared)
@@ -299,8 +273,8 @@ def load_all(cores: Sequence[EntityCore], subsets: Subsets) -> None:
     Raises EntityFull.
     """
     for core, totals in zip(cores, subsets.totals(len(cores)), strict=True):
-        core._state.begin(totals)
+        core.begin(totals)
     filled = [core for core in cores if core.n]
-    searches = {at: core._state.search() for at, core in enumerate(cores) if core.n}
+    searches = {at: core.search() for at, core in enumerate(cores) if core.n}
     for core, found in zip(filled, subsets.nearest(searches), strict=True):
-        core._loaded(core._state.refilled(found))
+        core.loaded(core.refilled(found))

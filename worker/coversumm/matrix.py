@@ -54,11 +54,8 @@ class GrowingArray(Generic[Number]):
 
     def push(self, row: NDArray[Number] | float) -> None:
         """Add one row (D,), or one number."""
-        end = len(self.rows)
-        if end == len(self._room):
-            self._make_room(end + 1)
-        self._room[end] = row
-        self.rows = self._room[: end + 1]
+        self.extend(1)
+        self.rows[-1] = row
 
     def room_for_one(self) -> NDArray[Number]:
         """The block of memory with room for another row after the last, for the caller to fill

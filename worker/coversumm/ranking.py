@@ -37,19 +37,12 @@ class Ranking:
         keys: list[float],
         total: NDArray[np.float64],
         scale: int,
-        centroid_squared: float | None = None,
     ) -> None:
-        """Distances are computed from `keys` (one per id) and `total` (S, not copied); |S/n|^2 is
-        optional.
-        """
+        """Distances are computed from `keys` (one per id) and `total` (S, not copied)."""
         self.ids = ids
         self.support = support
         self.n = n
-        self._measured = (
-            measured(keys, n, total)
-            if centroid_squared is None
-            else Measured(keys, n, total, centroid_squared)
-        )
+        self._measured = measured(keys, n, total)
         self._scale = scale
         self._distances: tuple[float, ...] | None = None
 

@@ -121,11 +121,9 @@ class Reservoir:
             return
         self.row_of[key] = len(self.counts)
         self._digests.append(key)
-        self.counts.append(1)
-        self.lowest_ids.append([id_])
-        self.live += 1
-        self._vectors.push(vector)
-        self._squared_norms.push(squared_norm)
+        self._vectors.room_for_one()[len(self)] = vector
+        self._squared_norms.room_for_one()[len(self)] = squared_norm
+        self.take_in(id_)
 
     def ids_of(self, rows: list[int]) -> list[bytes]:
         """The ids of ranked rows: of one that stands m times its m lowest."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.certificate import Gap
-from worker.coversumm.fixed_point import EntityFull, exact
+from worker.coversumm.fixed_point import SCALE, EntityFull, exact
 from worker.coversumm.index import Index, Neighborhood, Search, Totals
 from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.ranking import Ranking
@@ -65,13 +65,22 @@ class Ball(NamedTuple):
 class EntityState:
     """What a step reads and writes. S is in float64, exact below 2^53."""
 
-    def __init__(self, k: int, dimension: int, index: Index, *, distinct: bool, scale: int) -> None:
+    def __init__(
+        self, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
+    ) -> None:
+        """An entity without sentences; `index` must be empty (see `EntityCore.load`).
+
+        With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the
+        unit of distances. Raises ValueError if k or dimension is below 1.
+        """
+        if k < 1 or dimension < 1:
+            raise ValueError(f"k and dimension must be at least 1, not {k} and {dimension}")
         self.k = k
         self.dimension = dimension
         self.index = index
         self.distinct = distinct
         self.scale = scale
-        self.n = 0
+        self.n = 0  # live sentences
         self.total = np.zeros(dimension)
         self.max_squared_norm = 0.0  # of all sentences ever seen
         self.reservoir = Reservoir(dimension, 1 if distinct else k)
@@ -79,7 +88,7 @@ class EntityState:
         self.target = self.smallest_target  # distinct vectors a refill asks for
         self.since_refill = 0  # steps
         self.members: frozenset[bytes] = frozenset()  # ids of the ranking after the last step
-        self.counters = Counters()
+        self.counters = Counters()  # how steps were decided so far
         self.gap: Gap | None = None
         self.stride = 64  # steps that the next run tries at once
         self._ball: Ball | None = None
@@ -217,22 +226,14 @@ class EntityState:
 
     # ---- ranking
 
-    def ranking(
-        self, neighbors: Neighbors, centroid_squared: float, ids: Sequence[bytes] | None = None
-    ) -> Ranking:
+    def ranking_of(self, neighbors: Neighbors, ids: Sequence[bytes] | None = None) -> Ranking:
         """The neighbors as output."""
-        reservoir = self.reservoir
-        ids = tuple(reservoir.ids_of(neighbors.rows) if ids is None else ids)
-        if reservoir.live == len(reservoir):  # no copies: most often
-            support = (1,) * len(neighbors.rows)
-        else:
-            support = tuple([reservoir.counts[row] for row in neighbors.rows])
-        total = self.total.copy()
-        return Ranking(ids, support, self.n, neighbors.keys, total, self.scale, centroid_squared)
+        reservoir, rows = self.reservoir, neighbors.rows
+        support = tuple([reservoir.counts[row] for row in rows])
+        named = tuple(reservoir.ids_of(rows) if ids is None else ids)
+        return Ranking(named, support, self.n, neighbors.keys, self.total.copy(), self.scale)
 
-    def ranking_if_changed(
-        self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float
-    ) -> Ranking | None:
+    def ranking_if_changed(self, neighbors: Neighbors, added: Sequence[bytes]) -> Ranking | None:
         """The ranking of a step that added these ids, if the set of ids changed or one of these is
         in it.
         """
@@ -241,9 +242,7 @@ class EntityState:
             return None
         reservoir.ranked_rows = rows
         ids = reservoir.ids_of(rows)
-        return (
-            self.ranking(neighbors, centroid_squared, ids) if self.is_change(ids, added) else None
-        )
+        return self.ranking_of(neighbors, ids) if self.is_change(ids, added) else None
 
     def is_change(self, ids: Sequence[bytes], added: Sequence[bytes]) -> bool:
         """Store the ranked ids; whether their set changed, or one was added in this step."""

@@ -54,7 +54,7 @@ def test_each_core_is_that_of_its_subset_alone(
         assert core.ranking() == alone.ranking()
         assert core.apply([more]) == alone.apply([more])  # and no other core changes
         assert core.n == alone.n
-        assert core._state.total.tolist() == alone._state.total.tolist()
-        assert core._state.max_squared_norm == alone._state.max_squared_norm
-        one, other = core._state.reservoir, alone._state.reservoir
-        assert len(one) >= min(len(other), core._state.target)
+        assert core.total.tolist() == alone.total.tolist()
+        assert core.max_squared_norm == alone.max_squared_norm
+        one, other = core.reservoir, alone.reservoir
+        assert len(one) >= min(len(other), core.target)

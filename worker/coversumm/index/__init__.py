@@ -20,7 +20,7 @@ often costs a little more at each step than the paper's (about 90 rows against 3
 uniform data) and saves nearly all searches. `make bench` and `make paper` print these figures.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -37,11 +37,9 @@ class Block(Protocol):
     @property
     def vectors(self) -> NDArray[np.int16]:
         """The vectors, (m, D) int16."""
-        ...
 
     def id(self, row: int) -> bytes:
         """The id of a row."""
-        ...
 
 
 class Totals(NamedTuple):
@@ -78,15 +76,12 @@ class Index(Protocol):
     @property
     def memory_bytes(self) -> int:
         """Approximate bytes in memory."""
-        ...
 
     def totals(self) -> Totals:
         """Count and sum of the live sentences, by a pass over all of them."""
-        ...
 
     def update(self, removed: Points, added: Points) -> None:
         """Removals, then additions. Raises UnknownSentence or DuplicateSentence if noticed."""
-        ...
 
     def nearest(
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
@@ -96,11 +91,9 @@ class Index(Protocol):
 
         Equal keys are never cut: all sentences below some key, none at or above it.
         """
-        ...
 
     def on_rows_written(self) -> None:
         """Every update so far is in the rows that `scan` reads, committed or about to be."""
-        ...
 
 
 class NewIndex(Protocol):
@@ -110,7 +103,6 @@ class NewIndex(Protocol):
         self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /
     ) -> Index:
         """An index of vectors of this dimension."""
-        ...
 
 
 class IndexUnavailable(Exception):
@@ -126,8 +118,3 @@ def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
         return None
     beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]
     return float(beyond.min()) if len(beyond) else None
-
-
-def lowest(ids: Sequence[bytes], ids_kept: int) -> list[bytes]:
-    """The `ids_kept` lowest of the ids, ascending."""
-    return sorted(ids)[:ids_kept]

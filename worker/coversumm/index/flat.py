@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
@@ -313,7 +313,7 @@ class SearchCandidates:
             copies.count += 1
             copies.ids.append(id_)
             if len(copies.ids) >= 8 * self._ids_kept:
-                copies.ids = lowest(copies.ids, self._ids_kept)
+                copies.ids = sorted(copies.ids)[: self._ids_kept]
         if len(self._copies) > 4 * self._count:
             self._prune()
 
@@ -350,6 +350,6 @@ class SearchCandidates:
         return Neighborhood(
             np.frombuffer(b"".join(near), np.int16).reshape(-1, dimension).copy(),
             [copies.count for copies in near.values()],
-            [lowest(copies.ids, self._ids_kept) for copies in near.values()],
+            [sorted(copies.ids)[: self._ids_kept] for copies in near.values()],
             None if self._limit == np.inf else self._limit,
         )

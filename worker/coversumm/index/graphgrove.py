@@ -50,7 +50,6 @@ from worker.coversumm.index import (
     Neighborhood,
     Totals,
     first_beyond,
-    lowest,
 )
 from worker.coversumm.index.flat import keys_of
 from worker.coversumm.matrix import GrowingArray
@@ -342,6 +341,6 @@ class GraphgroveIndex:
         return Neighborhood(
             self._vectors.rows[inside],
             [len(one) for one in ids],
-            [lowest(list(one), ids_kept) for one in ids],
+            [sorted(one)[:ids_kept] for one in ids],
             limit,
         )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond
 from worker.coversumm.index.sgtree_nodes import (
     BASE,
     BATCH,
@@ -138,15 +138,6 @@ class SGTree:
         self.nodes = Nodes(dimension, base)
         self.sentences = Sentences()
 
-    @property
-    def n(self) -> int:
-        """Live sentences, copies counted."""
-        return len(self.sentences.node_of)
-
-    def __len__(self) -> int:
-        """Distinct vectors."""
-        return len(self.nodes)
-
     def __contains__(self, id_: bytes) -> bool:
         """Whether a sentence is live."""
         return id_ in self.sentences.node_of
@@ -193,7 +184,7 @@ class SGTree:
         return Neighborhood(
             self.nodes.vectors.rows[nodes],
             [len(ids) for ids in copies],
-            [lowest(ids, ids_kept) for ids in copies],
+            [sorted(ids)[:ids_kept] for ids in copies],
             None if nearest.limit == inf else nearest.limit,
         )
 
@@ -208,7 +199,7 @@ class SGTree:
             max_squared_norm = max(
                 max_squared_norm, float(self.nodes.squared_norms.rows[some].max())
             )
-        return Totals(self.n, total, max_squared_norm)
+        return Totals(len(self.sentences.node_of), total, max_squared_norm)
 
 
 class SGTreeIndex:

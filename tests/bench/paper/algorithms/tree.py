@@ -41,6 +41,15 @@ class PaperTree(SGTree):
     [b'a', b'c']
     """
 
+    @property
+    def n(self) -> int:
+        """Live sentences, copies counted."""
+        return len(self.sentences.node_of)
+
+    def __len__(self) -> int:
+        """Distinct vectors."""
+        return len(self.nodes)
+
     def insert(self, id_: bytes, vector: NDArray[np.int16]) -> None:
         """Add a sentence, int16 (D,). Raises DuplicateSentence or VectorError."""
         vectors = np.asarray(vector)[None]

@@ -73,7 +73,7 @@ def committed_and_reloaded(script: Script, spare: int | None, data: st.DataObjec
         if data.draw(st.booleans()):
             totals = index.totals()
             assert totals.n == len(live) == core.n
-            assert totals.total.tolist() == core._state.total.tolist()
+            assert totals.total.tolist() == core.total.tolist()
             norms = [float(v.astype(float) @ v.astype(float)) for v in live.values()]
             assert totals.max_squared_norm == max(norms, default=0.0)
     assert results == script.expected()
