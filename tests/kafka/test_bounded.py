@@ -27,7 +27,7 @@ def test_what_is_raised_in_time_is_raised(error: BaseException) -> None:
 
 
 def test_what_does_not_return_is_left_to_itself() -> None:
-    """It goes on, in a thread that does not keep the process alive, and nobody hears of its end."""
+    """It continues in a thread that does not keep the process alive, and its end is ignored."""
     released, ended, threads = threading.Event(), threading.Event(), []
 
     def work() -> None:

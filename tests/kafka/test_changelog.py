@@ -148,7 +148,7 @@ def test_only_a_restore_that_moves_tells_of_progress(rig: Rig) -> None:
     assert rig.progress == [(1, 3), (3, 0)]
 
 
-def test_a_restore_that_is_called_again_goes_on_where_it_was(rig: Rig) -> None:
+def test_a_restore_that_is_called_again_continues_where_it_was(rig: Rig) -> None:
     rig.reads = [[Row(5), Row(6), Row(9)], [Row(11)]]
     assert rig.restore(9) == 3
     assert rig.restore(10) == 0  # it is there already
@@ -168,8 +168,8 @@ def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
 # -- the standby -----------------------------------------------------------------------------------
 
 
-def test_a_standby_that_hears_nothing_for_long_goes_on_with_a_new_consumer(rig: Rig) -> None:
-    """A broker's absence may have confused the one before for good."""
+def test_a_standby_that_hears_nothing_for_long_continues_with_a_new_consumer(rig: Rig) -> None:
+    """A broker's absence may have confused the one before permanently."""
     rig.clock.tick_s = IDLE_SECONDS / 4
     rig.reads = [[Row(5), Row(6)]]
     rig.reader.follow()
@@ -219,7 +219,7 @@ def test_the_life_of_tombstones_counts_from_when_the_bounds_were_fetched() -> No
 
 
 @pytest.mark.parametrize("raised", [True, False])
-def test_a_standby_follows_anew_after_an_error_that_passes(rig: Rig, raised: bool) -> None:
+def test_a_standby_follows_again_after_an_error_that_passes(rig: Rig, raised: bool) -> None:
     error = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
     rig.reads = [[Row(5)], KafkaException(error) if raised else [Row(0, error)], [Row(6)]]
     began_s = rig.clock.now_s

@@ -70,7 +70,7 @@ def told(announcer: Announcer) -> list[str]:
     return [line for line in (announcer.lost(), announcer.back()) if line]
 
 
-def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(
+def test_an_outage_is_reported_once_once_a_minute_and_once_at_its_end(
     contact: Contact, clock: FakeClock
 ) -> None:
     announcer, began_s = Announcer(contact, clock), clock.now_s
@@ -94,7 +94,7 @@ def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(
     assert told(announcer) == []
 
 
-def test_a_second_outage_is_told_like_the_first(contact: Contact, clock: FakeClock) -> None:
+def test_a_second_outage_is_reported_like_the_first(contact: Contact, clock: FakeClock) -> None:
     announcer = Announcer(contact, clock)
     for _ in range(2):
         clock.now_s += 11
@@ -117,7 +117,7 @@ def test_a_short_silence_is_not_told(contact: Contact, clock: FakeClock) -> None
     assert told(announcer) == []
 
 
-def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(
+def test_one_of_several_brokers_that_is_not_reached_is_reported_once_a_minute(
     contact: Contact, clock: FakeClock
 ) -> None:
     """Contact is kept, so nothing else would say so: aiokafka's own messages about connections are

@@ -381,7 +381,7 @@ def doubtful(producer: TransactionalProducer) -> None:
         commit(producer)
 
 
-def test_a_new_client_takes_the_id_over_and_goes_on(
+def test_a_new_client_takes_the_id_over_and_continues(
     producer: TransactionalProducer, producers: Producers, bounded: Bounded
 ) -> None:
     doubtful(producer)
@@ -453,7 +453,7 @@ def test_whoever_may_yet_be_given_the_id_asks_again_himself(
 def test_a_client_that_reaches_no_broker_asks_no_second_time(
     producer: TransactionalProducer, producers: Producers
 ) -> None:
-    """It may be confused for good, and has asked for no id."""
+    """It may be confused permanently, and has asked for no id."""
     doubtful(producer)
     producers.failures = {"list": KafkaError(KafkaError._TRANSPORT)}
     for _ in range(2):
@@ -487,7 +487,7 @@ def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
     assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
 
 
-def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> None:
+def test_a_topic_created_again_ends_the_commit(producer: TransactionalProducer) -> None:
     def check(last_offsets: Mapping[int, int]) -> None:
         raise Crash("created again")
 
@@ -510,7 +510,7 @@ def test_a_commit_without_a_membership_is_refused_before_it_begins(
 
 
 @pytest.mark.parametrize(("room", "waits"), [(5, 0), (4, 1), (2, 3)])
-def test_a_full_queue_drains_and_the_commit_goes_on(
+def test_a_full_queue_drains_and_the_commit_continues(
     producer: TransactionalProducer, room: int, waits: int
 ) -> None:
     """There are five records; each one that has to wait for room is told."""
@@ -533,7 +533,9 @@ def test_a_queue_that_does_not_drain_ends_the_commit(
     assert "flush" not in fake(producer).calls
 
 
-def test_a_broker_without_transactions_is_told_in_one_line(producer: TransactionalProducer) -> None:
+def test_a_broker_without_transactions_is_one_line(
+    producer: TransactionalProducer,
+) -> None:
     fake(producer).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
     with pytest.raises(SetupError, match=r"transactional producer \(_TIMED_OUT"):
         producer.start()

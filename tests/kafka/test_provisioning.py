@@ -48,7 +48,7 @@ def test_topics_that_are_there_are_left_as_they_are() -> None:
         ("app-entities-changelog", "the state of everything.*coversumm-worker reset"),
     ],
 )
-def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(
+def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_created_again(
     gone: str, words: str
 ) -> None:
     """An empty one in its place would pass for the whole."""
@@ -82,7 +82,7 @@ def test_offsets_that_may_not_be_read_are_refused_at_once() -> None:
     assert len(admin.failures) == 1
 
 
-def test_a_dead_letter_topic_that_is_gone_is_made_anew() -> None:
+def test_a_dead_letter_topic_that_is_gone_is_created_again() -> None:
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
     admin.committed = [7, 7, 7]
@@ -120,7 +120,7 @@ def test_another_partition_count_is_refused(role: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("obeyed", [(), ("summaries", "reviews.dlq")])
-def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_told_at_once(
+def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_reported_at_once(
     obeyed: tuple[str, ...],
 ) -> None:
     """That another topic has fewer is not the point, and growing it is no way out."""
@@ -152,7 +152,7 @@ def test_a_topic_made_meanwhile_with_another_partition_count_is_refused() -> Non
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 
-def test_a_topic_that_may_not_be_created_is_told() -> None:
+def test_a_topic_that_may_not_be_created_is_reported() -> None:
     admin = FakeAdmin(reviews=2)
     admin.refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(SetupError, match="could not be created"):

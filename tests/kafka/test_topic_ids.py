@@ -76,7 +76,7 @@ def test_what_is_asked_ahead_is_waited_for_later_and_asked_again_where_it_got_lo
         other()
 
 
-def test_a_topic_that_was_made_anew_is_noticed() -> None:
+def test_a_topic_that_was_created_again_is_noticed() -> None:
     one = {"in": "a", "changelog": "b"}
     ids = asking(one, one, {"in": "a", "changelog": "c"})
     ids.read()

@@ -11,7 +11,7 @@ from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import Topics
 
 
-def test_cleanup_policies_that_lose_data_are_told() -> None:
+def test_cleanup_policies_that_lose_data_are_reported() -> None:
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL, 1)
     admin.policies = dict.fromkeys(ALL, "compact")

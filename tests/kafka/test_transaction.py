@@ -163,7 +163,7 @@ def fail(transactions: Transactions, step: str, code: int) -> Any:
 
 
 @pytest.mark.parametrize(("step", "code"), LEFT_OPEN)
-def test_a_new_client_decides_and_goes_on(
+def test_a_new_client_decides_and_continues(
     transactions: Transactions, producers: Producers, bounded: Bounded, step: str, code: int
 ) -> None:
     failed = fail(transactions, step, code)
@@ -303,7 +303,7 @@ ROWS: dict[bytes, bytes | None] = {b"a": b"1", b"b": None, b"c": b"3", b"d": b"4
 
 
 @pytest.mark.parametrize("room", [1_000_000, 3, 1])
-def test_rows_are_all_handed_over_the_last_one_last_and_its_offset_is_told(room: int) -> None:
+def test_rows_are_all_handed_over_the_last_one_last_and_its_offset_is_reported(room: int) -> None:
     """Also where the queue has not room for all at once: then it is waited for."""
     transactions = made()
     last: dict[int, int] = {}
@@ -353,7 +353,7 @@ def test_a_last_row_that_is_refused_fails_the_transaction_before_anything_is_com
 
 @pytest.mark.parametrize("step", ["begin", "produce", "flush", "offsets", "commit"])
 @pytest.mark.parametrize(("abort_seconds", "aborts"), [(30.0, ["abort"]), (None, [])])
-def test_a_failed_step_is_followed_by_an_abort_where_the_process_goes_on(
+def test_a_failed_step_is_followed_by_an_abort_where_the_process_continues(
     step: str, abort_seconds: float | None, aborts: list[str]
 ) -> None:
     transactions = made(abort_seconds)
@@ -385,7 +385,7 @@ def test_records_that_are_not_written_in_time_abort() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(FENCED))
-def test_a_fenced_producer_that_is_told_something_else_first_is_known_by_its_abort(
+def test_a_fenced_producer_with_another_error_first_is_known_by_its_abort(
     code: int,
 ) -> None:
     transactions = made()
@@ -398,7 +398,7 @@ def test_a_fenced_producer_that_is_told_something_else_first_is_known_by_its_abo
     assert failed.value.fenced
 
 
-def test_what_else_an_abort_is_told_does_not_hide_the_failure() -> None:
+def test_another_error_of_the_abort_does_not_hide_the_failure() -> None:
     transactions = made()
     fake(transactions).failures = dict.fromkeys(["commit", "abort"], KafkaError(KafkaError._STATE))
     fake(transactions).failures["commit"] = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -417,7 +417,7 @@ def test_a_refused_record_does_not_fail_the_next_transaction() -> None:
     assert fake(transactions).calls[-1] == "commit"
 
 
-def test_the_first_refusal_is_the_one_that_is_told() -> None:
+def test_the_first_refusal_is_the_one_that_is_reported() -> None:
     """Those after it may only say that the queue was purged."""
     transactions = made()
     fake(transactions).refused = {

@@ -115,7 +115,7 @@ def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> N
 # -- topics created again --------------------------------------------------------------------------
 
 
-def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -> None:
+def test_an_input_topic_created_again_with_a_longer_log_is_refused(site: Pipeline) -> None:
     """Every offset fits: the id alone tells. Then `reset`, and the new topic is read from its
     start.
     """
@@ -134,7 +134,7 @@ def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -
 
 
 @pytest.mark.long
-def test_an_output_topic_made_anew_is_refused(site: Pipeline) -> None:
+def test_an_output_topic_created_again_is_refused(site: Pipeline) -> None:
     """Entities that do not change again would be missing from it. Published again, all
     are there.
     """
@@ -168,7 +168,7 @@ def test_another_output_topic_is_the_operators_decision(site: Pipeline) -> None:
     assert {formats.decode_output(OUTPUT, value).topic for value in written} == {other}
 
 
-def test_a_changelog_made_anew_is_read_from_its_start(site: Pipeline) -> None:
+def test_a_changelog_created_again_is_read_from_its_start(site: Pipeline) -> None:
     """Its log is longer than the stored offset, and what lies below that is not what was
     applied.
     """
@@ -188,7 +188,7 @@ def test_a_changelog_made_anew_is_read_from_its_start(site: Pipeline) -> None:
 
 
 @pytest.mark.faults
-def test_an_empty_changelog_made_anew_is_refused(site: Pipeline) -> None:
+def test_an_empty_changelog_created_again_is_refused(site: Pipeline) -> None:
     worker = stopped(site)
     before = published(site)
     make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})

@@ -79,7 +79,7 @@ def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
     assert check(site)["records"] == len(load)
 
 
-def test_poison_is_one_dead_letter_each_and_the_partition_goes_on(site: Pipeline) -> None:
+def test_poison_is_one_dead_letter_each_and_the_partition_continues(site: Pipeline) -> None:
     bad = poisons(DIMENSION)
     load: list[Sent] = []
     for i, poison in enumerate(bad):

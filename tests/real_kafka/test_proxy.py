@@ -113,7 +113,7 @@ def test_open_and_new_connections_lose(
 
 
 @pytest.mark.parametrize("mode", ["swallow", "mute"])
-def test_a_stream_that_lost_bytes_never_goes_on(
+def test_a_stream_that_lost_bytes_never_continues(
     client: socket.socket, proxy: Proxy, mode: Mode
 ) -> None:
     with connect(proxy) as silent:

@@ -61,7 +61,7 @@ def test_a_look_asks_each_idle_client_and_waits_a_fraction_of_the_time_that_coun
     assert contact.silent_seconds() == {"admin": 0.0, "consumer": 5.0, "producer": 0.0}
 
 
-def test_a_frozen_broker_under_an_idle_worker_is_told_and_so_is_its_return(
+def test_a_frozen_broker_under_an_idle_worker_is_reported_and_so_is_its_return(
     watch: ContactWatch, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -129,7 +129,7 @@ def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:
     assert not watch.is_alive()
 
 
-def test_nothing_is_told_of_brokers_in_an_orderly_stop(
+def test_nothing_is_reported_of_brokers_in_an_orderly_stop(
     watch: ContactWatch, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch.look()
@@ -139,7 +139,7 @@ def test_nothing_is_told_of_brokers_in_an_orderly_stop(
     assert caplog.records == []
 
 
-def test_a_look_that_fails_is_told_and_is_not_the_last(
+def test_a_look_that_fails_is_reported_and_is_not_the_last(
     world: World, contact: Contact, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else every client would seem silent from then on: not ready for ever, and the watchdog

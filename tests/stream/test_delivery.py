@@ -251,7 +251,7 @@ class NotingLedger(Ledger):
 # -- the end of a bounded run ----------------------------------------------------------------------
 
 
-async def test_what_is_committed_is_noted_beside_its_offsets_and_then_the_ledger_is_told() -> None:
+async def test_a_commit_has_the_notes_of_its_batch_and_then_the_ledger_gets_it() -> None:
     ledger = NotingLedger()
     rig = Rig(ledger=ledger)
     rig.take_over(p0=5, p1=8)
@@ -376,7 +376,7 @@ async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_ha
     await rig.threads.all_ended()
 
 
-async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
+async def test_subscribers_see_changes_after_the_commit_and_never_before() -> None:
     rig = Rig()
     rig.take_over(p0=5)
     rig.feed.subscribe([b"k"])
@@ -442,7 +442,7 @@ async def test_a_partition_without_rows_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("step", ["transaction", "process"])
-async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
+async def test_the_event_loop_continues(step: str) -> None:
     """It heartbeats and answers requests while librdkafka or the model works."""
     rig = Rig()
     rig.take_over(p0=5)
@@ -462,12 +462,12 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
 
 
 class Held:
-    """A step of the rig that goes on when it is told to, the first time; or with the end of its
+    """A step of the rig that continues when it is told to, the first time; or with the end of its
     test.
     """
 
     def __init__(self, rig: Rig, step: str) -> None:
-        self.reached, self._go_on = threading.Event(), threading.Event()
+        self.reached, self._continue = threading.Event(), threading.Event()
         self._loop = asyncio.get_running_loop()
         self._original = getattr(rig, step)
         setattr(rig, step, self)
@@ -476,7 +476,7 @@ class Held:
         result = self._original(*arguments)
         if not self.reached.is_set():
             self.reached.set()
-            while not (self._go_on.wait(0.02) or self._loop.is_closed()):
+            while not (self._continue.wait(0.02) or self._loop.is_closed()):
                 pass
         return result
 
@@ -484,7 +484,7 @@ class Held:
         assert await asyncio.to_thread(self.reached.wait, PATIENCE_SECONDS)
 
     def go_on(self) -> None:
-        self._go_on.set()
+        self._continue.set()
 
 
 @pytest.mark.parametrize("step", ["transaction_step", "write_step", "committed"])
@@ -745,7 +745,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
 
 @pytest.mark.parametrize("position", [5, 6, 7])
 async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: int) -> None:
-    """The rest of it is read again: to go on with it, or to take its end for the position, could
+    """The rest of it is read again: to continue with it, or to take its end for the position, could
     lose or repeat events.
     """
     rig = Rig(takes=1)
@@ -847,7 +847,7 @@ async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     assert [step[1] for step in rig.log if step[0] == "process"] == [[(0, 0)], [(0, 1)]]
 
 
-async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commit() -> None:
+async def test_a_topic_created_again_in_mid_flight_ends_the_process_before_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
     rig.ids.failure = Crash("created again")

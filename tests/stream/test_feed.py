@@ -39,7 +39,7 @@ def test_the_last_few_are_kept_for_who_comes_later() -> None:
     assert one.latest()[-2:] == [told[-1], change("b")], "also after they were taken"
 
 
-def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
+def test_what_is_published_is_reported_once_and_dead_letters_are_not() -> None:
     one = feed()
     one.subscribe([b"b"])
     told = [change("a"), change("b", 1), change("b", 2)]

@@ -132,7 +132,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert told() == []
 
 
-def test_a_rebalance_that_goes_before_a_decision_is_told_as_one(
+def test_a_rebalance_that_goes_before_a_decision_is_reported_as_one(
     held: Assignment, clock: FakeClock, told: Told
 ) -> None:
     take(held, {0, 1})

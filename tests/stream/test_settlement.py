@@ -267,17 +267,17 @@ def test_doubts_of_an_assignment_that_is_over_do_not_count(rig: Rig) -> None:
         doubts_for(rig, 20)
 
 
-def test_a_commit_that_is_answered_begins_the_time_anew(rig: Rig) -> None:
+def test_a_commit_that_is_answered_restarts_the_time(rig: Rig) -> None:
     doubts_for(rig, 3 * LIMIT_SECONDS, between=rig.settlement.commit_answered)
 
 
-def test_a_commit_that_had_happened_begins_the_time_anew(rig: Rig) -> None:
+def test_a_commit_that_had_happened_restarts_the_time(rig: Rig) -> None:
     """The next one may be hours away."""
     rig.committed = dict(NEXT)
     doubts_for(rig, 3 * LIMIT_SECONDS)
 
 
-def test_a_rebalance_begins_the_time_anew(rig: Rig) -> None:
+def test_a_rebalance_restarts_the_time(rig: Rig) -> None:
     hear(rig)
     rig.settle(Overtaken("UNKNOWN_MEMBER_ID"))
     rig.clock.now_s += 3600

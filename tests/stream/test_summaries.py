@@ -74,7 +74,7 @@ def site() -> Site:
 
 
 async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None:
-    """Provably: the processor's thread is inside the engine until it is told to go on."""
+    """Provably: the processor's thread is inside the engine until it is told to continue."""
     records = [upsert(2, "r2", "wait"), upsert(3, "r3", "five", entity_id="new")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
@@ -123,7 +123,7 @@ async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
         await site.reader.read(0, "e", SummaryView)
 
 
-async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site: Site) -> None:
+async def test_a_late_report_of_a_commit_makes_followed_rows_no_summary(site: Site) -> None:
     batch = await site.thread.run(lambda processor: processor.process([upsert(2, "r2", "two")]))
     await site.thread.run(lambda processor: processor.forget([0]))
     site.driver.processor.committed(batch)
@@ -208,7 +208,7 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
 
 
 @pytest.mark.parametrize("large", [0, 500])
-async def test_a_short_view_is_told_beside_the_stream(
+async def test_a_short_view_is_reported_beside_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
     """Of a large entity in the thread of the large ones, so that the others need not

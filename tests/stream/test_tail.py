@@ -270,7 +270,7 @@ async def test_an_empty_partition_is_finished(app: Any) -> None:
     assert (batch.records, batch.starts, batch.ends) == ((), {0: 0}, {0: 0})
 
 
-async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
+async def test_one_partition_ends_and_the_other_continues(app: Any) -> None:
     logs = {A: Log([0], stable=1, end=1), B: Log(list(range(15)), stable=15, end=15)}
     rig = await bounded(app, logs, {0: 1, 1: 15})
     batches = await until_finished(rig, 0, 1)

@@ -184,7 +184,7 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_s
     assert rig.deaths == []
 
 
-async def test_a_restore_goes_on_until_nothing_more_comes(rig: Rig) -> None:
+async def test_a_restore_continues_until_nothing_more_comes(rig: Rig) -> None:
     """Of what comes while it reads the first rows may be read with it: so may be the others, which
     belong to them.
     """
@@ -230,7 +230,7 @@ async def test_only_a_restore_that_ends_leaves_a_whole_copy(rig: Rig) -> None:
     assert rig.stored() == ({b"row": b"restored"}, 9)
 
 
-async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig) -> None:
+async def test_partitions_are_served_only_after_their_takeover(rig: Rig) -> None:
     """One that brokers cut short restores once more, or is given up for a rebalance; neither
     forgets what was told before.
     """
@@ -255,7 +255,7 @@ async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
     assert rig.log[:2] == ["decide", "offsets"]
 
 
-async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> None:
+async def test_what_was_restored_continues_under_the_next_assignment(rig: Rig) -> None:
     """Only rows after the stored offset are read again, and the old assignment can write
     no more.
     """
@@ -333,7 +333,7 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
     assert rig.assignment.positions == {0: 5}
 
 
-async def test_that_a_takeover_begins_again_is_told_once(
+async def test_that_a_takeover_begins_again_is_reported_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers may be away for hours, and their absence is told by whoever watches them."""
@@ -345,7 +345,7 @@ async def test_that_a_takeover_begins_again_is_told_once(
     ] == ["retrying the takeover after an error of the brokers: no broker"]
 
 
-async def test_offsets_that_are_not_told_are_asked_for_again(rig: Rig) -> None:
+async def test_offsets_that_are_not_known_are_asked_for_again(rig: Rig) -> None:
     answer, failures = rig.logs.input.starts, [Unanswered("offsets are not told")] * 2
 
     def starts(partitions: list[int]) -> Any:
@@ -521,7 +521,7 @@ async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
     follower: Any = rig.takeover._follower
     await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
     assert not follower.is_alive()
-    await rig.recovered({1})  # promoted: goes on where the standby ended
+    await rig.recovered({1})  # promoted: continues where the standby ended
     assert ("restore", {1: 2}, {1: 10}) in rig.log
     assert rig.deaths == []
 
@@ -596,7 +596,7 @@ async def test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby(r
 
 
 async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
-    """What is active was taken over already, and goes on."""
+    """What is active was taken over already, and continues."""
     unanswered = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
     bounds = StandbyBounds(rig, Unanswered("no broker"), unanswered)
     bounds.told.set()
@@ -654,7 +654,7 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
     assert rig.assignment.positions == {0: start.offset}
 
 
-async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_processed(
+async def test_the_ledger_begins_before_anything_is_processed(
     rig: Rig,
 ) -> None:
     told = []
@@ -773,7 +773,7 @@ async def test_the_output_that_the_state_was_published_to_is_taken_over(
     assert rig.processor.published_to == {0: Output(1, OUTPUT, told)}
 
 
-async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
+async def test_an_output_topic_created_again_is_refused(rig: Rig) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
     rig.logs.ids.told = {OUTPUT: "two"}
     told = (
@@ -785,7 +785,7 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     assert rig.assignment.positions == {}
 
 
-async def test_a_facets_topic_made_anew_is_refused(rig: Rig) -> None:
+async def test_a_facets_topic_created_again_is_refused(rig: Rig) -> None:
     rig.logs.facets = "facets"
     rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "old")}
     rig.logs.ids.told = {OUTPUT: "old", "facets": "new"}
@@ -822,7 +822,7 @@ async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> No
     assert rig.processor.published_to == {}
 
 
-async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer(rig: Rig) -> None:
+async def test_an_input_topic_created_again_is_refused_though_its_log_is_longer(rig: Rig) -> None:
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
     rig.logs.ids.told = {INPUT: "two"}
     with pytest.raises(

@@ -332,7 +332,7 @@ def test_a_worker_without_a_membership_is_starting(
     assert status.ready() == (False, "starting: not yet a member of the consumer group")
 
 
-def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
+def test_the_databases_memory_is_reported(status: WorkerStatus) -> None:
     assert status.rocksdb_bytes() == 7
 
 

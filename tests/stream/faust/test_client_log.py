@@ -149,7 +149,7 @@ def test_the_loggers_are_those_of_the_installed_aiokafka() -> None:
     assert OVERTAKEN in Path(recovery.__file__).read_text()
 
 
-def test_a_rebalance_upon_a_rebalance_is_told_by_who_takes_over(
+def test_a_rebalance_upon_a_rebalance_is_reported_by_who_takes_over(
     log: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     recovery.logger.warning("[^---Recovery]: Recovery rebalancing again app id 5 param 4")

@@ -27,6 +27,8 @@ from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer import _record_with_headers
 
+Change = Callable[[Rig, int], Awaitable[None]]
+
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
@@ -150,59 +152,56 @@ async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fe
     assert rig.consumer.cursors == {0: 0}
 
 
+async def rebalance(rig: Rig, start: int) -> None:
+    """A whole one, seek included."""
+    await rig.revoke()
+    await rig.join({0: start})
+
+
+async def doubt(rig: Rig, start: int) -> None:
+    """The group has not changed: the epoch alone shows that everything was taken over again."""
+    await rig.doubt({0: start})
+
+
+CHANGES = [
+    (rebalance, Membership(3, "member", INSTANCE)),
+    (doubt, Membership(2, "member", INSTANCE)),
+]
+
+
 @pytest.mark.parametrize("when", ["during", "after"])
-async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fetch(
-    app: Any, when: str
+@pytest.mark.parametrize(("change", "membership"), CHANGES)
+async def test_records_of_a_fetch_that_another_tenure_overtook_are_read_again(
+    app: Any, when: str, change: Change, membership: Membership
 ) -> None:
-    """The whole rebalance, seek included, passed while the fetch was under way: its records are of
-    another time.
-    """
     rig = Rig(app, {A: [*range(15)], B: []})
     await rig.join({0: 10})
-
-    async def rebalance() -> None:
-        await rig.revoke()
-        await rig.join({0: 10})
-
-    setattr(rig.thread, when, rebalance)
+    before = rig.held.tenure
+    setattr(rig.thread, when, lambda: change(rig, 10))
     assert await rig.poll() is None
-    # read again, though no later record shows that they are missing
-    assert offsets(await rig.poll()) == [*range(10, 15)]
-
-
-@pytest.mark.parametrize("when", ["during", "after"])
-async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, when: str) -> None:
-    """The group has not changed, and its membership is the same: only the epoch tells that
-    everything was taken over again.
-    """
-    rig = Rig(app, {A: [*range(15)], B: []})
-    await rig.join({0: 10})
-
-    async def doubt() -> None:
-        await rig.doubt({0: 10})
-
-    setattr(rig.thread, when, doubt)
-    assert await rig.poll() is None
-    batch = await rig.poll()
+    batch = await rig.poll()  # though no later record shows that they are missing
     assert offsets(batch) == [*range(10, 15)]
-    assert batch.tenure == rig.held.tenure == Tenure(1, Membership(2, "member", INSTANCE))
+    assert batch.tenure == rig.held.tenure
+    assert batch.tenure.membership == membership
+    assert batch.tenure != before
 
 
-async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
+@pytest.mark.parametrize(("change", "membership"), CHANGES)
+async def test_another_tenure_during_the_linger_time_drops_the_fetch(
+    app: Any, change: Change, membership: Membership
+) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
     rig.reader._linger_seconds = 0.001
 
-    async def doubt() -> None:
-        async def later() -> None:
-            await rig.doubt({0: 2})
+    async def before_the_second_fetch() -> None:
+        rig.thread.during = lambda: change(rig, 2)
 
-        rig.thread.during = later  # of the second fetch
-
-    rig.thread.after = doubt
+    rig.thread.after = before_the_second_fetch
     assert await rig.poll() is None
     rig.reader._linger_seconds = 0
     assert offsets(await rig.poll()) == [2, 3, 4]
+    assert rig.held.tenure.membership == membership
 
 
 async def test_nothing_is_fetched_while_a_commit_is_in_doubt(app: Any) -> None:
@@ -231,7 +230,7 @@ async def test_nothing_is_fetched_between_revocation_and_seek(app: Any) -> None:
     assert await rig.poll() is None  # revoked
     await rig.seek({0: 0})
     await rig.assign({A})
-    assert await rig.poll() is None  # assigned anew without a revocation
+    assert await rig.poll() is None  # assigned again without a revocation
     assert rig.thread.fetched == []
 
 
@@ -323,24 +322,6 @@ async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) 
 
     rig.thread.after = go_back
     assert offsets(await rig.poll()) == [*range(9)]
-
-
-async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
-    rig = Rig(app, {A: [*range(5)], B: []})
-    await rig.join({0: 0})
-    rig.reader._linger_seconds = 0.001
-
-    async def rebalance() -> None:
-        async def later() -> None:
-            await rig.revoke()
-            await rig.join({0: 2})
-
-        rig.thread.during = later  # of the second fetch
-
-    rig.thread.after = rebalance
-    assert await rig.poll() is None
-    rig.reader._linger_seconds = 0
-    assert offsets(await rig.poll()) == [2, 3, 4]
 
 
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:

@@ -83,10 +83,10 @@ def test_a_group_that_may_not_be_joined_is_a_missing_permission(consumer: Any) -
 
 
 @pytest.mark.parametrize("ending", [False, True], ids=["running", "stopping"])
-def test_what_the_coordination_cannot_go_on_after_ends_the_worker(
+def test_what_the_coordination_cannot_continue_after_ends_the_worker(
     consumer: Any, ending: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless it is ending anyway: then it goes on ending."""
+    """Unless it is ending anyway: then it continues ending."""
     refused = UnknownError("tests")
 
     async def start(thread: Any) -> None:
