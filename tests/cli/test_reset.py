@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.cli import reset
-from worker.cli.reset import EXPIRY_SECONDS, input_beginnings, refuse_members
+from worker.cli import removal
+from worker.cli.removal import EXPIRY_SECONDS, input_beginnings, refuse_members
 from worker.errors import SetupError
 from worker.settings import Settings
 
@@ -90,7 +90,7 @@ def test_a_dry_run_makes_nothing(run, tmp_path):
 def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_broker):
     """The embedded broker does not describe groups, so nothing else is planned here."""
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
-    monkeypatch.setattr(reset, "planned", lambda *_, **__: [])
+    monkeypatch.setattr(removal, "planned", lambda *_, **__: [])
     settings = Settings.from_environment()
     assert "first records" not in run("reset", "--dry-run").err  # no input topic
     embedded_broker.create_topic(settings.input_topic, 3)

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
-from worker.cli import send as sender
+from worker.cli import sending
 from worker.events import read_line
 from worker.kafka.topics import partition_of
 
@@ -177,7 +177,7 @@ def test_missing_topic(run, write, broker, monkeypatch):
 
 
 def test_a_broker_that_refuses(run, write, broker, monkeypatch):
-    monkeypatch.setattr(sender, "DELIVERY_TIMEOUT_MS", 2000)
+    monkeypatch.setattr(sending, "DELIVERY_TIMEOUT_MS", 2000)
     produce, message_too_large = 0, 10
     broker.fail_requests(produce, [message_too_large] * 50)
     ended = run("send", write("one.jsonl", _several(3)))

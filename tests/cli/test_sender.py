@@ -5,7 +5,7 @@ acknowledgements.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli.send import Acknowledged
+from worker.cli.sending import Acknowledged
 
 
 @given(st.data())

@@ -1,20 +1,24 @@
 """`dlq`: list dead letters, show them, and send them again after a fix."""
 
+from __future__ import annotations
+
 import base64
 import heapq
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli import output
 from worker.cli.command import CommandGroup
-from worker.cli.dlq_send import by_reason, send
 from worker.cli.letters import (
+    ALREADY_SENT,
+    IMPOSSIBLE,
     PLACE,
+    SENT,
     DeadLetter,
     LetterSelection,
     Place,
@@ -22,11 +26,13 @@ from worker.cli.letters import (
     selection_of,
     selection_options,
 )
-from worker.cli.options import limit_option
+from worker.cli.options import DECLINED, agreed, check_can_ask, limit_option, yes_option
 from worker.cli.sent_letters import sent_so_far
 from worker.cli.tables import Column, show, show_facts
-from worker.kafka.reader import TopicReader
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.kafka.reader import TopicReader
 
 SHOWN = 50
 """Rows of a table without --limit."""
@@ -216,4 +222,104 @@ def _dump(value: bytes) -> Iterator[str]:
         yield f"... of {len(value):,} bytes; --raw writes all"
 
 
-command.add_command(send)
+@command.command(
+    "send",
+    short_help="Send dead letters to the input topic again, each exactly once.",
+    examples=[
+        ("coversumm-worker dlq send --dry-run", "how many there are to send"),
+        ("coversumm-worker dlq send --reason text_too_long", "after the limit was raised"),
+        ("coversumm-worker dlq send 3:991 3:994", "these two"),
+    ],
+)
+@click.argument("places", type=PLACE, nargs=-1, metavar="[PARTITION:OFFSET]...")
+@selection_options
+@click.option("--dry-run", is_flag=True, help="Send nothing.")
+@yes_option
+@output.json_option
+def send_letters(
+    places: tuple[Place, ...],
+    reasons: tuple[str, ...],
+    since: int | None,
+    entity: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Send dead letters to the input topic again, after a fix: with the original key and value, to
+    the original partition. By default all that were not sent yet.
+
+    Each letter is sent exactly once, even if the command is killed, repeated, or run twice at the
+    same time: the transaction that sends also commits what was sent.
+
+    For the worker it is a new record at a new offset. So an event without a review_version counts
+    as the newest of its review, even if a later one was applied since. One with an older
+    review_version is ignored.
+
+    A letter that was cut for its size is read from its source. Exit code 1 if the source is gone,
+    or a letter cannot be sent for another reason.
+
+    Says how many letters would be sent, then asks. Exit code 1 if the answer is no.
+    """
+    from worker.cli.dlq_send import resend
+
+    settings = Settings.from_environment()
+    check_can_ask(yes, dry_run)
+    selection = selection_of(reasons, since, entity, places)
+    counts: Counter[str] = Counter()
+    try:
+        with open_letters(settings) as letters:
+            if not (dry_run or _agreed(settings, letters, selection, yes)):
+                return DECLINED
+            with output.file_progress(letters.size, "sent") as progress:
+                for outcome in resend(
+                    settings, letters, selection, dry_run=dry_run, progress=progress.update
+                ):
+                    counts[outcome.status] += 1
+                    if outcome.why is not None:
+                        output.note(f"{outcome.letter.place} cannot be sent: {outcome.why}")
+    except BaseException:
+        if counts:
+            _report(settings, counts, dry_run, as_json)
+        raise
+    _report(settings, counts, dry_run, as_json)
+    missing = len(selection.places) - counts.total()
+    if missing > 0:
+        output.complain(f"{missing} of the letters named are not there, or not as chosen")
+    return output.CHECK_FAILED if counts[IMPOSSIBLE] or missing > 0 else 0
+
+
+def _agreed(
+    settings: Settings, letters: TopicReader, selection: LetterSelection, yes: bool
+) -> bool:
+    """Whether to send, by the user's answer; nothing to send needs none."""
+    from worker.cli.dlq_send import resend
+
+    outcomes = resend(settings, letters, selection, dry_run=True)
+    reasons = Counter(outcome.letter.reason for outcome in outcomes if outcome.status == SENT)
+    if not reasons:
+        return True
+    output.note(
+        f"to be sent to {settings.input_topic} again, each once: "
+        f"{output.many(reasons.total(), 'dead letters')} ({by_reason(reasons)}). An event without "
+        "a review_version counts as the newest of its review then: it may overwrite a later edit, "
+        "or bring a deleted review back"
+    )
+    return agreed("Send them?", yes)
+
+
+def by_reason(counts: Counter[str]) -> str:
+    """Numbers of letters by reason, for people."""
+    return ", ".join(f"{n:,} {reason or 'without a reason'}" for reason, n in counts.most_common())
+
+
+def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        named = {
+            status.replace(" ", "_"): counts[status] for status in (SENT, ALREADY_SENT, IMPOSSIBLE)
+        }
+        output.print_json({"topic": settings.input_topic, **named, "dry_run": dry_run})
+    else:
+        sent = f"{counts[SENT]:,} {'would be ' if dry_run else ''}sent to {settings.input_topic}"
+        output.say(
+            f"{sent}, {counts[ALREADY_SENT]:,} were already, {counts[IMPOSSIBLE]:,} cannot be"
+        )

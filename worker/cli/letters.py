@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from worker.cli.options import TIME, Parsed
-from worker.events import Reason, Record
-from worker.events.messages import timestamp
-from worker.kafka.clients import KafkaClients
-from worker.kafka.reader import Stored, TopicReader
-from worker.kafka.topics import reached
 from worker.settings import Settings
 
+if TYPE_CHECKING:
+    from worker.events import Record
+    from worker.kafka.reader import Stored, TopicReader
+
 F = TypeVar("F", bound=Callable[..., Any])
+SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
 
 
 class Place(NamedTuple):
@@ -70,6 +70,8 @@ class DeadLetter:
     @property
     def time(self) -> str | None:
         """The time it was written, RFC 3339 in UTC."""
+        from worker.events.messages import timestamp
+
         return timestamp(self.timestamp_ms)
 
     @property
@@ -168,6 +170,8 @@ class Impossible(Exception):
 
 def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
     """The original record with its place in the input topic. Raises Impossible."""
+    from worker.events import Record
+
     source, wanted = letter.source, source_topic.topic
     if source is None:
         raise Impossible("its headers do not say where it came from")
@@ -192,6 +196,10 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
 
 def open_letters(settings: Settings) -> TopicReader:
     """A reader of the dead letter topic, in the group that stores what was sent."""
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.reader import TopicReader
+    from worker.kafka.topics import reached
+
     clients = reached(settings, KafkaClients(settings))
     return TopicReader(clients, settings.dlq_topic, group_of(settings))
 
@@ -212,6 +220,8 @@ PLACE = Parsed("PARTITION:OFFSET", _parse_place)
 
 
 def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from worker.events import Reason
+
     return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
 
 
@@ -240,6 +250,8 @@ def selection_of(
     places: tuple[Place, ...] = (),
 ) -> LetterSelection:
     """The letters that the options select. Raises click.UsageError for an unknown reason."""
+    from worker.events import Reason
+
     known = {reason.value for reason in Reason}
     if unknown := sorted(set(reasons) - known):
         raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")

@@ -1,20 +1,24 @@
 """Options, arguments and messages that several commands share."""
 
+from __future__ import annotations
+
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from glob import has_magic
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from worker.cli import output
 from worker.errors import SetupError
-from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
-from worker.processing.entity_view import THRESHOLD, Extent
-from worker.sources import Faulty, LeftOut, find_files, parse_fields
+
+if TYPE_CHECKING:
+    from worker.events.publishing import OutputTopic
+    from worker.processing.entity_view import Extent
+    from worker.sources import Faulty, LeftOut
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +53,8 @@ MAX_NAMES = 5
 
 def found_files(named: Sequence[str]) -> list[str]:
     """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
+    from worker.sources import find_files
+
     paths, skipped = find_files(named)
     if skipped:
         more = f" and {len(skipped) - MAX_NAMES:,} more" if len(skipped) > MAX_NAMES else ""
@@ -60,6 +66,10 @@ def found_files(named: Sequence[str]) -> list[str]:
 def _parse_fields(
     ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> Mapping[str, str]:
+    if not given:  # nothing to import for help
+        return {}
+    from worker.sources import parse_fields
+
     try:
         return parse_fields(given)
     except ValueError as error:
@@ -116,6 +126,8 @@ def facets_option(help: str) -> Callable[[F], F]:
     """The `--facets` option of what reads published changes."""
 
     def kind(_context: click.Context, _option: click.Parameter, is_given: bool) -> OutputTopic:
+        from worker.events.publishing import FACETS, SUMMARIES
+
         return FACETS if is_given else SUMMARIES
 
     return click.option("--facets", "kind", is_flag=True, callback=kind, help=help)
@@ -140,6 +152,8 @@ def data_dir_option(help: str) -> Callable[[F], F]:
     return click.option("--data-dir", type=folder, help=help)
 
 
+COALESCED_LINES = 1000
+"""Lines whose net change `summarize --emit coalesced` writes."""
 MAX_SENTENCES, MAX_WORDS = 100, 10_000
 
 
@@ -186,6 +200,8 @@ def extent_of(
                 "--sentences, --words and --threshold are for --view short or overview."
             )
         return None
+    from worker.processing.entity_view import THRESHOLD, Extent
+
     try:
         return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
     except ValueError as wrong:  # a threshold of `nan`, which every range accepts

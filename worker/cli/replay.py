@@ -23,8 +23,8 @@ from worker.cli.options import (
     parse_time,
     yes_option,
 )
+from worker.cli.removal import start_over
 from worker.cli.replay_process import estimate, run_replay
-from worker.cli.reset import start_over
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import reached

@@ -1,50 +1,19 @@
 """`send`: files of reviews or events to the input topic."""
 
 import re
-import shlex
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
-from confluent_kafka import KafkaError
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import (
-    Findings,
-    Parsed,
-    counted,
-    fields_option,
-    files_argument,
-    found_files,
-    warn_left_out,
-)
+from worker.cli.options import Parsed, fields_option, files_argument, found_files
 from worker.errors import SetupError
-from worker.events import Record
-from worker.kafka.clients import KafkaClients
-from worker.kafka.errors import Diagnosis
-from worker.kafka.topics import Topics
-from worker.processing.config import event_limits
 from worker.settings import Settings
-from worker.sources import STDIN, Entry, Faulty, ReviewFiles, judged, spooled
-
-DELIVERY_TIMEOUT_MS = 60_000
-LAST_WAIT_SECONDS = 10.0
-"""Seconds to wait for events in flight when sending ends early."""
-
-
-class SendReport(NamedTuple):
-    """What was sent, as JSON has it; `skipped` counts lines that could not be used."""
-
-    topic: str
-    sent: int
-    skipped: int
-    seconds: float
 
 
 class FirstLine(NamedTuple):
@@ -135,6 +104,11 @@ def command(
     If it is interrupted, or the broker fails, it names the line to resume from. All lines before it
     are acknowledged.
     """
+    from worker.cli.sending import Sending, check
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.topics import Topics
+    from worker.sources import STDIN, ReviewFiles, spooled
+
     settings = Settings.from_environment()
     found = found_files(files)
     paths = from_line.files(found)
@@ -164,183 +138,3 @@ def command(
                 )
             sending.report_bad()
     return output.CHECK_FAILED if sent.skipped else 0
-
-
-def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
-    """Raise SetupError if a line cannot be used, after notes that name the first ones."""
-    findings = Findings(reviews.where)
-    lines = 0
-    try:
-        with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-            for entry in judged(reviews, event_limits(settings)):
-                lines += 1
-                if isinstance(entry, Faulty):
-                    findings.add(entry)
-                progress.update(reviews.position, lines)
-    except KeyboardInterrupt:
-        output.note("interrupted: nothing was sent")
-        raise
-    if not lines and reviews.lines < first_line - 1:
-        place = reviews.place(first_line)
-        raise SetupError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
-    if findings.total:
-        raise SetupError(
-            f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used "
-            f"({counted(findings.reasons)}), so nothing was sent: "
-            "fix them, or skip them with --skip-bad"
-        )
-
-
-class Sending:
-    """Sends the lines of files from one line on, and knows which ones are acknowledged.
-
-    The producer is idempotent, and partitions as Java producers and Faust do.
-    """
-
-    def __init__(
-        self, reviews: ReviewFiles, settings: Settings, first_line: int, skip_bad: bool
-    ) -> None:
-        self._reviews = reviews
-        self._limits = event_limits(settings)
-        self._topic = settings.input_topic
-        self._first_line = first_line
-        self._skip_bad = skip_bad
-        self._findings = Findings(reviews.where)
-        self._lines = self._delivered = 0
-        self._acknowledged = Acknowledged()
-        self._error: KafkaError | None = None
-        self._diagnosis = Diagnosis(settings)
-        self._producer = KafkaClients(settings).producer(
-            {
-                "error_cb": self._diagnosis,
-                "enable.idempotence": True,
-                "acks": "all",
-                "partitioner": "murmur2_random",
-                "linger.ms": 20,
-                "message.max.bytes": settings.max_event_bytes + 2**16,
-                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-            }
-        )
-
-    def run(self, rate: float | None) -> SendReport:
-        """Send all lines. Raises SetupError, which names the line to resume from."""
-        started = time.monotonic()
-        try:
-            with output.file_progress(self._reviews.size) as progress:
-                for record in paced(self._records(), rate):
-                    self._send(record)
-                    progress.update(self._reviews.position, self._delivered)
-                self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
-                self._raise_error()
-        except (KeyboardInterrupt, SetupError) as end:
-            self._producer.flush(LAST_WAIT_SECONDS)
-            self._producer.purge()
-            self._producer.poll(0)
-            if isinstance(end, KeyboardInterrupt):
-                output.note(f"interrupted: {self._how_to_resume()}")
-                raise
-            raise SetupError(f"{end}; {self._how_to_resume()}") from end
-        seconds = round(time.monotonic() - started, 3)
-        return SendReport(self._topic, self._delivered, self._findings.total, seconds)
-
-    def report_bad(self) -> None:
-        """Name what was left out, and the lines that were skipped."""
-        warn_left_out(self._reviews.left_out, self._reviews.where)
-        self._findings.complain(self._lines, self._reviews.unit)
-
-    def _records(self) -> Iterator[Record]:
-        """The usable lines. Raises SetupError for a line that was usable before."""
-        entries: Iterable[Entry | None] = self._reviews
-        for entry in judged(entries, self._limits) if self._skip_bad else entries:
-            self._lines += entry is not None
-            if isinstance(entry, Record):
-                yield entry
-            elif entry is not None:
-                if not self._skip_bad:
-                    where = self._reviews.where(entry.line)
-                    raise SetupError(f"{where} has changed since it was checked: {entry.detail}")
-                self._findings.add(entry)
-
-    def _send(self, record: Record) -> None:
-        """Send an event. Raises SetupError if an earlier one was not delivered."""
-        line = record.offset + 1
-        self._acknowledged.expect(line)
-        done = partial(self._on_delivery, line)
-        while True:
-            try:
-                self._producer.produce(self._topic, record.value, record.key, on_delivery=done)
-                break
-            except BufferError:  # the queue is full
-                self._producer.poll(0.1)
-        self._producer.poll(0)
-        self._raise_error()
-
-    def _on_delivery(self, line: int, error: KafkaError | None, _message: Any) -> None:
-        if error is None:
-            self._delivered += 1
-            self._acknowledged.add(line)
-        self._error = self._error or error
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise SetupError(
-                f"the broker did not take an event for {self._topic} ({self._error.str()}): "
-                f"{self._diagnosis.reason()}"
-            )
-
-    def _how_to_resume(self) -> str:
-        """For people: the number of delivered events, and the option to resume with."""
-        line = self._reviews.place(self._acknowledged.next_line or self._first_line)
-        beyond = self._acknowledged.beyond
-        repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""
-        return (
-            f"{self._delivered:,} events were sent; resume with --from-line {shlex.quote(line)}"
-            f"{repeated}"
-        )
-
-
-class Acknowledged:
-    """Lines that were sent in ascending order and are acknowledged in any order.
-
-    >>> lines = Acknowledged()
-    >>> for line in (3, 4, 7): lines.expect(line)
-    >>> lines.add(4), lines.next_line, lines.beyond
-    (None, 3, 1)
-    >>> lines.add(3), lines.next_line, lines.beyond
-    (None, 7, 0)
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[int] = deque()
-        self._early: set[int] = set()
-        self._last = 0
-
-    def expect(self, line: int) -> None:
-        """Add a line that is sent."""
-        self._waiting.append(line)
-        self._last = line
-
-    def add(self, line: int) -> None:
-        """Add a line that was acknowledged."""
-        self._early.add(line)
-        while self._waiting and self._waiting[0] in self._early:
-            self._early.remove(self._waiting.popleft())
-
-    @property
-    def next_line(self) -> int:
-        """The first line without acknowledgement, or the one after the last; 0 if none was sent."""
-        return self._waiting[0] if self._waiting else self._last + 1 if self._last else 0
-
-    @property
-    def beyond(self) -> int:
-        """The number of acknowledged lines beyond `next_line`."""
-        return len(self._early)
-
-
-def paced(records: Iterator[Record], rate: float | None) -> Iterator[Record]:
-    """The records, at most `rate` a second."""
-    started = time.monotonic()
-    for number, record in enumerate(records):
-        if rate is not None and (wait := started + number / rate - time.monotonic()) > 0:
-            time.sleep(wait)
-        yield record

@@ -6,9 +6,12 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from worker.errors import CoversummError, SetupError
-from worker.kafka.reader import TopicReader
+
+if TYPE_CHECKING:
+    from worker.kafka.reader import TopicReader
 
 FORMAT = "1:"
 MAX_METADATA_CHARS = 4000
