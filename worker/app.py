@@ -34,7 +34,7 @@ from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
-from worker.replay.resume import check_resumable
+from worker.replay.run import check_resumable
 from worker.server import allowed_hosts
 from worker.settings import Settings, traces_endpoint, traces_protocol, unknown_settings
 from worker.storage.databases import Databases

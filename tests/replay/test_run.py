@@ -21,8 +21,7 @@ from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan
 from worker.replay.ranges import Range
 from worker.replay.request import ReplayIdentity, Request
-from worker.replay.resume import check_resumable
-from worker.replay.run import Replay
+from worker.replay.run import Replay, check_resumable
 from worker.settings import Settings
 
 LIVE = Settings(

@@ -15,7 +15,7 @@ from worker.kafka.topics import reached
 from worker.published.comparison import Comparison, compare
 from worker.published.published import published
 from worker.replay.promotion import Promotion
-from worker.replay.resume import stored_plan
+from worker.replay.run import stored_plan
 from worker.settings import Settings
 
 COLUMNS = (

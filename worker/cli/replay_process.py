@@ -14,17 +14,15 @@ from typing import Any
 
 from worker.cli import output
 from worker.cli.output import ProgressLines
+from worker.cli.replay_file import write_file
 from worker.cli.tables import show_facts
-from worker.cli.writing import sink
 from worker.errors import INTERRUPTED, Crash, SetupError
-from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import patiently
 from worker.processing.config import configured_engine
-from worker.registry.lookup import AsJson
 from worker.replay.estimate import Estimate
-from worker.replay.filled_archive import Holes
+from worker.replay.holes import Holes
 from worker.replay.request import ReplayIdentity
-from worker.replay.run import Replay, in_order_of_commits, in_order_of_entities
+from worker.replay.run import Replay
 from worker.settings import COMPUTED, Settings, origins
 from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
@@ -238,7 +236,7 @@ def run_replay(replay: Replay, throttle: RateThrottle, as_json: bool) -> int:
         patiently(lambda: replay.check_plan(engine))
     elif code := _process(replay, throttle, as_json):
         return code
-    _write_file(replay)
+    write_file(replay)
     facts = patiently(lambda: report_of(replay, time.monotonic() - started))
     write_facts("report", replay.names.request.name, facts, as_json)
     return 0
@@ -279,14 +277,3 @@ def _worker_settings(settings: Settings, throttle: RateThrottle) -> Settings:
     if origin["batch_bytes"] == "default" and throttle.bytes_at_once:
         own |= {"batch_bytes": min(settings.batch_bytes, throttle.bytes_at_once)}
     return replace(settings, **own)
-
-
-def _write_file(replay: Replay) -> None:
-    settings, request = replay.settings, replay.names.request
-    if request.to_file is None:
-        return
-    in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
-    with sink(str(request.to_file)) as destination:
-        clients = KafkaClients(settings)
-        for body in in_order(clients, replay.names.published_topics, AsJson(settings)):
-            destination.write(body + b"\n")

@@ -1,12 +1,12 @@
 """A replay: a bounded run of the worker over history, under its own name, beside the live worker.
 
 - `request`: what to replay, and the settings of the replay's worker.
-- `record_source`, `filled_archive`: history in files.
+- `record_source`: history in files; `archive_check`: whether an archive is of its topic; `holes`:
+  what files lack.
 - `ranges`: the offsets to read.
 - `plan`: request and ranges, fixed once for all processes and restarts.
 - `ledger`: what was done so far.
-- `run`: one process of a replay.
+- `run`: one process of a replay; whether a live worker may continue from it.
 - `estimate`: how long it will take.
-- `resume`: continues as a live worker, or starts over.
 - `promotion`: whether consumers may switch to its output.
 """

@@ -7,7 +7,7 @@ exchanged.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from worker.errors import SetupError
@@ -19,7 +19,7 @@ from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
 from worker.published.published import published_epochs
-from worker.replay.resume import check_resumable
+from worker.replay.run import check_resumable
 from worker.settings import Settings
 
 PAUSE_SECONDS = 0.5
@@ -34,24 +34,17 @@ class PromotionCheck(NamedTuple):
     found: str
 
 
+@dataclass(frozen=True, slots=True)
 class Promotion:
     """From the build of `present`, which consumers read now, to that of `next`.
 
     `facets_topic`: of the new build; None: it publishes no facets, as far as is known.
     """
 
-    def __init__(
-        self,
-        present: Settings,
-        next: Settings,
-        clients: Clients,
-        facets_topic: str | None = None,
-    ) -> None:
-        self._present = present
-        self._facets_topic = facets_topic
-        self._next = next
-        self._clients = clients
-        self._admin = clients.admin()
+    present: Settings
+    next: Settings
+    clients: Clients
+    facets_topic: str | None = None
 
     def checks(
         self,
@@ -67,7 +60,7 @@ class Promotion:
         yield self._is_over()
         yield self._is_running()
         yield self._has_topic()
-        if self._facets_topic is not None or self._present.facets:
+        if self.facets_topic is not None or self.present.facets:
             yield self._has_facets_topic()
         yield self._has_caught_up(wait_seconds)
         yield self._has_own_epoch()
@@ -76,45 +69,45 @@ class Promotion:
     def _is_over(self) -> PromotionCheck:
         what = "the new build is whole"
         try:
-            check_resumable(self._next, self._clients)
+            check_resumable(self.next, self.clients)
         except SetupError as error:
             return PromotionCheck(what, False, str(error))
-        return PromotionCheck(what, True, self._next.app_id)
+        return PromotionCheck(what, True, self.next.app_id)
 
     def _is_running(self) -> PromotionCheck:
         what = "it is kept current"
-        group = read_group(self._admin, self._next.app_id)
+        group = read_group(self.clients.admin(), self.next.app_id)
         if group.state == STABLE and group.members:
             return PromotionCheck(what, True, f"{len(group.members)} workers")
         return PromotionCheck(
             what,
             False,
-            f"the group {self._next.app_id} is {group.state} with {len(group.members)} workers: "
+            f"the group {self.next.app_id} is {group.state} with {len(group.members)} workers: "
             "start `coversumm-worker run` with its settings",
         )
 
     def _has_topic(self) -> PromotionCheck:
-        output = topic_specs(self._next)["output"]
-        return self._is_own("it has a topic of its own", output, self._present.output_topic)
+        output = topic_specs(self.next)["output"]
+        return self._is_own("it has a topic of its own", output, self.present.output_topic)
 
     def _has_facets_topic(self) -> PromotionCheck:
         what = "its facets have a topic of their own"
-        if self._facets_topic is None:
+        if self.facets_topic is None:
             return PromotionCheck(
                 what,
                 False,
                 "the present build has facets, and no topic of the new one's is known: give "
                 "--facets-topic, or unset COVERSUMM_FACETS to switch without facets",
             )
-        output = topic_specs(self._next)["output"]
-        facets = replace(output, role="facets", name=self._facets_topic)
-        present = self._present.facets_topic if self._present.facets else None
+        output = topic_specs(self.next)["output"]
+        facets = replace(output, role="facets", name=self.facets_topic)
+        present = self.present.facets_topic if self.present.facets else None
         return self._is_own(what, facets, present)
 
     def _is_own(self, what: str, spec: TopicSpec, present: str | None) -> PromotionCheck:
         if spec.name == present:
             return PromotionCheck(what, False, f"{spec.name} is the present one")
-        topics = Topics(self._next, self._clients)
+        topics = Topics(self.next, self.clients)
         if spec.name not in topics.partitions:
             return PromotionCheck(what, False, f"there is no topic {spec.name}")
         complaint = policy_complaint(spec, topics.policies([spec])[spec.name])
@@ -122,10 +115,10 @@ class Promotion:
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
         """Whether the new build has read everything that the present one has."""
-        wanted = self._committed(self._present)
+        wanted = self._committed(self.present)
         give_up = time.monotonic() + wait_seconds
         while True:
-            reached = self._committed(self._next)
+            reached = self._committed(self.next)
             behind = {
                 p: offset - reached.get(p, 0)
                 for p, offset in wanted.items()
@@ -133,7 +126,7 @@ class Promotion:
             }
             if not behind:
                 return PromotionCheck(
-                    "it has caught up", True, f"with {self._present.app_id}, in all partitions"
+                    "it has caught up", True, f"with {self.present.app_id}, in all partitions"
                 )
             if time.monotonic() > give_up:
                 counts = ", ".join(
@@ -142,15 +135,15 @@ class Promotion:
                 return PromotionCheck(
                     "it has caught up",
                     False,
-                    f"it is behind {self._present.app_id}: {counts} records",
+                    f"it is behind {self.present.app_id}: {counts} records",
                 )
             time.sleep(PAUSE_SECONDS)
 
     def _committed(self, settings: Settings) -> dict[int, int]:
-        partitions = Topics(settings, self._clients).input_partitions
+        partitions = Topics(settings, self.clients).input_partitions
         with (
             closing(
-                self._clients.standalone_consumer(settings.app_id, "read_committed")
+                self.clients.standalone_consumer(settings.app_id, "read_committed")
             ) as consumer,
             broker_errors(f"could not fetch the committed offsets of the group {settings.app_id}"),
         ):
@@ -159,11 +152,11 @@ class Promotion:
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""
-        following = self._next
-        if self._facets_topic is not None:
-            following = replace(following, facets_topic=self._facets_topic)
-        present = _epochs(self._present, has_facets=bool(self._present.facets))
-        found = _epochs(following, has_facets=self._facets_topic is not None)
+        following = self.next
+        if self.facets_topic is not None:
+            following = replace(following, facets_topic=self.facets_topic)
+        present = _epochs(self.present, has_facets=bool(self.present.facets))
+        found = _epochs(following, has_facets=self.facets_topic is not None)
         shown = [f"{_listed(epochs)} in {topic}" for topic, epochs in (*present, *found)]
         is_own = not _all(present) & _all(found)
         return PromotionCheck("it has an epoch of its own", is_own, ", ".join(shown))

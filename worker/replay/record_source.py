@@ -1,20 +1,26 @@
 """History in files, which a replay reads before its topic or instead of one.
 
 Plain files of reviews are one partition, whose offsets are their lines. An archive of a topic has
-the offsets of that topic: after the archive the replay continues from the topic.
+the offsets of that topic, from which its gaps are read: after the archive the replay continues from
+the topic.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol
+from typing import Final, Protocol
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.kafka.clients import Clients
+from worker.kafka.reader import TopicReader
 from worker.sources import Archive, Faulty, ReviewFiles, beginning_at, is_archive
 from worker.stream.run_bounds import FileRecords
 
 ONLY = 0
 """The partition of plain files."""
+NEAR_OFFSETS: Final = 10_000
+"""Offsets between two gaps that are read past; more are skipped by a seek."""
 
 
 class RecordSource(FileRecords, Protocol):
@@ -76,30 +82,106 @@ class PlainFiles(RecordSource):
         )
 
 
-class Archived(RecordSource):
-    """An archive of a topic."""
+def _no_log(partition: int) -> TopicReader:
+    raise AssertionError(f"partition {partition} is not filled from a log")
 
-    def __init__(self, archive: Archive) -> None:
-        self.archive = archive
-        self._partitions = archive.partitions()
-        covered = ", ".join(f"{p}: {one.start}-{one.stop}" for p, one in self._partitions.items())
-        self.topic = archive.topic
-        self.name = f"archive of {archive.topic} ({covered})"
+
+@dataclass(eq=False)
+class Archived(RecordSource):
+    """An archive of a topic, with the records that the topic has in its gaps and before it.
+
+    `filled_from` has by partition the offset from which gaps are read from the topic. It is part of
+    the plan, so that a restart reads the same records. `open_log` opens the log of a partition.
+    """
+
+    archive: Archive
+    filled_from: Mapping[int, int] = field(default_factory=dict)
+    open_log: Callable[[int], TopicReader] = _no_log
+
+    def __post_init__(self) -> None:
+        """The name has the offsets of the files alone."""
+        self.topic = self.archive.topic
+        self._archived = self.archive.partitions()
+        covered = ", ".join(f"{p}: {one.start}-{one.stop}" for p, one in self._archived.items())
+        self.name = f"archive of {self.topic} ({covered})"
 
     def partitions(self) -> Mapping[int, range]:
-        """See `RecordSource`."""
-        return self._partitions
+        """See `RecordSource`. A partition begins with its log, if the archive begins later."""
+        return {
+            partition: range(
+                min(offsets.start, self.filled_from.get(partition, offsets.start)), offsets.stop
+            )
+            for partition, offsets in self._archived.items()
+        }
+
+    def in_files(self, partition: int, start: int) -> Iterator[Record]:
+        """The records of the archive alone, from the offset `start` on."""
+        return (entry for entry in self.archive.read(partition, start) if isinstance(entry, Record))
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """See `RecordSource`."""
-        return (entry for entry in self.archive.read(partition, start) if isinstance(entry, Record))
+        """See `RecordSource`. Raises SetupError if the topic has lost offsets of the plan."""
+        offsets = self.partitions()[partition]
+        following = max(start, offsets.start)
+        log = _Log(partition, self.open_log)
+        try:
+            for record in self.in_files(partition, start):
+                yield from self._between(log, following, record.offset)
+                yield record
+                following = record.offset + 1
+            yield from self._between(log, following, offsets.stop)
+        finally:
+            log.close()
+
+    def _between(self, log: "_Log", start: int, stop: int) -> Iterator[Record]:
+        start = max(start, self.filled_from.get(log.partition, stop))
+        return log.read(start, stop) if start < stop else iter(())
 
     def unreadable(self) -> Iterator[str]:
         """See `RecordSource`."""
-        rows = (entry for partition in self._partitions for entry in self.archive.read(partition))
+        rows = (entry for partition in self._archived for entry in self.archive.read(partition))
         for entry in chain(self.archive.faults(), rows):
             if isinstance(entry, Faulty):
                 yield f"{entry.file}:{entry.line}: {entry.reason}: {entry.detail}"
+
+
+class _Log:
+    """The log of one partition, read at ascending offsets; the first read opens its reader."""
+
+    def __init__(self, partition: int, open_reader: Callable[[int], TopicReader]) -> None:
+        self.partition = partition
+        self._open = open_reader
+        self._reader: TopicReader | None = None
+        self._records: Iterator[Record] = iter(())
+        self._head: Record | None = None
+        self._following: int | None = None
+
+    def read(self, start: int, stop: int) -> Iterator[Record]:
+        self._go_to(start)
+        while self._head is not None and self._head.offset < stop:
+            if self._head.offset >= start:
+                yield self._head
+            self._head = next(self._records, None)
+        self._following = stop
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.__exit__(None, None, None)
+
+    def _go_to(self, start: int) -> None:
+        """Seek to `start`, unless it is only a few offsets ahead."""
+        if self._reader is None:
+            self._reader = self._open(self.partition)
+        if self._following is not None and start - self._following <= NEAR_OFFSETS:
+            return
+        log_start = self._reader.bounds(self.partition).start
+        if log_start > start:
+            raise SetupError(
+                f"{self._reader.topic}-{self.partition}: the archive lacks offset {start}, and the "
+                f"topic, which had it when the replay began, begins at {log_start} now: add the "
+                "missing file and start over with --restart"
+            )
+        self._records = (stored.record for stored in self._reader.read(self.partition, start))
+        self._head = next(self._records, None)
 
 
 def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived:
@@ -111,3 +193,29 @@ def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles 
             "others are not: replay them apart"
         )
     return Archived(Archive(paths, fields)) if kinds == {True} else PlainFiles(paths, fields)
+
+
+def filled(
+    history: RecordSource | None,
+    clients: Clients,
+    group: str,
+    filled_from: Mapping[int, int] | None = None,
+) -> RecordSource | None:
+    """The history; if it is an archive, with its gaps filled from its topic.
+
+    `filled_from`: see `Archived`; by default where each log begins now. Raises SetupError.
+    """
+    if not isinstance(history, Archived):
+        return history
+    topic = history.topic
+    if filled_from is None:
+        offsets = history.partitions()
+        with TopicReader(
+            clients, topic, group, lambda partitions: [one for one in partitions if one in offsets]
+        ) as reader:
+            filled_from = {one: reader.bounds(one).start for one in reader.partitions}
+    return replace(
+        history,
+        filled_from=filled_from,
+        open_log=lambda partition: TopicReader(clients, topic, group, lambda _: (partition,)),
+    )

@@ -1,18 +1,15 @@
-"""One process of a replay: the shared plan, the bounds of its worker, the progress of all."""
+"""One process of a replay: the shared plan, the bounds of its worker, the progress of all; and
+whether a live worker may continue from it.
+"""
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from heapq import merge
 from itertools import takewhile
-from operator import itemgetter
-from struct import Struct as Packed
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.errors import SetupError
@@ -29,18 +26,27 @@ from worker.kafka.topics import Topics
 from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
-from worker.published.sorting import LastValues
-from worker.registry.lookup import AsJson, SchemaLookup
+from worker.registry.lookup import SchemaLookup
+from worker.replay.archive_check import check_log
 from worker.replay.estimate import Estimate, Read, estimate
-from worker.replay.filled_archive import FilledArchive, Holes, filled, holes_of
+from worker.replay.holes import Holes, holes_of, listed
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import MAPPING, NONE, OUTPUT_FORMAT, ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import Range, check_ends, ranges_of
-from worker.replay.request import ReplayIdentity, Request
+from worker.replay.record_source import Archived, filled
+from worker.replay.request import ReplayIdentity, Request, plan_topic
+from worker.settings import Settings
 from worker.stream.run_bounds import RateThrottle, RunBounds
 from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
+
+
+def stored_plan(app_id: str, clients: Clients) -> ReplayPlan | None:
+    """The plan of the replay with this group, if it is one. Raises SetupError."""
+    topic = plan_topic(app_id)
+    value = AgreedRecord(clients, clients.admin(), topic).read()
+    return None if value is None else decode_plan(value, f"the topic {topic}")
 
 
 class ReplayProgress(NamedTuple):
@@ -51,6 +57,7 @@ class ReplayProgress(NamedTuple):
     account: Account
 
 
+@dataclass(eq=False)
 class Replay:
     """One replay.
 
@@ -59,22 +66,15 @@ class Replay:
         holes: what files lack, once the plan or an estimate is known.
     """
 
-    def __init__(
-        self,
-        names: ReplayIdentity,
-        clients: Clients,
-        throttle: RateThrottle | None = None,
-        clock: Clock = time,
-    ) -> None:
-        self.names = names
-        self.settings = names.settings
-        self.plan: ReplayPlan | None = None
-        self.holes = Holes()
-        self._throttle = throttle or RateThrottle()
-        self._clock = clock
-        self._clients = clients
-        self._record = AgreedRecord(self._clients, self._clients.admin(), names.plan_topic)
-        self._ledger = ReplayLedger({})
+    names: ReplayIdentity
+    clients: Clients
+    throttle: RateThrottle = field(default_factory=RateThrottle)
+    clock: Clock = time
+    plan: ReplayPlan | None = field(default=None, init=False)
+    holes: Holes = field(default=Holes(), init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = self.names.settings
 
     def bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
         """The bounds of this process's worker, from the existing plan or a new one.
@@ -82,11 +82,13 @@ class Replay:
         Asks again while brokers are away. Raises SetupError if another replay of this name has
         begun, or there is nothing to read.
         """
-        return patiently(lambda: self._agreed_bounds(partitions, engine), self._clock)
+        return patiently(lambda: self._agreed_bounds(partitions, engine), self.clock)
 
     def _agreed_bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
-        value = self._record.agree(lambda: self._made(partitions, engine).encode())
-        self.plan = decode_plan(value, f"the topic {self.names.plan_topic}")
+        topic = self.names.plan_topic
+        record = AgreedRecord(self.clients, self.clients.admin(), topic)
+        value = record.agree(lambda: self._made(partitions, engine).encode())
+        self.plan = decode_plan(value, f"the topic {topic}")
         self.check_plan(engine)
         return self.keep_to(self.plan)
 
@@ -98,15 +100,14 @@ class Replay:
         request, ranges = self.names.request, plan.by_partition
         filled_from = {int(partition): offset for partition, offset in plan.filled_from.items()}
         ends = {partition: one.end for partition, one in ranges.items()}
-        self._ledger = ReplayLedger(ends)
         return RunBounds(
             first={partition: one.first for partition, one in ranges.items()},
             ends=ends,
             emit=request.emit,
             selection=request.selection,
-            ledger=self._ledger,
-            throttle=self._throttle,
-            history=filled(request.history, self._clients, self.settings.app_id, filled_from),
+            ledger=ReplayLedger(ends),
+            throttle=self.throttle,
+            history=filled(request.history, self.clients, self.settings.app_id, filled_from),
             open_partitions=self.open_partitions,
             topic_id=plan.topic_id,
         )
@@ -123,16 +124,16 @@ class Replay:
             for p, one in plan.by_partition.items()
             if p not in in_files or one.end > in_files[p].stop
         }
-        check_ends(self._clients, self.settings.app_id, plan.topic, ends, self._clock)
+        check_ends(self.clients, self.settings.app_id, plan.topic, ends, self.clock)
 
     def _topic_ids(self, planned: Mapping[str, str]) -> TopicIds:
         """The input's id, fetched. Raises SetupError if it is not the planned one."""
         ids = TopicIds(
-            self._clients,
+            self.clients,
             (self.settings.input_topic,),
             {},
             self.settings.commit_timeout_ms / 1000,
-            self._clock,
+            self.clock,
             planned=planned,
         )
         ids.read()
@@ -158,7 +159,7 @@ class Replay:
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
         """See `estimate`; begins nothing. Raises SetupError."""
         partitions = (
-            Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
+            Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
         request, _, ranges = self._found_ranges(partitions)
         self.holes = holes_of(request.history, ranges)
@@ -173,7 +174,7 @@ class Replay:
             DEFAULT if schemas is None else schemas.codec,
         )
         with self._reading(request, schemas) as read:
-            return estimate(read, ranges, config, engine, vectors, self._throttle)
+            return estimate(read, ranges, config, engine, vectors, self.throttle)
 
     @contextmanager
     def _reading(self, request: Request, schemas: SchemaLookup | None) -> Iterator[Read]:
@@ -184,7 +185,7 @@ class Replay:
             if request.topic:
                 topic = self.settings.input_topic
                 reader = opened.enter_context(
-                    TopicReader(self._clients, topic, self.settings.app_id)
+                    TopicReader(self.clients, topic, self.settings.app_id)
                 )
 
             def read(partition: int, start: int, end: int) -> Iterator[Record]:
@@ -206,7 +207,7 @@ class Replay:
     def prepare(self) -> None:
         """Create the empty topic for which the group commits the line numbers of plain files."""
         if not self.names.request.topic:
-            topics = Topics(self.settings, self._clients)
+            topics = Topics(self.settings, self.clients)
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
 
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
@@ -235,26 +236,23 @@ class Replay:
         ranges to read.
         """
         request, group = self.names.request, self.settings.app_id
-        history = filled(request.history, self._clients, group)
+        history = filled(request.history, self.clients, group)
         request = replace(request, history=history)
-        ranges = ranges_of(request, self._clients, self.settings, partitions)
-        if not isinstance(history, FilledArchive):
+        ranges = ranges_of(request, self.clients, self.settings, partitions)
+        if not isinstance(history, Archived):
             return request, {}, ranges
-        history.check_log(request.partitions, self._clock)
+        check_log(history, self.clients, group, request.partitions, self.clock)
         return request, history.filled_from, ranges
 
     def found(self) -> ReplayPlan | None:
         """The existing plan, if any."""
-        value = self._record.read()
-        self.plan = (
-            None if value is None else decode_plan(value, f"the topic {self.names.plan_topic}")
-        )
+        self.plan = stored_plan(self.names.app_id, self.clients)
         return self.plan
 
     def accounts(self) -> dict[int, tuple[int, Account]]:
         """See `accounts`."""
         assert self.plan is not None
-        return accounts(self._clients, self.settings.app_id, self.plan, self._clock)
+        return accounts(self.clients, self.settings.app_id, self.plan, self.clock)
 
     def open_partitions(self) -> list[int]:
         """The partitions that are not over."""
@@ -310,78 +308,42 @@ def _account(one: Range, committed: CommittedOffset | None) -> tuple[int, Accoun
     return offset, account
 
 
-_WRITTEN: Final = Packed(">QIQ")
-"""Key of a body in the order of writing: milliseconds, partition, place in the partition."""
+def check_resumable(settings: Settings, clients: Clients) -> None:
+    """Raise SetupError if the settings' group is that of a replay that is partial or not over.
 
-
-class _Body(NamedTuple):
-    """A published body in JSON. In a partition, bodies ascend by the first two fields."""
-
-    sequence: int
-    topic: int
-    entity: bytes
-    timestamp_ms: int
-    value: bytes
-
-
-class _Sequence(msgspec.Struct):
-    sequence: int
-
-
-_decode_sequence: Final = msgspec.json.Decoder(_Sequence).decode
-
-
-def in_order_of_commits(
-    clients: Clients, topics: Sequence[str], as_json: AsJson
-) -> Iterator[bytes]:
-    """All published bodies in JSON as they were written; those of one moment by partition, those of
-    one event in the order of the topics.
-
-    Clocks of workers may differ, but within a partition the order stays. Raises SetupError.
+    A worker would publish changes of summaries that were never published, or of a part of the
+    history.
     """
-    with _readers(clients, topics) as readers, LastValues() as bodies:
-        for partition in readers[0].partitions:
-            found = merge(
-                *(_bodies(reader, partition, at, as_json) for at, reader in enumerate(readers))
-            )
-            latest_ms = 0
-            for place, body in enumerate(found):
-                latest_ms = max(latest_ms, body.timestamp_ms)
-                bodies.put(_WRITTEN.pack(latest_ms, partition, place), body.value)
-        for _, value in bodies:
-            yield value
-
-
-def in_order_of_entities(
-    clients: Clients, topics: Sequence[str], as_json: AsJson
-) -> Iterator[bytes]:
-    """The last published body of each entity in JSON, by entity, then in the order of the topics.
-
-    Raises SetupError.
-    """
-    with _readers(clients, topics) as readers, ExitStack() as opened:
-        last = [opened.enter_context(LastValues()) for _ in readers]
-        for at, (reader, bodies) in enumerate(zip(readers, last, strict=True)):
-            for partition in reader.partitions:
-                for body in _bodies(reader, partition, at, as_json):
-                    bodies.put(body.entity, body.value)
-        for _, value in merge(*last, key=itemgetter(0)):
-            yield value
-
-
-@contextmanager
-def _readers(clients: Clients, topics: Sequence[str]) -> Iterator[list[TopicReader]]:
-    with ExitStack() as opened:
-        yield [opened.enter_context(TopicReader(clients, topic, topic)) for topic in topics]
-
-
-def _bodies(reader: TopicReader, partition: int, topic: int, as_json: AsJson) -> Iterator[_Body]:
-    """The bodies of a partition of the topic of this number, none written before the last one."""
-    latest_ms = 0
-    for stored in reader.read(partition):
-        record = stored.record
-        latest_ms = max(latest_ms, record.timestamp_ms)
-        if record.value is not None:
-            value = as_json(record).value or b""
-            sequence = _decode_sequence(value).sequence
-            yield _Body(sequence, topic, record.key or b"", latest_ms, value)
+    plan = stored_plan(settings.app_id, clients)
+    if plan is None:
+        return
+    if plan.holes.missing or (plan.holes.unreadable and not plan.whole):
+        raise SetupError(
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
+            f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): "
+            "complete the archive and replay it with --restart"
+        )
+    if not plan.whole:
+        raise SetupError(
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no "
+            "topic: a worker cannot continue from it"
+        )
+    open_ones = {
+        p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over
+    }
+    if not open_ones:
+        return
+    named = ", ".join(map(str, open_ones))
+    if any(one != Account() for one in open_ones.values()):
+        raise SetupError(
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions "
+            f"{named}): let `replay` end first"
+        )
+    # Only the replay knows whether its records before the log's start come from files: a worker
+    # would begin after them.
+    raise SetupError(
+        f"COVERSUMM_APP_ID={settings.app_id} is a replay, and its group has no account of the "
+        f"partitions {named}: the replay has not begun there, or the offsets were reset or have "
+        "expired since; give the same `replay` command again, which skips what the state has, then "
+        "start the worker"
+    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +16,10 @@ import pytest
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.events import Record
-from worker.replay.filled_archive import (
-    COMPARED,
-    FilledArchive,
-    difference,
-    holes_of,
-)
+from worker.replay.archive_check import COMPARED, check_log, difference
+from worker.replay.holes import holes_of
 from worker.replay.ranges import Range
-from worker.replay.record_source import open_history
+from worker.replay.record_source import Archived, open_history
 
 TOPIC = "reviews"
 UNSET: Any = object()
@@ -65,11 +62,10 @@ class Log:
 
 def filled(
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     archived: Iterable[int],
     log: Log,
     **changes: Any,
-) -> FilledArchive:
+) -> Archived:
     """An archive of these offsets, its rows with `changes`, beside a log."""
     file = folder / "archive.jsonl"
     lines = [
@@ -79,10 +75,13 @@ def filled(
     ]
     lines = [{name: one for name, one in line.items() if one is not UNSET} for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr(FilledArchive, "_reader", lambda *_: log)
     history: Any = open_history([str(file)], {})
-    clients: Any = FakeClients(consumer=lambda: log)
-    return FilledArchive(history, clients, "group", {0: log.offsets.start})
+    return replace(history, filled_from={0: log.offsets.start}, open_log=lambda _: log)
+
+
+def check(history: Archived, **options: Any) -> None:
+    log: Any = history.open_log(0)
+    check_log(history, FakeClients(consumer=lambda: log), "group", **options)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +90,10 @@ def filled(
     ids=["all of it", "a part", "none before", "not the gap", "nothing left"],
 )
 def test_what_an_archive_lacks_comes_from_its_log_also_before_its_first_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: range, first: int
+    tmp_path: Path, log: range, first: int
 ) -> None:
     archived = [4, 5, 8]
-    history = filled(tmp_path, monkeypatch, archived, Log(log, b"from the log"))
+    history = filled(tmp_path, archived, Log(log, b"from the log"))
     assert history.partitions() == {0: range(first, 9)}
     wanted = [offset for offset in range(9) if offset in log or offset in archived]
     found = list(history.read(0, 0))
@@ -123,11 +122,11 @@ REVIEW = b'{"review_id": "r1", "entity_id": "key", "rating": 5}'
     "log", [range(500), range(200, 900), range(300, 900)], ids=["all", "a part", "none"]
 )
 def test_an_archive_of_the_topic_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any], log: range
+    tmp_path: Path, row: dict[str, Any], log: range
 ) -> None:
     row = {"key": "key", **row}
     topic = Log(log, REVIEW, without=range(250, 260))  # compacted, or markers of transactions
-    filled(tmp_path, monkeypatch, range(300), topic, **row).check_log()
+    check(filled(tmp_path, range(300), topic, **row))
     assert (len(topic.places) > 5) == (log.start < 300)
 
 
@@ -146,31 +145,28 @@ def test_an_archive_of_the_topic_is_accepted(
 @pytest.mark.parametrize("log", [range(500), range(299, 900)], ids=["all", "last record"])
 def test_an_archive_of_a_topic_before_this_one_is_refused(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     log: range,
     row: dict[str, Any],
     what: str,
 ) -> None:
     row = {"key": "key", "value": REVIEW.decode(), **row}
-    history = filled(tmp_path, monkeypatch, range(300), Log(log, REVIEW), **row)
+    history = filled(tmp_path, range(300), Log(log, REVIEW), **row)
     says = rf"reviews-0: at offset {log.start} .*archive.jsonl has another record .*\({what}"
     with pytest.raises(SetupError, match=says):
-        history.check_log()
-    history.check_log(only=[1])
+        check(history)
+    check(history, only=[1])
 
 
-def test_a_log_that_ends_below_the_archive_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_ends_below_the_archive_is_refused(tmp_path: Path) -> None:
     clock = FakeClock()
     for log in (range(299), range(0)):
-        history = filled(tmp_path, monkeypatch, range(300), Log(log, b"from the file"))
+        history = filled(tmp_path, range(300), Log(log, b"from the file"))
         with pytest.raises(
             SetupError,
             match=rf"reviews-0 ends at offset {log.stop}, and .*archive.jsonl has offset 299",
         ):
-            history.check_log(clock=clock)
-    filled(tmp_path, monkeypatch, range(300), Log(range(300), b"from the file")).check_log()
+            check(history, clock=clock)
+    check(filled(tmp_path, range(300), Log(range(300), b"from the file")))
 
 
 def test_no_more_records_are_compared_than_the_bound(
@@ -178,10 +174,10 @@ def test_no_more_records_are_compared_than_the_bound(
 ) -> None:
     """Each file of an archive counts; the first and the last offset are among them."""
     log = Log(range(500), REVIEW)
-    history = filled(tmp_path, monkeypatch, range(500), log, value=REVIEW.decode())
+    history = filled(tmp_path, range(500), log, value=REVIEW.decode())
     ends = set(range(0, 500, 3))
     monkeypatch.setattr("worker.sources.archive.Archive.ends", lambda *_: ends)
-    history.check_log()
+    check(history)
     assert len(log.places) == COMPARED
     assert (log.places[0], log.places[-1]) == (0, 498)
 

@@ -1,0 +1,173 @@
+"""Checks that an archive and the log of its topic are of one topic.
+
+A topic that was deleted and created again has the same name and counts its offsets from 0 again, so
+some records at the same offsets are compared.
+"""
+
+import time
+from collections.abc import Collection
+from math import isclose
+from typing import Any, Final
+
+import msgspec
+
+from worker.clock import Clock
+from worker.errors import SetupError
+from worker.events import Record
+from worker.events.dates import milliseconds, to_timestamp
+from worker.events.reasons import shown
+from worker.kafka.clients import Clients
+from worker.replay.ranges import check_ends
+from worker.replay.record_source import Archived
+
+COMPARED: Final = 50
+"""Most records of a partition to compare with its log."""
+SPREAD: Final = 10
+"""Places to compare between the first and the last offset that archive and log both cover."""
+NO_TIMESTAMP: Final = -1
+_SCHEMA_ID: Final = b"\0"
+"""First byte of a value that a schema registry's serializer wrote."""
+_ANOTHER_TOPIC: Final = (
+    "The topic was deleted and created again, or the files are of another topic of this name: "
+    "name the files of the topic as it is now, or replay the topic alone (--from without files), "
+    "after you have written the records of these files to it if they belong to its history"
+)
+
+
+def check_log(
+    history: Archived,
+    clients: Clients,
+    group: str,
+    only: Collection[int] | None = None,
+    clock: Clock = time,
+) -> None:
+    """Raise SetupError if the log of a partition (in `only`, if given) is not the archive's.
+
+    It is not if it ends below the archive, or if records at the same offset differ.
+    """
+    archive = history.archive
+    offsets = {
+        partition: one
+        for partition, one in archive.partitions().items()
+        if partition in history.filled_from and (only is None or partition in only)
+    }
+
+    def ends_below(topic: str, partition: int, found: int, end: int) -> SetupError:
+        last = archive.find(partition, end - 1)
+        file = "the archive" if last is None else last[1]
+        return SetupError(
+            f"{topic}-{partition} ends at offset {found}, and {file} has offset {end - 1}. "
+            f"{_ANOTHER_TOPIC}"
+        )
+
+    ends = {partition: one.stop for partition, one in offsets.items()}
+    check_ends(clients, group, history.topic, ends, clock, ends_below)
+    for partition, archived in offsets.items():
+        common = range(max(archived.start, history.filled_from[partition]), archived.stop)
+        if common:
+            _compare(history, partition, common)
+
+
+def _compare(history: Archived, partition: int, common: range) -> None:
+    """Compare the first records of the log at or after some of the offsets."""
+    following = common.start
+    with history.open_log(partition) as log:
+        for offset in _places(history.archive.ends(partition), common):
+            if offset < following:
+                continue  # the log has no record between the last place and this one
+            stored = next(log.read(partition, offset, common.stop), None)
+            if stored is None:
+                continue
+            following = stored.record.offset + 1
+            found = history.archive.find(partition, stored.record.offset)
+            if found is not None and (what := difference(found[0], stored.record)):
+                raise SetupError(
+                    f"{history.topic}-{partition}: at offset {stored.record.offset} "
+                    f"{found[1]} has another record than the topic ({what}). {_ANOTHER_TOPIC}"
+                )
+
+
+def _places(ends: Collection[int], common: range) -> list[int]:
+    """Ascending offsets: the ends of each file, and some evenly spread; at most COMPARED."""
+    spread = range(common.start, common.stop, max(1, len(common) // SPREAD))
+    places = sorted({common.start, *spread, *(one for one in ends if one in common)})
+    if len(places) <= COMPARED:
+        return places
+    last = len(places) - 1
+    return [places[number * last // (COMPARED - 1)] for number in range(COMPARED)]
+
+
+def difference(archived: Record, stored: Record) -> str:
+    """How an archived record differs from that of the log, for people; empty if it does not.
+
+    An archive may lack timestamps and keys, cut timestamps to seconds, and have JSON written
+    otherwise, or in columns.
+
+    >>> one = Record("reviews", 0, 7, 1551708306000, b"e1", b'{"review_id": "r1"}')
+    >>> difference(one, one._replace(value=b'{"review_id":"r1","rating":5}'))
+    ''
+    >>> difference(one, one._replace(key=b"e2"))
+    "key 'e1', in the topic 'e2'"
+    """
+    before, now = archived.timestamp_ms, stored.timestamp_ms
+    if NO_TIMESTAMP not in (before, now) and before not in (now, now // 1000 * 1000):
+        return f"timestamp {before}, in the topic {now}"
+    if archived.key is not None and _differ(archived.key, stored.key):
+        return f"key {_shown(archived.key)}, in the topic {_shown(stored.key)}"
+    if _differ(archived.value, stored.value):
+        return f"value {_shown(archived.value)}, in the topic {_shown(stored.value)}"
+    return ""
+
+
+def _differ(archived: bytes | None, stored: bytes | None) -> bool:
+    if archived == stored:
+        return False
+    return archived is None or stored is None or _contradict(_parsed(archived), _parsed(stored))
+
+
+def _parsed(data: bytes) -> Any:
+    """The JSON object, list or text; other text as it is; bytes if it is neither."""
+    if data.startswith(_SCHEMA_ID):
+        return data
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if isinstance(value, dict | list | str):
+        return value
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _contradict(archived: Any, stored: Any) -> bool:
+    """Whether two values cannot be the same one, which an archiver may have converted."""
+    match archived, stored:
+        case dict(), dict():
+            common = archived.keys() & stored.keys()
+            return not common or any(_contradict(archived[one], stored[one]) for one in common)
+        case list(), list():
+            return len(archived) != len(stored) or any(map(_contradict, archived, stored))
+        case (
+            (dict(), bytes())  # Avro written as JSON
+            | (list(), str())  # vectors written as base64, or the reverse
+            | (str(), list())
+            | (str(), int() | float())
+            | (int() | float(), str())
+        ):
+            return False
+        case (int() | float(), int() | float()):
+            return not isclose(archived, stored, rel_tol=1e-6)
+        case str(), str() if archived != stored:
+            return _date(archived) is None or _date(archived) != _date(stored)
+    return bool(archived != stored)
+
+
+def _date(text: str) -> int | None:
+    date = to_timestamp(text)
+    return None if date is None else milliseconds(date)
+
+
+def _shown(data: bytes | None) -> str:
+    return "none" if data is None else shown(data)
