@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.events import Record
-from worker.sources import Faulty, ReviewFile, opened, timely
+from worker.sources import Faulty, ReviewFiles, opened, timely
 
 
 def record(number, size):
@@ -78,7 +78,7 @@ def test_a_silent_pipe_says_so_and_goes_on(tmp_path, monkeypatch):
     thread = threading.Thread(target=write)
     thread.start()
     found = []
-    with ReviewFile(str(pipe)) as lines:
+    with ReviewFiles([str(pipe)]) as lines:
         for entry in lines:
             found.append(None if entry is None else (entry.offset, entry.key))
             if entry is None:

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from worker.errors import SetupError
-from worker.sources import ReviewFile
+from worker.sources import ReviewFiles
 from worker.sources.formats import recognize
 
 OBJECT = b'{"entity_id": "e", "review_id": "r", "text": "Good."}\n'
@@ -44,7 +44,7 @@ def test_one_line_says_what_it_looks_like_and_what_to_do(tmp_path, head, looks, 
     assert advice in str(told.value)
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(head))
-    with pytest.raises(SetupError, match=re.escape(looks)), ReviewFile(str(path)):
+    with pytest.raises(SetupError, match=re.escape(looks)), ReviewFiles([str(path)]):
         pass
 
 
@@ -91,7 +91,7 @@ def test_encodings(tmp_path, encoding, mark):
     text = OBJECT.decode().replace("Good", "Schön 💚") * 2
     path = tmp_path / "given.jsonl"
     path.write_bytes(mark + text.encode(encoding))
-    with ReviewFile(str(path)) as reviews:
+    with ReviewFiles([str(path)]) as reviews:
         found = list(reviews)
     assert [(record.offset, record.key) for record in found] == [(0, b"e"), (1, b"e")]
     assert "Schön 💚".encode() in found[0].value

@@ -12,7 +12,7 @@ import pytest
 
 from worker.errors import SetupError
 from worker.extras import install_command
-from worker.sources import ReviewFile
+from worker.sources import ReviewFiles
 
 LINES = b"".join(
     b'{"entity_id":"e","review_id":%d,"text":"Good."}\n' % number for number in range(20_000)
@@ -27,7 +27,7 @@ PACKINGS = pytest.mark.parametrize("packing", [gzip.compress, bz2.compress, lzma
 
 
 def read(path):
-    with ReviewFile(str(path)) as reviews:
+    with ReviewFiles([str(path)]) as reviews:
         for entry in reviews:
             assert 0 < reviews.position <= reviews.size
             yield entry

@@ -26,7 +26,7 @@ from worker.errors import SetupError
 from worker.events import Record, decode
 from worker.events.inputs import ReviewUpserted
 from worker.extras import install_command
-from worker.sources import Faulty, ReviewFile
+from worker.sources import Faulty, ReviewFiles
 from worker.sources import parquet as parquet_reading
 
 FIELDS = {
@@ -42,7 +42,7 @@ def read(table, fields=None, **options):
     with TemporaryDirectory() as directory:
         path = Path(directory) / "given.parquet"
         parquet.write_table(table, path, **options)
-        with ReviewFile(str(path), fields or {}) as reviews:
+        with ReviewFiles([str(path)], fields or {}) as reviews:
             found = list(reviews)
             assert reviews.position == reviews.size
             assert (reviews.unit, reviews.lines) == ("rows", table.num_rows)
@@ -95,11 +95,11 @@ def test_parquet_and_json_lines_of_the_same_reviews_are_the_same_events(
     with TemporaryDirectory() as directory:
         path = Path(directory) / "given.parquet"
         path.write_bytes(lines)
-        with ReviewFile(str(path), FIELDS) as reviews:
+        with ReviewFiles([str(path)], FIELDS) as reviews:
             assert [(r.topic, r.offset, r.key) for r in of_parquet] == [
                 (r.topic, r.offset, r.key) for r in reviews
             ]
-        with ReviewFile(str(path), FIELDS) as reviews:
+        with ReviewFiles([str(path)], FIELDS) as reviews:
             assert values(of_parquet) == values(reviews)
     assert left_out == reviews.left_out
 
@@ -305,7 +305,7 @@ def content():
 
 
 def refused(path):
-    with pytest.raises(SetupError) as raised, ReviewFile(str(path)):
+    with pytest.raises(SetupError) as raised, ReviewFiles([str(path)]):
         pass
     assert "\n" not in str(raised.value)
     return str(raised.value).removeprefix(str(path))
@@ -336,7 +336,7 @@ def test_rows_that_are_missing_are_told(tmp_path):
     path.write_bytes(before + one_more + after)
     with (
         pytest.raises(SetupError, match="its columns have not as many rows as it says"),
-        ReviewFile(str(path)) as reviews,
+        ReviewFiles([str(path)]) as reviews,
     ):
         list(reviews)
 
@@ -364,9 +364,9 @@ def test_one_large_row_group_is_read_in_bounded_memory(tmp_path):
     del table
     code = (
         "import resource, sys\n"
-        "from worker.sources import ReviewFile\n"
+        "from worker.sources import ReviewFiles\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
-        "with ReviewFile(sys.argv[1]) as reviews:\n"
+        "with ReviewFiles([sys.argv[1]]) as reviews:\n"
         "    entries = iter(reviews)\n"
         "    next(entries)\n"
         "    before = peak()\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.sources import ReviewFile, ReviewFiles
+from worker.sources import ReviewFiles
 
 REVIEW = json.dumps({"entity_id": "e", "review_id": 1, "text": "x", "rating": "?"})
 HEADER = "entity_id,review_id,text"
@@ -28,7 +28,7 @@ contents = st.lists(
 
 def alone(path):
     """What a file gives by itself, by line from 1."""
-    with ReviewFile(path) as reviews:
+    with ReviewFiles([path]) as reviews:
         return [
             (entry.offset + 1 if isinstance(entry, Record) else entry.line, entry)
             for entry in reviews

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.sources import Faulty, ReviewFile, parse_fields
+from worker.sources import Faulty, ReviewFiles, parse_fields
 from worker.sources.columns import rows
 
 FIELDS = {
@@ -31,7 +31,7 @@ def entries(content, name="given.csv", fields=None):
     with TemporaryDirectory() as directory:
         path = Path(directory) / name
         path.write_bytes(content)
-        with ReviewFile(str(path), fields or {}) as reviews:
+        with ReviewFiles([str(path)], fields or {}) as reviews:
             return list(reviews), reviews.left_out
 
 

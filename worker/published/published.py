@@ -17,7 +17,7 @@ from worker.kafka.topics import Topics, reached
 from worker.published.publication import FAULTS, Publication, decoded, publications
 from worker.registry.lookup import AsJson
 from worker.settings import Settings
-from worker.sources import Faulty, ReviewFile
+from worker.sources import Faulty, ReviewFiles
 
 _ENDINGS: Final = (".jsonl", ".csv", ".tsv", ".parquet")
 
@@ -182,12 +182,13 @@ class PublishedFile(PublishedSource):
 
     def __init__(self, path: str, *, kind: OutputTopic = SUMMARIES) -> None:
         """Raises SetupError where the file cannot be opened or is a table."""
-        file, is_lasting = ReviewFile(path), Path(path).is_file()
-        super().__init__(path, kind=kind, size=file.size, is_lasting=is_lasting)
+        is_lasting = Path(path).is_file()
+        size = Path(path).stat().st_size if is_lasting else None
+        super().__init__(path, kind=kind, size=size, is_lasting=is_lasting)
         if not Path(path).exists():
             raise SetupError(f"there is no file {path}")
         if is_lasting:
-            with file as lines:
+            with ReviewFiles([path]) as lines:
                 if lines.unit == "rows":
                     raise SetupError(f"{path} is a table: {_EXPECTED}")
 
@@ -215,7 +216,7 @@ class PublishedFile(PublishedSource):
                     yield found
 
     def _records(self, progress: Progress | None) -> Iterator[Record]:
-        with ReviewFile(self.name) as lines:
+        with ReviewFiles([self.name]) as lines:
             for entry in lines:
                 if isinstance(entry, Faulty):
                     raise SetupError(f"line {entry.line} of {self.name}: {entry.detail}")

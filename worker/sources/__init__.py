@@ -13,7 +13,6 @@ from worker.sources.opened import STDIN, find_files
 from worker.sources.source import (
     CutShort,
     LeftOut,
-    ReviewFile,
     ReviewFiles,
     judged,
     spooled,
@@ -27,7 +26,6 @@ __all__ = [
     "Entry",
     "Faulty",
     "LeftOut",
-    "ReviewFile",
     "ReviewFiles",
     "beginning_at",
     "find_files",

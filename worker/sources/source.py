@@ -21,7 +21,6 @@ from worker.sources.columns import (
     MEMBERS,
     Entry,
     Faulty,
-    Row,
     beginning_at,
     check_columns,
     review_of,
@@ -49,143 +48,26 @@ class LeftOut:
     count: int = 0
 
 
-class ReviewFile(Closing):
-    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet. `with`
-    opens and recognizes it.
+class ReviewFiles(Closing):
+    """Files of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet.
 
-    It can be iterated once and yields a record for each line that is not blank. The topic is the
-    base name, the partition 0, the offset the number of the line from 0 (with blank lines; the
-    first line of a CSV row, or the Parquet row). There is no timestamp. Broken rows are Faulty.
-    None means that a pipe has been silent for a moment.
+    `with` looks at each, so that one that cannot be read is known before anything is made of those
+    before it.
+
+    They can be iterated once and yield a record for each line that is not blank. The topic is the
+    base name of the file, the partition 0, the offset the number of the line from 0, which counts
+    on from file to file (with blank lines; the first line of a CSV row, or the Parquet row). There
+    is no timestamp. Broken rows are Faulty. None means that a pipe has been silent for a moment.
 
     Attributes:
-        lines: read so far, with blank ones; of CSV the first lines of rows.
-        height: lines read so far, with those within CSV rows.
+        topic: of the first file.
+        unit: "lines" or "rows".
+        size: bytes of all files, None where that is not known.
         left_out: by field, what was left out of bare reviews so far.
     """
 
-    def __init__(
-        self,
-        path: str,
-        fields: Mapping[str, str] = NO_FIELDS,
-        name: str | None = None,
-        begin: int = 0,
-    ) -> None:
-        """`fields` has columns or members by field; messages show `name` instead of the path;
-        `begin` is added to line numbers.
-        """
-        self._name = name or ("standard input" if path == STDIN else path)
-        self._file = OpenedFile(path, self._name, fields)
-        self._fields = fields
-        self._begin = begin
-        self._parquet: ParquetTable | None = None
-        # messages need valid UTF-8
-        self.topic = (
-            "stdin"
-            if self._name == "standard input"
-            else os.fsencode(Path(path).name).decode(errors="replace")
-        )
-        self.lines = self.height = 0
-        self.left_out: dict[str, LeftOut] = {}
-
-    def __enter__(self) -> ReviewFile:
-        """Raises SetupError where the file cannot be opened or has an unknown format."""
-        with ExitStack() as opened:
-            opened.enter_context(self._file)
-            if self._file.format.kind == "parquet":
-                self._parquet = self._file.table()
-                check_columns(self._parquet.columns, self._fields, self._name, MEMBERS)
-            self._opened = opened.pop_all()
-        return self
-
-    @property
-    def unit(self) -> str:
-        """ "lines" or "rows"."""
-        return "lines" if self._file.format.kind == "json" else "rows"
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of the file, None where that is not known."""
-        return self._file.size
-
-    @property
-    def position(self) -> int:
-        """Bytes read so far, of `size`; 0 for a pipe. Of Parquet, whose columns lie apart, by its
-        rows.
-        """
-        if self._parquet is not None:
-            return (self.size or 0) * self.lines // max(self._parquet.row_count, 1)
-        return self._file.position
-
-    def __iter__(self) -> Iterator[Entry | None]:
-        """Raises CutShort where the file cannot be read to its end, SetupError where its columns
-        are not those wanted.
-        """
-        try:
-            if self._parquet is not None:
-                yield from self._rows(self._parquet)
-            else:
-                yield from self._table() if self._file.format.kind == "table" else self._json()
-        except (*UNREADABLE, UnicodeDecodeError) as cause:
-            raise CutShort(
-                f"{self._name} cannot be read after line {self.lines} ({cause})"
-            ) from cause
-
-    def _text_lines(self) -> Iterator[bytes | None]:
-        for line in self._file.lines():
-            self.height += line is not None
-            yield line
-
-    def _json(self) -> Iterator[Entry | None]:
-        for line in self._text_lines():
-            if line is None:
-                yield None
-                continue
-            self.lines = self.height
-            if line.strip():
-                yield self._record(self.lines, read_json(line, self._fields))
-
-    def _table(self) -> Iterator[Entry]:
-        header: list[str] | None = None
-        for row in rows(
-            (line for line in self._text_lines() if line is not None), self._file.format.delimiter
-        ):
-            if isinstance(row, Row):
-                self.lines = row.line
-            if isinstance(row, Faulty):
-                yield row._replace(line=self._begin + row.line)
-            elif header is None:
-                header = [name.strip() for name in row.cells]
-                check_columns(header, self._fields, self._name)
-            else:
-                yield self._record(
-                    row.line, review_of(dict(zip(header, row.cells, strict=True)), self._fields)
-                )
-
-    def _rows(self, table: ParquetTable) -> Iterator[Entry]:
-        wanted = {self._fields.get(field, field) for field in MEMBERS} | {"created_at"}
-        for self.height, row in enumerate(table.rows(wanted), start=1):
-            self.lines = self.height
-            if row is None:
-                yield Faulty(self._begin + self.lines, BAD_ROW, "a text is not UTF-8")
-            else:
-                yield self._record(self.lines, read_row(row, self._fields))
-
-    def _record(self, line: int, reading: Reading) -> Record:
-        """Of a line, counted from 1."""
-        number = self._begin + line
-        for field, value in reading.left_out.items():
-            self.left_out.setdefault(field, LeftOut(number, value)).count += 1
-        return Record(self.topic, 0, number - 1, -1, *reading.line)
-
-
-class ReviewFiles(Closing):
-    """Files of events or bare reviews, each as `ReviewFile` reads it; lines count on from file to
-    file.
-
-    `with` looks at each: one that cannot be read is known before anything is made of those before
-    it. Iteration, once.
-    """
+    _file: OpenedFile
+    _parquet: ParquetTable | None
 
     def __init__(
         self,
@@ -196,8 +78,8 @@ class ReviewFiles(Closing):
         by_name: bool | None = None,
         stdin: str = STDIN,
     ) -> None:
-        """`first_line`: of the first file, where to begin; `stdin`: where a copy of standard input
-        is.
+        """`fields` has columns or members by field; `first_line`: of the first file, where to
+        begin; `stdin`: where a copy of standard input is.
 
         `by_name`: whether a line is called by its file too; without it, if there are several.
         """
@@ -208,40 +90,48 @@ class ReviewFiles(Closing):
         self._stdin = stdin
         self._opened = ExitStack()
         self._begins = [0]
+        """Lines before each file so far."""
         self._read_bytes = 0
-        self._current = self._file(0)
-        self.topic = self._current.topic
-        """Of the first file."""
+        """Bytes of the files before this one."""
+        self._place = 0
+        """The number of this file."""
+        self._lines = self._height = 0
+        """Lines read of this file, of CSV the first lines of rows; those within rows too."""
+        self.topic = self._topic = _topic(paths[0])
         self.unit = "lines"
-        """"lines" or "rows"."""
         self.size: int | None = None
-        """Bytes of all files, None where that is not known."""
         self.left_out: dict[str, LeftOut] = {}
-        """By field, what of bare reviews was left out so far."""
 
     def __enter__(self) -> ReviewFiles:
-        """Raises SetupError where a file cannot be opened, or is nothing that can be read
-        here.
-        """
+        """Raises SetupError where a file cannot be opened or has an unknown format."""
         with ExitStack() as opened:
-            opened.enter_context(self._current)
+            self._open(0, opened)
             looks = [self._look(place) for place in range(1, len(self._paths))]
             self._opened = opened.pop_all()
-        units = {self._current.unit, *(unit for unit, _ in looks)}
-        sizes = [self._current.size, *(size for _, size in looks)]
+        units = {self._unit, *(unit for unit, _ in looks)}
+        sizes = [self._file.size, *(size for _, size in looks)]
         self.unit = units.pop() if len(units) == 1 else "lines"
         self.size = None if None in sizes else sum(size or 0 for size in sizes)
         return self
 
     @property
+    def _unit(self) -> str:
+        return "lines" if self._file.format.kind == "json" else "rows"
+
+    @property
     def lines(self) -> int:
-        """Lines read so far, as `ReviewFile` counts them."""
-        return self._begins[-1] + self._current.lines
+        """Lines read so far, with blank ones; of CSV up to the first line of the last row."""
+        return self._begins[-1] + self._lines
 
     @property
     def position(self) -> int:
-        """Bytes read so far, of `size`."""
-        return self._read_bytes + self._current.position
+        """Bytes read so far, of `size`; 0 for a pipe. Of Parquet, whose columns lie apart, by its
+        rows.
+        """
+        if self._parquet is None:
+            return self._read_bytes + self._file.position
+        size = self._file.size or 0
+        return self._read_bytes + size * self._lines // max(self._parquet.row_count, 1)
 
     def where(self, line: int) -> str:
         """A line (from 1, counted over all files) in words."""
@@ -255,42 +145,109 @@ class ReviewFiles(Closing):
         return f"{self._paths[number]}:{line - self._begins[number]}"
 
     def __iter__(self) -> Iterator[Entry | None]:
-        """Raises SetupError if a file is unreadable or the first one ends too early."""
-        self._current.left_out = self.left_out
-        yield from beginning_at(self._first_line, self._current)
+        """Raises CutShort where a file cannot be read to its end, SetupError where its columns are
+        not those wanted, or the first one ends too early.
+        """
+        yield from beginning_at(self._first_line, self._entries())
         for place in range(1, len(self._paths)):
             self._check_begin()
-            self._go_on(place)
-            yield from self._current
-
-    def _go_on(self, place: int) -> None:
-        begin = self._begins[-1] + self._current.height
-        self._read_bytes += self._current.size or 0
-        self._opened.close()
-        self._current = self._opened.enter_context(self._file(place, begin))
-        self._current.left_out = self.left_out
-        self._begins.append(begin)
+            begin = self._begins[-1] + self._height
+            self._read_bytes += self._file.size or 0
+            self._opened.close()
+            self._open(place, self._opened)
+            self._begins.append(begin)
+            yield from self._entries()
 
     def _check_begin(self) -> None:
-        if len(self._begins) == 1 and self._current.lines < self._first_line - 1:
+        if self._place == 0 and self._lines < self._first_line - 1:
             raise SetupError(
                 f"--from-line {self.place(self._first_line)}: there are only "
-                f"{self._current.lines:,} {self._current.unit}"
+                f"{self._lines:,} {self._unit}"
             )
 
-    def _file(self, place: int, begin: int = 0) -> ReviewFile:
+    def _name(self, place: int) -> str:
         path = self._paths[place]
-        if path == STDIN:
-            return ReviewFile(self._stdin, self._fields, "standard input", begin)
-        return ReviewFile(path, self._fields, begin=begin)
+        return "standard input" if path == STDIN else path
+
+    def _open(self, place: int, opened: ExitStack) -> None:
+        path, name = self._paths[place], self._name(place)
+        file = OpenedFile(self._stdin if path == STDIN else path, name, self._fields)
+        opened.enter_context(file)
+        parquet = file.table() if file.format.kind == "parquet" else None
+        if parquet is not None:
+            check_columns(parquet.columns, self._fields, name, MEMBERS)
+        self._file, self._parquet, self._place = file, parquet, place
+        self._topic = _topic(path)
+        self._lines = self._height = 0
 
     def _look(self, place: int) -> tuple[str, int | None]:
         """Unit and size of a later file, if it can be read twice."""
-        if not Path(self._stdin if self._paths[place] == STDIN else self._paths[place]).is_file():
+        path = self._paths[place]
+        if not Path(self._stdin if path == STDIN else path).is_file():
             return "lines", None
-        with self._file(place) as file:
-            next(iter(file), None)
-            return file.unit, file.size
+        with ReviewFiles([path], self._fields, stdin=self._stdin) as alone:
+            next(iter(alone), None)
+            return alone.unit, alone.size
+
+    def _entries(self) -> Iterator[Entry | None]:
+        try:
+            if self._parquet is not None:
+                yield from self._rows(self._parquet)
+            else:
+                yield from self._table() if self._file.format.kind == "table" else self._json()
+        except (*UNREADABLE, UnicodeDecodeError) as cause:
+            raise CutShort(
+                f"{self._name(self._place)} cannot be read after line {self._lines} ({cause})"
+            ) from cause
+
+    def _text_lines(self) -> Iterator[bytes | None]:
+        for line in self._file.lines():
+            self._height += line is not None
+            yield line
+
+    def _json(self) -> Iterator[Entry | None]:
+        for line in self._text_lines():
+            if line is None:
+                yield None
+                continue
+            self._lines = self._height
+            if line.strip():
+                yield self._record(read_json(line, self._fields))
+
+    def _table(self) -> Iterator[Entry]:
+        header: list[str] | None = None
+        lines = (line for line in self._text_lines() if line is not None)
+        for row in rows(lines, self._file.format.delimiter):
+            if isinstance(row, Faulty):
+                yield row._replace(line=self._begins[-1] + row.line)
+                continue
+            self._lines = row.line
+            if header is None:
+                header = [name.strip() for name in row.cells]
+                check_columns(header, self._fields, self._name(self._place))
+            else:
+                cells = dict(zip(header, row.cells, strict=True))
+                yield self._record(review_of(cells, self._fields))
+
+    def _rows(self, table: ParquetTable) -> Iterator[Entry]:
+        wanted = {self._fields.get(field, field) for field in MEMBERS} | {"created_at"}
+        for self._lines, row in enumerate(table.rows(wanted), start=1):
+            self._height = self._lines
+            if row is None:
+                yield Faulty(self.lines, BAD_ROW, "a text is not UTF-8")
+            else:
+                yield self._record(read_row(row, self._fields))
+
+    def _record(self, reading: Reading) -> Record:
+        """The record of the last line."""
+        for field, value in reading.left_out.items():
+            self.left_out.setdefault(field, LeftOut(self.lines, value)).count += 1
+        return Record(self._topic, 0, self.lines - 1, -1, *reading.line)
+
+
+def _topic(path: str) -> str:
+    # messages need valid UTF-8
+    return "stdin" if path == STDIN else os.fsencode(Path(path).name).decode(errors="replace")
 
 
 TARGET_SECONDS = 0.4
