@@ -11,7 +11,7 @@ import pytest
 from tests.cli.events import sample
 from tests.cli.stored import rows_after, store_rows
 from tests.harness.http_server import Handler, HttpServer
-from worker.cli import entities as command
+from worker.cli import entities, entity_sources
 from worker.state import MemoryRows
 from worker.state.listing import EntitySearch, order, read_page
 
@@ -121,7 +121,7 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
 
 def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
     terminal()
-    monkeypatch.setattr(command, "SHOWN", 5)
+    monkeypatch.setattr(entities, "SHOWN", 5)
     ended = run("entities", "--data-dir", data_dir)
     assert [one for one in IDS if f"{one} " in ended.out] == IDS[:5]
     assert "\n5 entities, of partitions 0-1; continue with --after B004\n" in ended.out
@@ -129,8 +129,8 @@ def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
         "3 entities, of partitions 0-1\n"
         in run("entities", "B03", "--after", "B036", "--data-dir", data_dir).out
     )
-    monkeypatch.setattr(command, "SEARCH_SECONDS", 0)
-    monkeypatch.setattr(command, "PAGE", 2)
+    monkeypatch.setattr(entities, "SEARCH_SECONDS", 0)
+    monkeypatch.setattr(entity_sources, "PAGE", 2)
     ended = run("entities", "--contains", "B0", "--data-dir", data_dir, "--limit", "9")
     assert "2 entities" in ended.out
     assert "continue with --after" in ended.out

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tests.harness.terminal import CONTROL
-from worker.cli import status
-from worker.cli.output import ranges
-from worker.cli.status import (
+from worker.cli import group_status
+from worker.cli.group_status import (
     GroupStatus,
     MemberStatus,
     Offsets,
@@ -15,6 +14,7 @@ from worker.cli.status import (
     combined,
     reachable_url,
 )
+from worker.cli.output import ranges
 from worker.kafka.group import GroupMember, WorkerGroup
 from worker.peers import PeerAnswer, PeerUnreachable
 
@@ -47,7 +47,7 @@ FOUND = GroupStatus(
 
 @pytest.fixture
 def found(monkeypatch):
-    monkeypatch.setattr(status, "group_status", lambda _settings: FOUND)
+    monkeypatch.setattr(group_status, "group_status", lambda _settings: FOUND)
 
 
 @pytest.mark.parametrize("columns", [80, 160])
@@ -172,7 +172,9 @@ def test_where_a_worker_is_asked(told, host, asked):
 )
 def test_the_name_of_one_that_does_not_answer(url, name):
     """Two on different machines may tell the same address."""
-    assert status._name(GroupMember("m", "10.0.0.7", url, {}), {"reason": "no answer"}) == name
+    assert (
+        group_status._name(GroupMember("m", "10.0.0.7", url, {}), {"reason": "no answer"}) == name
+    )
 
 
 class Pages:
@@ -205,14 +207,14 @@ class Pages:
 )
 def test_what_is_no_answer_of_this_worker(monkeypatch, pages, told):
     """A loopback address leads to another worker on another machine."""
-    monkeypatch.setattr(status, "ask", pages)
-    assert status._page(member("a", 0))["reason"].startswith(told)
+    monkeypatch.setattr(group_status, "ask", pages)
+    assert group_status._page(member("a", 0))["reason"].startswith(told)
 
 
 def test_a_worker_of_a_version_without_the_page(monkeypatch):
     pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
-    monkeypatch.setattr(status, "ask", pages)
-    answer = status._page(member("a", 0))
+    monkeypatch.setattr(group_status, "ask", pages)
+    answer = group_status._page(member("a", 0))
     (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
     assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
 
@@ -221,7 +223,9 @@ def test_what_is_wrong():
     def problems(state, *members, pages=None):
         group = WorkerGroup(state, list(members))
         answers = pages or [page(one.member_id) for one in members]
-        return list(status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log")))
+        return list(
+            group_status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log"))
+        )
 
     assert problems("empty") == ["no worker runs in the group g"]
     everything = range(len(OFFSETS))

@@ -1,21 +1,25 @@
 """`bridge`: write a topic of other keys as events keyed by entity."""
 
+from __future__ import annotations
+
 import json
 import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from worker.bridge import Bridge, bridge_settings
 from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
 from worker.cli.run import ending_at_sigterm
 from worker.errors import SetupError
-from worker.kafka.clients import WORKER_LOG, KafkaClients
-from worker.metrics import CONTENT_TYPE, Metrics
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.bridge import Bridge
+    from worker.metrics import Metrics
 
 REQUEST_SECONDS = 10.0
 """Seconds for a client of the web server to send its request."""
@@ -49,6 +53,10 @@ def command(file: Path | None, source: str) -> int:
 
     Exit codes and probes are those of `run`.
     """
+    from worker.bridge import Bridge, bridge_settings
+    from worker.kafka.clients import WORKER_LOG, KafkaClients
+    from worker.metrics import Metrics
+
     settings = Settings.from_environment(mapping=None if file is None else str(file))
     if settings.mapping is None:
         raise SetupError("--mapping FILE is missing, and COVERSUMM_MAPPING is not set")
@@ -71,6 +79,7 @@ def command(file: Path | None, source: str) -> int:
 def serve(settings: Settings, bridge: Bridge, metrics: Metrics) -> ThreadingHTTPServer:
     """Serve health, readiness and metrics at the paths of a worker, in threads of its own, until
     `shutdown`. Raises SetupError if the port is in use."""
+    from worker.metrics import CONTENT_TYPE
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_SECONDS

@@ -1,23 +1,26 @@
 """`compare`: two builds of the summaries by entity, or of their facets."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from msgspec import to_builtins
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import Parsed, facets_option
 from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
-from worker.events.publishing import FACETS, OutputTopic
-from worker.published.comparison import Comparison, Example, compare
-from worker.published.publication import Publication, SetName
-from worker.published.published import PublishedSource, published
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.events.publishing import OutputTopic
+    from worker.published.comparison import Comparison, Example
+    from worker.published.publication import Publication, SetName
+    from worker.published.published import PublishedSource
 
 EXAMPLES = 3
 BAR_WIDTH = 40
@@ -104,6 +107,10 @@ def command(
     Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a
     million.
     """
+    from worker.events.publishing import FACETS
+    from worker.published.comparison import compare
+    from worker.published.published import published
+
     settings = Settings.from_environment()
     with (
         published(a, settings, kind=kind) as of_a,
@@ -158,6 +165,8 @@ def _judge(
 
 
 def _report(a: str, b: str, found: Comparison, allowed: float | None) -> dict[str, Any]:
+    from msgspec import to_builtins
+
     fields = to_builtins(found, str_keys=True)
     for side in "ab":
         missing = getattr(found, f"some_missing_in_{side}")

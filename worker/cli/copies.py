@@ -1,4 +1,4 @@
-"""How old the copies of partitions in a data directory are.
+"""The copies of partitions in a data directory: how old they are, and what they know of an entity.
 
 A database stays on a worker when its partition moves to another one, and nothing in it says so. It
 has the input offset that its rows end at; only a broker knows what the group has committed. If the
@@ -8,20 +8,29 @@ it. Without a broker's answer the age of a copy is unknown.
 
 import socket
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+import msgspec
 from confluent_kafka import KafkaException, TopicCollection
 
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
-from worker.kafka.topics import changelog_topic
+from worker.kafka.topics import changelog_topic, partition_of
+from worker.processing.entity_view import KINDS, Extent, read_view
 from worker.settings import Settings
+from worker.state.keys import header_key, review_of
+from worker.state.snapshot import read_snapshots
 from worker.storage.lock import is_running
-from worker.storage.snapshot import StoredPartition, stored_partition
+from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 from worker.stream.gate import CHANGELOG_ID_KEY
 
+Found = TypeVar("Found")
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 5.0
 """Seconds to wait for each answer of a broker: a data directory must be readable without one."""
@@ -121,3 +130,120 @@ def _is_reachable(servers: str) -> bool:
             continue
         return True
     return False
+
+
+def stored_views(
+    entity: str, data_dir: Path, settings: Settings, view: str, extent: Extent | None
+) -> list[dict[str, Any]]:
+    """The view of the entity in each partition of the data directory that has it, and its age."""
+
+    def read(part: StoredPartition, entity: str) -> dict[str, Any]:
+        return stored_view(part, entity, view, extent)
+
+    return [
+        {**fields, "as_of": copy.words, "current": copy.is_current}
+        for copy, fields in look_up(entity, data_dir, settings, read)
+    ]
+
+
+def look_up(
+    entity: str,
+    data_dir: Path,
+    settings: Settings,
+    read: Callable[[StoredPartition, str], Found | None],
+) -> Iterator[tuple[Copy, Found]]:
+    """What `read` finds of an entity, by partition: one, unless producers mixed up its keys.
+
+    Raises SetupError if no partition has rows, or if the entity is unknown here and may be known
+    to another worker. Raises StateError for damaged rows.
+    """
+    databases = some_databases(data_dir)
+    group = GroupOffsets(settings, list(databases))
+    copies, count, is_found = [], 0, False
+    for number, path in databases.items():
+        with stored_partition(number, path) as part:
+            if part is not None:
+                count = part.partitions
+                copies.append(copy_of(part, path, group))
+                if found := read(part, entity):
+                    is_found = True
+                    yield copies[-1], found
+    if not copies:
+        raise SetupError(
+            f"the databases in {data_dir} (COVERSUMM_DATA_DIR) have no rows: their worker has "
+            f"processed no event yet (partitions here: {_listed(databases)})"
+        )
+    if not is_found:
+        _refuse_unknown(entity, data_dir, partition_of(entity, count), copies)
+
+
+def _refuse_unknown(entity: str, data_dir: Path, number: int, copies: list[Copy]) -> None:
+    """Raise SetupError unless there is a current copy of the entity's partition."""
+    own = next((copy for copy in copies if copy.partition == number), None)
+    if own is None:
+        here = _listed(one.partition for one in copies)
+        raise SetupError(
+            f"partition {number}, where {entity!r} belongs, is not here (here: {here}): name "
+            f"another worker's directory than {data_dir} (--data-dir, COVERSUMM_DATA_DIR), or ask "
+            "a running worker (--url)"
+        )
+    if own.is_current is False:
+        raise SetupError(
+            f"there is no entity {entity!r} in partition {number} {own.words}: name its owner's "
+            "directory (--data-dir, COVERSUMM_DATA_DIR), or ask a running worker (--url)"
+        )
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(map(str, partitions))
+
+
+def stored_view(
+    part: StoredPartition, entity: str, view: str, extent: Extent | None
+) -> dict[str, Any]:
+    """The fields of this view of the entity; empty if it is unknown. Raises NoFacets."""
+    found = read_view(
+        part.rows,
+        entity,
+        KINDS[view],
+        extent,
+        partition=part.number,
+        dimension=part.dimension,
+        k=part.k,
+        distinct=part.distinct,
+    )
+    return {} if found is None else msgspec.to_builtins(found)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReview:
+    """A review's version and live sentences by id. A deleted review keeps its version only."""
+
+    partition: int
+    review_id: str
+    version: int
+    deleted: bool
+    rating: float | None
+    sentences: dict[str, str]
+
+
+def stored_reviews(part: StoredPartition, entity_id: str) -> list[StoredReview]:
+    """The reviews of an entity, by id; empty if it is unknown."""
+    for snapshot in read_snapshots(part.rows, part.dimension, header_key(entity_id.encode())):
+        if snapshot.header is None:
+            continue
+        texts: dict[bytes, dict[str, str]] = defaultdict(dict)
+        for identifier, text in snapshot.texts.items():
+            texts[review_of(identifier)][identifier.decode()] = text
+        return [
+            StoredReview(
+                part.number,
+                review_id.decode(),
+                review.version,
+                review.deleted,
+                review.rating,
+                texts[review_id],
+            )
+            for review_id, review in sorted(snapshot.reviews.items())
+        ]
+    return []

@@ -1,5 +1,7 @@
 """`history`: the changes of an entity's summary, or of its facets."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,10 +13,10 @@ from worker.cli.command import Command
 from worker.cli.options import TIME, check_utf8, facets_option, limit_option
 from worker.cli.tables import PROSE, Column, show_table
 from worker.cli.writing import sink
-from worker.events.publishing import OutputTopic
 from worker.settings import Settings
 
 if TYPE_CHECKING:
+    from worker.events.publishing import OutputTopic
     from worker.published.history import HistoryStep, PublishedChange
 
 
@@ -38,13 +40,13 @@ class ShownSteps(NamedTuple):
     is_incomplete: bool = False
     has_earlier: bool = False
 
-    def plus(self, step: "HistoryStep") -> "ShownSteps":
+    def plus(self, step: HistoryStep) -> ShownSteps:
         """With another step."""
         has_earlier = self.has_earlier if self.changes else step.before is not None
         return ShownSteps(self.changes + 1, self.is_incomplete or step.incomplete, has_earlier)
 
 
-def list_changes(steps: "Iterable[HistoryStep]", as_json: bool) -> ShownSteps:
+def list_changes(steps: Iterable[HistoryStep], as_json: bool) -> ShownSteps:
     """Show the changes one by one."""
     from dataclasses import asdict
 
@@ -61,7 +63,7 @@ def list_changes(steps: "Iterable[HistoryStep]", as_json: bool) -> ShownSteps:
     return shown
 
 
-def _show(change: "PublishedChange") -> None:
+def _show(change: PublishedChange) -> None:
     console = output.console()
     parts = [output.printable(part) for part in _heading(change)]
     fits = len("  ".join(parts)) <= console.width  # else the counts go on a second line
@@ -74,7 +76,7 @@ def _show(change: "PublishedChange") -> None:
     console.print()
 
 
-def _heading(change: "PublishedChange") -> Iterator[str]:
+def _heading(change: PublishedChange) -> Iterator[str]:
     if change.facet is not None:
         yield change.facet
     yield f"offset {change.offset}" if change.tombstone else f"sequence {change.sequence}"
@@ -89,7 +91,7 @@ def _heading(change: "PublishedChange") -> Iterator[str]:
         yield f"{change.sentences} of {of}, {output.many(change.review_count or 0, 'reviews')}"
 
 
-def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep]") -> ShownSteps:
+def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]) -> ShownSteps:
     """Write the page, if there is a step."""
     from worker.page.saved import saved_page
 

@@ -1,8 +1,10 @@
 """`promote`: whether consumers can switch to another build of the summaries."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,13 +12,10 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.compare import BOUND, Bound, Shown
 from worker.cli.tables import PROSE, Column, show
-from worker.kafka.clients import KafkaClients
-from worker.kafka.topics import reached
-from worker.published.comparison import Comparison, compare
-from worker.published.published import published
-from worker.replay.promotion import Promotion
-from worker.replay.run import stored_plan
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.published.comparison import Comparison
 
 COLUMNS = (
     Column("check"),
@@ -75,6 +74,13 @@ def command(
     Changes nothing. Says how to switch; exit code 1 if a check fails. To go back, run the command
     with the two builds exchanged.
     """
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.topics import reached
+    from worker.published.comparison import compare
+    from worker.published.published import published
+    from worker.replay.promotion import Promotion
+    from worker.replay.run import stored_plan
+
     present = Settings.from_environment()
     following = replace(present, app_id=app_id, output_topic=output_topic)
 

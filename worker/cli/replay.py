@@ -1,10 +1,13 @@
 """`replay`: build the summaries again from history, beside the live worker."""
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,17 +26,11 @@ from worker.cli.options import (
     parse_time,
     yes_option,
 )
-from worker.cli.removal import start_over
-from worker.cli.replay_process import estimate, run_replay
 from worker.errors import SetupError
-from worker.kafka.clients import KafkaClients
-from worker.kafka.topics import reached
-from worker.published.published import names_file
-from worker.replay.record_source import Archived, PlainFiles, open_history
-from worker.replay.request import ReplayIdentity, Request, default_topic
-from worker.replay.run import Replay
 from worker.settings import Settings, origins
-from worker.stream.run_bounds import RateThrottle
+
+if TYPE_CHECKING:
+    from worker.replay.record_source import Archived, PlainFiles
 
 LATEST = "latest"
 
@@ -44,6 +41,9 @@ def _parse_end(text: str) -> int | str:
 
 def _history(sources: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived | None:
     """The sources that are files."""
+    from worker.published.published import names_file
+    from worker.replay.record_source import open_history
+
     named = [source for source in sources if names_file(source)]
     if not named:
         if fields:
@@ -54,6 +54,8 @@ def _history(sources: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | 
 
 def _topic(sources: Sequence[str], history: PlainFiles | Archived | None, live: Settings) -> str:
     """The topic that is read, after its archive if there is one; empty for plain files alone."""
+    from worker.published.published import names_file
+
     topics = [source for source in sources if not names_file(source)]
     archived = getattr(history, "topic", None)
     if len(topics) > 1:
@@ -202,6 +204,15 @@ def command(
 
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
+    from worker.cli.removal import start_over
+    from worker.cli.replay_process import estimate, run_replay
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.topics import reached
+    from worker.published.published import names_file
+    from worker.replay.request import ReplayIdentity, Request, default_topic
+    from worker.replay.run import Replay
+    from worker.stream.run_bounds import RateThrottle
+
     live = Settings.from_environment()
     name = name or f"epoch-{live.epoch}"
     history = _history(sources, fields)

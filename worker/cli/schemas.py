@@ -1,12 +1,13 @@
 """`schemas`: register the Avro schemas of summaries and facets, before workers write with them."""
 
+from __future__ import annotations
+
 import click
 
 from worker.cli import output
 from worker.cli.command import CommandGroup
 from worker.cli.tables import PROSE, Column, show
 from worker.errors import SetupError
-from worker.registry.output import COMPATIBLE, register_schemas
 from worker.settings import Settings
 
 COLUMNS = Column("subject"), Column("record"), Column("status", prose=PROSE), Column("id")
@@ -36,6 +37,8 @@ def register(dry_run: bool, as_json: bool) -> int:
     under TOPIC-value in COVERSUMM_SCHEMA_REGISTRY_URL. Workers with COVERSUMM_OUTPUT_FORMAT=avro
     start only after it. Exit code 1 if the registry refuses one as incompatible.
     """
+    from worker.registry.output import COMPATIBLE, register_schemas
+
     settings = Settings.from_environment()
     if settings.schema_registry_url is None:
         raise SetupError("COVERSUMM_SCHEMA_REGISTRY_URL is not set: it names the registry")

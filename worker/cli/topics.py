@@ -1,17 +1,20 @@
 """`topics`: create or check the worker's topics, input included."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
-from confluent_kafka import KafkaException
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show
 from worker.errors import SetupError
-from worker.kafka.clients import KafkaClients
-from worker.kafka.topics import Topics, has_progress, policy_complaint, refused_counts
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.kafka.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ def command(
     """Create the worker's topics, input included, or check those that exist: partition counts and
     cleanup policies. Exit code 1 if a check fails.
     """
+    from confluent_kafka import KafkaException
+
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.topics import Topics, has_progress, policy_complaint, refused_counts
+
     settings = Settings.from_environment()
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)

@@ -1,20 +1,23 @@
 """`verify`: recompute every summary of a worker by brute force from its stored rows."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.copies import Copy, GroupOffsets, copy_of
 from worker.cli.options import data_dir_option
 from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
-from worker.storage.snapshot import StoredPartition, some_databases
-from worker.storage.verify import verify_data_dir
+
+if TYPE_CHECKING:
+    from worker.cli.copies import Copy
+    from worker.storage.snapshot import StoredPartition
 
 SHOWN_SOUND = 30
 """Rows of sound entities in the table. It shows all that differ."""
@@ -81,6 +84,10 @@ def verified(
     settings: Settings, data_dir: Path, copies: dict[int, Copy]
 ) -> Iterator[dict[str, Any]]:
     """The result of each entity; adds each partition that is read to `copies`."""
+    from worker.cli.copies import GroupOffsets, copy_of
+    from worker.storage.snapshot import some_databases
+    from worker.storage.verify import verify_data_dir
+
     group = GroupOffsets(settings, list(some_databases(data_dir)))
 
     def add_copy(part: StoredPartition, path: Path) -> None:

@@ -1,12 +1,18 @@
 """`watch`: changes of summaries or facets as they happen."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.options import check_utf8, facets_option
-from worker.events.publishing import OutputTopic
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.events.publishing import OutputTopic
 
 
 @click.command(

@@ -1,0 +1,271 @@
+"""Whether a broker has and allows what `run` needs.
+
+Kafka describes what a client may do with topics, groups and the cluster, and validates the creation
+of a topic without doing it. It does not describe transactional ids: only a transaction would show,
+and would fence a worker.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from worker.errors import Crash, SetupError
+from worker.kafka.changelog import first_rows
+from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.topic_mapping import reading
+from worker.kafka.topics import Topics, TopicSpec, policy_complaint
+from worker.processing.config import configured_engine, processor_config
+from worker.registry.client import SchemaRegistry, patiently
+from worker.settings import Settings
+from worker.state.errors import StateError
+from worker.state.keys import FINGERPRINT
+from worker.state.partition import refuse_other
+from worker.state.rows import decode_fingerprint
+
+OK: Final = "ok"
+FAILED: Final = "failed"
+NOT_CHECKED: Final = "not checked"
+TIMEOUT_SECONDS: Final = 15.0
+OPERATIONS: Final = {
+    "input": (AclOperation.READ,),
+    "output": (AclOperation.WRITE,),
+    "facets": (AclOperation.WRITE,),
+    "dead letters": (AclOperation.WRITE,),
+    "changelog": (AclOperation.READ, AclOperation.WRITE),
+}
+"""Operations of `run` on a topic, by role; READ and WRITE imply DESCRIBE."""
+_DENIED: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+# At the first request for a group Kafka creates its topic of offsets, without a coordinator yet.
+_RETRIABLE: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+NO_ANSWER: Final = "no answer from the broker"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigCheck:
+    """A check of the subject `of`: OK, FAILED, or NOT_CHECKED without an answer. `remedy` says what
+    to do.
+    """
+
+    of: str
+    check: str
+    status: Literal["ok", "failed", "not checked"]
+    found: str
+    remedy: str | None = None
+
+    @property
+    def advice(self) -> str:
+        """What was found, and what to do."""
+        return f"{self.found}; {self.remedy}" if self.remedy else self.found
+
+
+def checks(settings: Settings) -> Iterator[ConfigCheck]:
+    """Check the broker. Raises SetupError if it does not answer, or refuses this client, and for a
+    wrong mapping.
+    """
+    reading(settings, 1)
+    if settings.schema_registry_url is not None:
+        yield _check_registry(settings)
+    clients = KafkaClients(settings)
+    topics = Topics(settings, clients)
+    yield ConfigCheck("broker", "answers", OK, settings.bootstrap_servers)
+    broker = _Broker(topics, clients.admin(), settings)
+    for spec in topics.specs.values():
+        yield from broker.check_topic(spec)
+    yield broker.check_group()
+    yield broker.check_transactions()
+    yield _check_state(settings, clients, topics)
+
+
+def _check_registry(settings: Settings) -> ConfigCheck:
+    try:
+        patiently(SchemaRegistry.of(settings).ask)
+    except SetupError as cause:
+        return ConfigCheck("schema registry", "answers", FAILED, "no", str(cause))
+    return ConfigCheck("schema registry", "answers", OK, str(settings.schema_registry_url))
+
+
+def _check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
+    """Whether the first rows of the changelog have the fingerprint of these settings. Loads the
+    embedder, whose model is part of it.
+    """
+    changelog = topics.specs["changelog"].name
+    of, what = f"state in {changelog}", "built with these settings"
+    count = topics.partitions.get(changelog, 0)
+    try:
+        rows = first_rows(clients, settings.app_id, changelog, range(count)) if count else ()
+        fingerprints = [
+            decode_fingerprint(row.key, row.value)
+            for row in rows
+            if row.key == FINGERPRINT and row.value is not None
+        ]
+        if not fingerprints:
+            return ConfigCheck(of, what, OK, "there is none yet")
+        engine = configured_engine(settings)
+        wanted = processor_config(settings, topics.input_partitions, engine).fingerprint
+        for one in fingerprints:
+            refuse_other(one, wanted)
+    except StateError as cause:
+        return ConfigCheck(of, what, FAILED, str(cause))
+    except (SetupError, Crash) as cause:
+        return ConfigCheck(of, what, NOT_CHECKED, str(cause))
+    return ConfigCheck(of, what, OK, f"in {len(fingerprints)} partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """Checks of the broker's resources."""
+
+    topics: Topics
+    admin: AdminClient
+    settings: Settings
+
+    def check_topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
+        """Whether the topic exists with the right settings, and may be used."""
+        of = f"{spec.role} topic {spec.name}"
+        try:
+            found = _answer(
+                lambda: self.admin.describe_topics(
+                    TopicCollection([spec.name]),
+                    include_authorized_operations=True,
+                    request_timeout=TIMEOUT_SECONDS,
+                )[spec.name]
+            )
+        except KafkaException as cause:
+            yield self._absent(spec, of, cause.args[0])
+            return
+        yield ConfigCheck(of, "exists", OK, f"{len(found.partitions)} partitions")
+        yield self._count(spec, of, len(found.partitions))
+        yield self._policy(spec, of)
+        yield self._allowed(
+            of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}"
+        )
+
+    def _absent(self, spec: TopicSpec, of: str, error: KafkaError) -> ConfigCheck:
+        if error.code() in _DENIED:
+            return self._allowed(of, OPERATIONS[spec.role], (), f"--topic {spec.name}")
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return ConfigCheck(of, "exists", NOT_CHECKED, error.str())
+        if spec.role == "input":
+            remedy = (
+                "create it where its producers are set up, or with `coversumm-worker topics "
+                "--partitions N`; COVERSUMM_INPUT_TOPIC names another"
+            )
+            return ConfigCheck(of, "exists", FAILED, "there is none", remedy)
+        # `run` may create it: the broker validates the creation only
+        count = self.topics.partitions.get(self.topics.specs["input"].name, 1)
+        new = NewTopic(spec.name, count, -1, config=dict(spec.config))
+        try:
+            _answer(lambda: self.admin.create_topics([new], validate_only=True)[spec.name])
+        except KafkaException as cause:
+            found = cause.args[0].str()
+            if cause.args[0].code() == KafkaError._TIMED_OUT:
+                return ConfigCheck(of, "may be created", NOT_CHECKED, found)
+            remedy = "allow CREATE, or run `coversumm-worker topics` as a user with that permission"
+            return ConfigCheck(of, "may be created", FAILED, found, remedy)
+        return ConfigCheck(of, "may be created", OK, "there is none yet: `run` creates it")
+
+    def _count(self, spec: TopicSpec, of: str, count: int) -> ConfigCheck:
+        wanted = self.topics.partitions.get(self.topics.specs["input"].name, count)
+        if count == wanted:
+            return ConfigCheck(of, "partitions", OK, str(count))
+        remedy = (
+            f"the input topic has {wanted}; `coversumm-worker topics --dry-run` says what to do"
+        )
+        return ConfigCheck(of, "partitions", FAILED, str(count), remedy)
+
+    def _policy(self, spec: TopicSpec, of: str) -> ConfigCheck:
+        what = "cleanup policy"
+        try:
+            policy = self.topics.policies([spec])[spec.name]
+        except KafkaException as cause:
+            reason = cause.args[0].str().rstrip(".")
+            return ConfigCheck(of, what, NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
+        except (TimeoutError, KeyError):
+            return ConfigCheck(of, what, NOT_CHECKED, NO_ANSWER)
+        if policy_complaint(spec, policy) is None:
+            return ConfigCheck(of, what, OK, policy)
+        remedy = f"set cleanup.policy={spec.config['cleanup.policy']}"
+        return ConfigCheck(of, what, FAILED, policy, remedy)
+
+    def check_group(self) -> ConfigCheck:
+        """Whether the worker may join its group, which its changelog readers use too."""
+        name = self.settings.app_id
+        of = f"group {name}"
+        granted: list[Any] = []
+        try:
+            found = _answer(
+                lambda: self.admin.describe_consumer_groups(
+                    [name], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+                )[name]
+            )
+            granted = found.authorized_operations or []
+        except KafkaException as cause:
+            if cause.args[0].code() not in _DENIED:
+                return ConfigCheck(of, "permissions", NOT_CHECKED, cause.args[0].str())
+        return self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
+
+    def check_transactions(self) -> ConfigCheck:
+        """Whether this client may do anything; Kafka does not describe transactional ids."""
+        name = self.settings.transactional_id
+        of = f"transactional id {name}"
+        try:
+            cluster = _answer(
+                lambda: self.admin.describe_cluster(
+                    include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+                )
+            )
+        except KafkaException:
+            cluster = None
+        granted = () if cluster is None else cluster.authorized_operations or ()
+        if AclOperation.CLUSTER_ACTION in granted:
+            return ConfigCheck(of, "permissions", OK, "this client may do anything")
+        command = self._grant_command(("WRITE",), f"--transactional-id {name}")
+        return ConfigCheck(
+            of,
+            "permissions",
+            NOT_CHECKED,
+            "Kafka does not describe it",
+            f"it needs WRITE: {command}",
+        )
+
+    def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:
+        missing = [operation.name for operation in needed if operation not in (granted or ())]
+        if not missing:
+            return ConfigCheck(of, "permissions", OK, ", ".join(one.name for one in needed))
+        found, command = f"missing: {', '.join(missing)}", self._grant_command(missing, option)
+        return ConfigCheck(of, "permissions", FAILED, found, command)
+
+    def _grant_command(self, operations: Iterable[str], option: str) -> str:
+        who = self.settings.sasl_username or "NAME"
+        chosen = " ".join(f"--operation {operation}" for operation in operations)
+        return f"kafka-acls.sh --add --allow-principal User:{who} {chosen} {option}"
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    """The result of a future; retries while the group has no coordinator. Raises KafkaException."""
+    give_up = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            return ask().result(TIMEOUT_SECONDS)
+        except TimeoutError as cause:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, NO_ANSWER)) from cause
+        except KafkaException as cause:
+            if cause.args[0].code() not in _RETRIABLE or time.monotonic() >= give_up:
+                raise
+            time.sleep(0.2)
