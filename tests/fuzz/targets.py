@@ -28,7 +28,7 @@ from worker.cli.sent_letters import Sent, UnknownMetadata
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
-from worker.events.publishing import FACETS
+from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import RatingCounts
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import Stored
@@ -394,6 +394,18 @@ BARE = {"entity_id": "e", "review_id": "r", "text": "Good."}
 ARCHIVED = (
     b"topic,partition,offset,timestamp,entity_id,review_id,text,rating\nt,0,1,%s,e,r,Good.,%s\n"
 )
+DIGESTS = {b"r#0": b"0" * 16, b"r#1": b"1" * 16}
+
+
+def published_row(topic: OutputTopic, *sets: dict[bytes, bytes]) -> Target:
+    """The sets last published to a topic."""
+    return row(
+        lambda key, one: rows.encode_published(key, topic, one),
+        lambda key, value: rows.decode_published(key, topic, value),
+        PublishedSets(9, list(sets)),
+    )
+
+
 TARGETS = {
     "event": Target(EVENTS, event),
     "key": Target((b"B00X", "é".encode(), b"a" * 1024), key),
@@ -440,11 +452,8 @@ TARGETS = {
     "row-header": row(
         rows.encode_header, rows.decode_header, Header(3, 4, 5), Header(3, 4, 5, RATINGS)
     ),
-    "row-published": row(
-        lambda key, sets: rows.encode_published(key, FACETS, sets),
-        lambda key, value: rows.decode_published(key, FACETS, value),
-        PublishedSets(9, [{b"r#0": b"0" * 16, b"r#1": b"1" * 16}, {}]),
-    ),
+    "row-published": published_row(SUMMARIES, DIGESTS),
+    "row-facet-sets": published_row(FACETS, DIGESTS, {}),
     "row-review": row(
         rows.encode_review,
         rows.decode_review,
@@ -468,7 +477,7 @@ TARGETS = {
     "row-key": Target(
         (
             KEY,
-            KEYS.published,
+            *KEYS.published.values(),
             KEYS.review(b"r"),
             KEYS.text_chunk(b"r", 1),
             KEYS.vector_chunk(b"r", 0),
