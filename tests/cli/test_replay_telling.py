@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.output import LINE_SECONDS, ProgressLines
-from worker.cli.replay_process import run_command
+from worker.cli.replay_process import LINE_SECONDS, ProgressLines, run_command
 from worker.replay.request import ReplayIdentity, Request
 from worker.settings import Settings
 

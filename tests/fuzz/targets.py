@@ -23,8 +23,8 @@ from tests.registry import test_avro as avro
 from tests.registry.framing import CONTRACT, UNION, codec
 from tests.registry.test_framed import EVENTS as AVRO_EVENTS
 from tests.registry.test_framed import as_avro
+from worker.cli.dlq_send import Sent, UnknownMetadata
 from worker.cli.letters import DeadLetter
-from worker.cli.sent_letters import Sent, UnknownMetadata
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row

@@ -98,26 +98,25 @@ class GroupOffsets:
             found = committed_offsets(consumer, self._topic, partitions, ANSWER_SECONDS)
         self._committed = {partition: one.offset for partition, one in found.items()}
 
-    def committed(self, part: StoredPartition) -> int | None:
+    def _offset(self, part: StoredPartition) -> int | None:
         """The group's offset; None if it is unknown, or the rows are of another changelog."""
         stored = part.rows.get(CHANGELOG_ID_KEY)
         if part.topic != self._topic or stored is None or stored.decode() != self._changelog_id:
             return None
         return self._committed.get(part.number)
 
-
-def copy_of(part: StoredPartition, path: Path, group: GroupOffsets) -> Copy:
-    """The age of a partition's rows. Waits a little for a running worker that stores a commit."""
-    committed = group.committed(part)
-    is_behind = committed is not None and part.next_offset < committed
-    give_up = time.monotonic() + ARRIVES_SECONDS
-    while is_behind and is_running(path.parents[2]) and time.monotonic() < give_up:
-        time.sleep(POLL_SECONDS)
-        with stored_partition(part.number, path) as later:
-            if later is not None and committed is not None and later.next_offset >= committed:
-                # the copy was current when it was read
-                return Copy(part.number, part.next_offset, part.next_offset, part.is_partial)
-    return Copy(part.number, part.next_offset, committed, part.is_partial)
+    def copy_of(self, part: StoredPartition, path: Path) -> Copy:
+        """The age of a partition's rows. Waits a little for a worker that stores a commit."""
+        committed = self._offset(part)
+        is_behind = committed is not None and part.next_offset < committed
+        give_up = time.monotonic() + ARRIVES_SECONDS
+        while is_behind and is_running(path.parents[2]) and time.monotonic() < give_up:
+            time.sleep(POLL_SECONDS)
+            with stored_partition(part.number, path) as later:
+                if later is not None and committed is not None and later.next_offset >= committed:
+                    # the copy was current when it was read
+                    return Copy(part.number, part.next_offset, part.next_offset, part.is_partial)
+        return Copy(part.number, part.next_offset, committed, part.is_partial)
 
 
 def _is_reachable(servers: str) -> bool:
@@ -164,7 +163,7 @@ def look_up(
         with stored_partition(number, path) as part:
             if part is not None:
                 count = part.partitions
-                copies.append(copy_of(part, path, group))
+                copies.append(group.copy_of(part, path))
                 if found := read(part, entity):
                     is_found = True
                     yield copies[-1], found

@@ -27,7 +27,6 @@ from worker.cli.letters import (
     selection_options,
 )
 from worker.cli.options import DECLINED, agreed, check_can_ask, limit_option, yes_option
-from worker.cli.sent_letters import sent_so_far
 from worker.cli.tables import Column, show, show_facts
 from worker.settings import Settings
 
@@ -101,6 +100,8 @@ def list_letters(
 
     Reads the topic once, to its end when the command starts.
     """
+    from worker.cli.dlq_send import sent_so_far
+
     settings = Settings.from_environment()
     selection = selection_of(reasons, since, entity)
     counts: Counter[str] = Counter()

@@ -8,6 +8,8 @@ id `APP_ID-dlq` *before* it reads the group's offsets, so that it knows what the
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,8 +26,7 @@ from worker.cli.letters import (
     group_of,
     original,
 )
-from worker.cli.sent_letters import Sent, Tally, TooScattered, sent_so_far
-from worker.errors import Crash, Fenced, SetupError
+from worker.errors import CoversummError, Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors
@@ -38,6 +39,9 @@ TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
 MAX_MESSAGE_BYTES = 10**9
 """librdkafka's upper bound: the letter was in the input topic before."""
+FORMAT = "1:"
+MAX_METADATA_CHARS = 4000
+"""Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""
 Progress = Callable[[int, int], None]
 """Called with the number of offsets read, and of letters sent."""
 
@@ -71,7 +75,7 @@ def resend(
         sent = sent_so_far(letters, wait=not dry_run)
         walked = total_sent = 0
         for partition in letters.partitions:
-            walk = _Walk(letters, source, producer, Tally(sent[partition]), sent[partition])
+            walk = _Walk(letters, source, producer, Tally(sent[partition]))
             bounds, begun = letters.bounds(partition), walked
             for outcome in walk.along(partition, selection):
                 total_sent += outcome.status == SENT
@@ -89,7 +93,6 @@ class _Walk:
     source: TopicReader
     producer: LetterProducer | None
     tally: Tally
-    before: Sent
     batch: list[tuple[DeadLetter, Record]] = field(default_factory=list)
 
     def along(self, partition: int, selection: LetterSelection) -> Iterator[LetterOutcome]:
@@ -99,10 +102,10 @@ class _Walk:
         elif not span:
             return
         for stored in self.letters.read(
-            partition, min(span.start, self.before.first_unsent), span.stop
+            partition, min(span.start, self.tally.before.first_unsent), span.stop
         ):
             letter = DeadLetter.of(stored)
-            already = letter.place.offset in self.before
+            already = letter.place.offset in self.tally.before
             if letter not in selection or already:
                 self.tally.passed(letter.place.offset, already)
                 if already and letter in selection:
@@ -195,3 +198,143 @@ class LetterProducer:
                 "its max.message.bytes; nothing of this transaction was sent"
             )
         return Crash(f"sending dead letters failed ({cause}); run it again")
+
+
+class TooScattered(CoversummError):
+    """The sent offsets have too many ranges for the metadata."""
+
+
+class UnknownMetadata(CoversummError):
+    """The metadata of a commit has another format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """All letters below `first_unsent`, and those in `beyond`: ascending ranges with gaps between
+    each other and after `first_unsent`.
+    """
+
+    first_unsent: int = 0
+    beyond: tuple[range, ...] = ()
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.first_unsent or any(offset in part for part in self.beyond)
+
+    def metadata(self) -> str:
+        """The metadata of the commit of `first_unsent`. Raises TooScattered."""
+        if not self.beyond:
+            return ""
+        packed = bytearray()
+        at = self.first_unsent
+        for part in self.beyond:
+            packed += _leb128(part.start - at) + _leb128(len(part))
+            at = part.stop
+        text = FORMAT + base64.b64encode(packed).decode()
+        if len(text) > MAX_METADATA_CHARS:
+            raise TooScattered(
+                f"{len(self.beyond)} pieces take {len(text)} of {MAX_METADATA_CHARS} characters"
+            )
+        return text
+
+    @classmethod
+    def parse(cls, first_unsent: int, metadata: str) -> Sent:
+        """Inverse of `metadata`. Raises UnknownMetadata."""
+        if not metadata:
+            return cls(first_unsent)
+        if not metadata.startswith(FORMAT):
+            raise UnknownMetadata(f"{metadata[:40]!r} is not of format {FORMAT!r}")
+        try:
+            lengths = list(_lengths(base64.b64decode(metadata[len(FORMAT) :], validate=True)))
+        except (binascii.Error, ValueError) as error:
+            raise UnknownMetadata(f"{metadata[:40]!r} cannot be read ({error})") from error
+        if len(lengths) % 2 or 0 in lengths:
+            raise UnknownMetadata(f"{metadata[:40]!r} has a piece without a length")
+        beyond, at = [], first_unsent
+        for gap, length in zip(lengths[::2], lengths[1::2], strict=True):
+            beyond.append(range(at + gap, at + gap + length))
+            at += gap + length
+        return cls(first_unsent, tuple(beyond))
+
+
+class Tally:
+    """The sent letters of a partition, during a walk over *all* of its letters by offset.
+
+    The walk begins at or before the first unsent letter. Offsets without a letter (transaction
+    markers, aborted records) belong to the range around them, so that they do not split it.
+    """
+
+    def __init__(self, before: Sent) -> None:
+        self.before = before
+        self._first_unsent: int | None = None
+        self._at = before.first_unsent
+        self._beyond: list[range] = []
+        self._in_run = False
+
+    def passed(self, offset: int, sent: bool) -> None:
+        """Take the next letter of the walk, and whether it is sent."""
+        self._at = max(self._at, offset + 1)
+        if not sent:
+            assert offset not in self.before
+            if self._first_unsent is None:
+                self._first_unsent = offset
+            self._in_run = False
+        elif self._first_unsent is not None:
+            start = self._beyond.pop().start if self._in_run else offset
+            self._beyond.append(range(start, offset + 1))
+            self._in_run = True
+
+    def now(self) -> Sent:
+        """The sent letters so far, with earlier ones ahead of the walk."""
+        ahead = [range(max(part.start, self._at), part.stop) for part in self.before.beyond]
+        ahead = [part for part in ahead if part]
+        first_unsent = self._at if self._first_unsent is None else self._first_unsent
+        beyond = [*self._beyond, *ahead]
+        while beyond and beyond[0].start == first_unsent:
+            first_unsent = beyond.pop(0).stop
+        return Sent(first_unsent, tuple(_joined(beyond)))
+
+
+def _joined(parts: list[range]) -> list[range]:
+    """Adjacent ranges become one."""
+    joined: list[range] = []
+    for part in parts:
+        if joined and joined[-1].stop == part.start:
+            part = range(joined.pop().start, part.stop)
+        joined.append(part)
+    return joined
+
+
+def _leb128(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _lengths(packed: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in packed:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number = shift = 0
+    if shift:
+        raise ValueError("it ends within a number")
+
+
+def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
+    """The sent letters of every partition; without `wait` without those of an open transaction."""
+    try:
+        committed = {
+            p: Sent.parse(offset, text)
+            for p, (offset, text) in letters.committed(wait=wait).items()
+        }
+    except UnknownMetadata as error:
+        raise SetupError(
+            f"the offsets of the sent dead letters of {letters.topic} are not readable ({error}): "
+            "another version of the worker wrote them; use that version"
+        ) from error
+    return {partition: committed.get(partition, Sent()) for partition in letters.partitions}

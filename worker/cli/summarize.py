@@ -115,8 +115,7 @@ def command(
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
     All others are processed. Ctrl-C, or a file that ends too early, keeps the output so far.
     """
-    from worker.cli import summarize_forms as forms
-    from worker.cli.summarize_run import SummarizeRun
+    from worker.cli import summarize_run as runs
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
 
@@ -141,15 +140,15 @@ def command(
         if any(is_same_file(path, name) for path in paths):
             raise SetupError(f"{name} is an input file: name another one with -o")
     is_styled = target is None and output.is_terminal(sys.stdout)
-    lines = partial(forms.cards, styled=is_styled) if pretty else forms.body_lines
-    form = forms.AllChanges()
+    lines = partial(runs.cards, styled=is_styled) if pretty else runs.body_lines
+    form = runs.AllChanges()
     if view in ("facets", "overview") and not settings.facets:
         raise click.UsageError(
             f"--view {view} needs facets: --facets preset:stays or a file, or COVERSUMM_FACETS."
         )
     if pretty or view != "set":
-        form = forms.FinalStates(lines, *forms.state_readers(view, extent, bool(settings.facets)))
+        form = runs.FinalStates(lines, *runs.state_readers(view, extent, bool(settings.facets)))
     elif final:
-        form = forms.FinalChanges()
+        form = runs.FinalChanges()
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
-        return SummarizeRun(reviews, settings, form, destination).summarize()
+        return runs.SummarizeRun(reviews, settings, form, destination).summarize()

@@ -1,20 +1,270 @@
-"""A run of `summarize`: files from their first line to their last."""
+"""A run of `summarize`: what it makes of the events of files, and what it writes of that: every
+change, the last one of each entity, or each entity's state.
+"""
 
+from __future__ import annotations
+
+import io
+import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
+from typing import Any
+
+import msgspec
 
 from worker.cli import output
 from worker.cli.options import COALESCED_LINES, Findings, counted, warn_left_out
-from worker.cli.summarize_forms import AllChanges, FileSummarizer
 from worker.cli.writing import Sink
-from worker.events import Record
-from worker.processing.config import configured_engine
+from worker.events import Message, Record
+from worker.events.codec import DEFAULT
+from worker.processing.config import check_index, configured_engine, processor_config
+from worker.processing.embed import VectorStore
+from worker.processing.entity_view import KINDS, Extent, FacetsView, V, View
+from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.settings import Settings
 from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
 from worker.storage.vectors import open_vector_store
+from worker.text.engine import EmbeddingEngine
+
+Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
+"""Formats bodies and states for output."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of some records.
+
+    Attributes:
+        changes: messages of the output topic and that of facets, in the order of the records, that
+            of the summary first.
+        rejected: records that became dead letters.
+        ignored: ignored events by reason.
+        entities: those that an event had an effect on.
+    """
+
+    changes: list[Message] = field(default_factory=list)
+    rejected: list[Faulty] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    entities: set[str] = field(default_factory=set)
+
+
+class FileSummarizer:
+    """All entities of one file, in memory; the records' offsets must ascend."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        engine: EmbeddingEngine | None,
+        vectors: VectorStore | None = None,
+    ) -> None:
+        """Works as on an input topic of one partition. Raises SetupError."""
+        check_index(settings.index)
+        config = replace(processor_config(settings, 1, engine), input_topic=topic, output=DEFAULT)
+        self._processor = ProcessorInMemory(config, engine, vectors)
+
+    def take(self, records: Sequence[Record]) -> Outcome:
+        """The result of the next records. Never raises for bad input."""
+        outcome = Outcome()
+        for batch in self._processor.process(records):
+            outcome.entities.update(key.entity_id for key in batch.touched)
+            for (_, name), count in batch.stats.outcomes.items():
+                if name.startswith("ignored:"):
+                    outcome.ignored[name.removeprefix("ignored:")] += count
+            config = self._processor.config
+            for message in batch.messages:
+                if message.topic in (config.output_topic, config.facets_topic):
+                    outcome.changes.append(message)
+                else:
+                    offset, reason, detail = Refusal.of(message)
+                    outcome.rejected.append(Faulty(offset + 1, reason, detail))
+        return outcome
+
+    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+        """The entity after the last record; None if it does not exist. Raises NoFacets."""
+        return self._processor.view(entity_id, kind, extent)
+
+
+ReadState = Callable[[FileSummarizer, str], View | None]
+"""Reads an entity's state by its id; None for an unknown entity."""
+
+
+def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
+    """Bodies as lines."""
+    return (body + b"\n" for body in bodies)
+
+
+def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
+    """States of entities as cards for people, as wide as the terminal.
+
+    `styled`: with bold text and colours.
+    """
+    from rich.console import Console
+
+    for body in bodies:
+        text = io.StringIO()
+        console = Console(
+            file=text,
+            width=output.console().width,
+            force_terminal=styled,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
+        _print_card(console, json.loads(body))
+        yield text.getvalue().encode()
+
+
+def _print_card(console: Any, body: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    counts = ", ".join(
+        output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence")
+    )
+    console.print(
+        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
+        Text(counts, style="dim"),
+    )
+    for facet in body.get("facets", ()):
+        if facet["sentences"]:
+            mean = facet["ratings"]["mean"]
+            facts = output.many(facet["sentence_count"], "sentences")
+            facts += "" if mean is None else f", rated {mean:.1f}"
+            console.print(Text(f"{output.printable(facet['name'])},"), Text(facts, style="dim"))
+            _print_sentences(console, _each_text_once(facet["sentences"]))
+    _print_sentences(console, body.get("sentences", ()))
+    console.print()
+
+
+def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The nearest of each text: a facet is three sentences, and its card is read, not counted."""
+    nearest: dict[str, dict[str, Any]] = {}
+    for one in sentences:
+        nearest.setdefault(one["text"], one)
+    return nearest.values()
+
+
+def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for justify in ("right", "left", "right"):
+        table.add_column(justify=justify, overflow="fold")
+    for sentence in sentences:
+        support = sentence.get("support", 1)
+        alike = f"{support:,} alike" if support > 1 else ""
+        if "stands_for" in sentence:
+            alike = f"for {sentence['stands_for']:,}"
+        if "facet" in sentence:
+            count = output.many(sentence["facet_sentence_count"], "sentences")
+            alike = f"{output.printable(sentence['facet'])}, {count}"
+        table.add_row(
+            Text(f"{sentence['rank'] + 1}", style="dim"),
+            Text(output.printable(sentence["text"])),
+            Text(alike, style="dim"),
+        )
+    if table.rows:
+        console.print(table)
+
+
+class AllChanges:
+    """Writes each change at once, as a line."""
+
+    def at_once(self, outcome: Outcome) -> bytes:
+        """What is written after some records."""
+        bodies = (change.value for change in outcome.changes if change.value is not None)
+        return b"".join(body_lines(bodies))
+
+    def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
+        """What is written after all records."""
+        return ()
+
+
+class FinalChanges(AllChanges):
+    """Writes the last changes of each entity with sentences at the end, by entity id, that of the
+    summary first: as compaction of both topics would leave them.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: dict[tuple[str, int], bytes] = {}
+        self._topics: list[str] = []  # that of the summaries first, whose changes come first
+
+    def at_once(self, outcome: Outcome) -> bytes:
+        """See `AllChanges`."""
+        for change in outcome.changes:
+            if change.topic not in self._topics:
+                self._topics.append(change.topic)
+            key = (change.key or b"").decode(), self._topics.index(change.topic)
+            if change.value is None:
+                self._bodies.pop(key, None)
+            else:
+                self._bodies[key] = change.value
+        return b""
+
+    def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
+        """See `AllChanges`."""
+        last = (body for _, body in sorted(self._bodies.items()))
+        return body_lines(body for body in last if _head(body).has_sentences)
+
+
+class _Head(msgspec.Struct):
+    """A body of either type: sentences, or facets that have them."""
+
+    sentences: list[msgspec.Raw] = []
+    facets: list[_Head] = []
+
+    @property
+    def has_sentences(self) -> bool:
+        return bool(self.sentences) or any(one.sentences for one in self.facets)
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+class FinalStates(AllChanges):
+    """Writes the state of each entity with sentences at the end, by entity id.
+
+    It has the counts and ranks after the last event, which a published change need not have.
+    """
+
+    def __init__(self, lines: Lines, *reads: ReadState) -> None:
+        self._lines = lines
+        self._reads = reads
+        self._entities: set[str] = set()
+
+    def at_once(self, outcome: Outcome) -> bytes:
+        """See `AllChanges`."""
+        self._entities |= outcome.entities
+        return b""
+
+    def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
+        """See `AllChanges`."""
+        states = (read(summarizer, one) for one in sorted(self._entities) for read in self._reads)
+        return self._lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
+
+
+def state_readers(view: str, extent: Extent | None, has_facets: bool) -> list[ReadState]:
+    """What is read of each entity for `--view`; `extent` of the short view and the overview."""
+    kinds = [view, "facets"] if view == "set" and has_facets else [view]
+    return [partial(_read, kind=KINDS[one], extent=extent) for one in kinds]
+
+
+def _read(
+    summarizer: FileSummarizer, entity_id: str, kind: type[View], extent: Extent | None
+) -> View | None:
+    return summarizer.view(entity_id, kind, extent)
+
+
+def _is_shown(state: View) -> bool:
+    if isinstance(state, FacetsView):
+        return any(one.sentences for one in state.facets)
+    return bool(state.sentences)
 
 
 class SummarizeRun:

@@ -84,14 +84,14 @@ def verified(
     settings: Settings, data_dir: Path, copies: dict[int, Copy]
 ) -> Iterator[dict[str, Any]]:
     """The result of each entity; adds each partition that is read to `copies`."""
-    from worker.cli.copies import GroupOffsets, copy_of
+    from worker.cli.copies import GroupOffsets
     from worker.storage.snapshot import some_databases
     from worker.storage.verify import verify_data_dir
 
     group = GroupOffsets(settings, list(some_databases(data_dir)))
 
     def add_copy(part: StoredPartition, path: Path) -> None:
-        copies[part.number] = copy_of(part, path, group)
+        copies[part.number] = group.copy_of(part, path)
 
     min_changes = settings.emit_min_changes
     for partition, entity, problems in verify_data_dir(data_dir, add_copy, min_changes):

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka.partitioner import murmur2
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -54,6 +53,8 @@ MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 
 def partition_of(entity_id: str, partitions: int) -> int:
     """The partition that Kafka's default partitioner gives the key (murmur2 of its UTF-8)."""
+    from aiokafka.partitioner import murmur2  # loads all of aiokafka, which few commands need
+
     return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
 
 
