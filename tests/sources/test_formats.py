@@ -10,7 +10,7 @@ import pytest
 
 from worker.errors import SetupError
 from worker.sources import ReviewFiles
-from worker.sources.formats import recognize
+from worker.sources.opened import recognize
 
 OBJECT = b'{"entity_id": "e", "review_id": "r", "text": "Good."}\n'
 

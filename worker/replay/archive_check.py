@@ -19,12 +19,12 @@ from worker.events.reasons import shown
 from worker.kafka.clients import Clients
 from worker.replay.ranges import check_ends
 from worker.replay.record_source import Archived
+from worker.sources.archive_files import NO_TIMESTAMP
 
 COMPARED: Final = 50
 """Most records of a partition to compare with its log."""
 SPREAD: Final = 10
 """Places to compare between the first and the last offset that archive and log both cover."""
-NO_TIMESTAMP: Final = -1
 _SCHEMA_ID: Final = b"\0"
 """First byte of a value that a schema registry's serializer wrote."""
 _ANOTHER_TOPIC: Final = (

@@ -1,6 +1,6 @@
 """Files of reviews and events, and archives of topics.
 
-opened    finds, opens and unpacks files; `formats` recognizes them by their first bytes
+opened    finds, opens and unpacks files, and recognizes them by their first bytes
 columns   splits CSV and maps columns to fields; `parquet` reads Parquet
 source    the records of one file or several, checked and in batches
 archive   the archive of a topic, whose records keep their coordinates: Parquet (`archive_parquet`)

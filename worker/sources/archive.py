@@ -11,14 +11,13 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.sources.archive_files import (
     COORDINATES,
-    Archived,
     ArchivedLines,
     ArchiveFile,
     Piece,
     Topic,
 )
 from worker.sources.archive_parquet import ArchivedParquet
-from worker.sources.columns import Faulty
+from worker.sources.columns import Entry, Faulty
 from worker.sources.opened import OpenedFile
 from worker.sources.source import NO_FIELDS
 
@@ -76,7 +75,7 @@ class Archive:
         """The rows without coordinates, and broken rows. Raises SetupError."""
         return (fault for source in self._sources for fault in source.faults())
 
-    def read(self, partition: int, start: int = 0) -> Iterator[Archived]:
+    def read(self, partition: int, start: int = 0) -> Iterator[Entry]:
         """A partition's records from the offset `start` on, in order of offsets, each once; Faulty
         for one that cannot be read.
 
@@ -84,7 +83,7 @@ class Archive:
         not the same record.
         """
         pieces = [piece for piece in self._pieces.get(partition, ()) if piece.last >= start]
-        last: tuple[int, Piece, Archived] | None = None
+        last: tuple[int, Piece, Entry] | None = None
         for offset, piece, found in _merged(pieces, start):
             if last is None or offset != last[0]:
                 yield found
@@ -124,12 +123,12 @@ def _refuse_table(path: str, header: bytes | None, delimiter: str) -> None:
         )
 
 
-def _merged(pieces: Iterable[Piece], start: int) -> Iterator[tuple[int, Piece, Archived]]:
+def _merged(pieces: Iterable[Piece], start: int) -> Iterator[tuple[int, Piece, Entry]]:
     """Merge pieces by offset. Each is opened when its first offset is next."""
     waiting = deque(enumerate(pieces))
-    heads: list[tuple[int, int, Piece, Archived, Iterator[tuple[int, Archived]]]] = []
+    heads: list[tuple[int, int, Piece, Entry, Iterator[tuple[int, Entry]]]] = []
 
-    def advance(number: int, piece: Piece, rest: Iterator[tuple[int, Archived]]) -> None:
+    def advance(number: int, piece: Piece, rest: Iterator[tuple[int, Entry]]) -> None:
         for offset, found in rest:
             heappush(heads, (offset, number, piece, found, rest))
             return

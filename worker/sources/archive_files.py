@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -18,9 +18,8 @@ from worker.errors import SetupError
 from worker.events import Record, dates
 from worker.events.bare import read_row
 from worker.events.reasons import shown
-from worker.sources.columns import BAD_ROW, Faulty
-from worker.sources.formats import UNREADABLE
-from worker.sources.opened import OpenedFile
+from worker.sources.columns import BAD_ROW, Entry, Faulty
+from worker.sources.opened import UNREADABLE, OpenedFile
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 TIMESTAMP, KEY, VALUE = "timestamp", "key", "value"
@@ -33,8 +32,6 @@ MOST_DIGITS: Final = 20
 """Most characters of a number as text; longer ones are not parsed."""
 _LINES_LOOKED_AT: Final = 10
 _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Archived: TypeAlias = Record | Faulty
-"""The content of an offset."""
 
 
 class Topic:
@@ -89,7 +86,7 @@ class ArchiveFile:
         """Rows without coordinates, and broken rows."""
         raise NotImplementedError
 
-    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
+    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Entry]]:
         """A piece's records from offset `start` on, sorted, with their offsets."""
         raise NotImplementedError
 
@@ -165,7 +162,7 @@ class ArchivedLines(ArchiveFile):
         """See `ArchiveFile`."""
         return (entry for entry in self._entries() if isinstance(entry, Faulty))
 
-    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
+    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Entry]]:
         """See `ArchiveFile`."""
         records: Iterable[Record] = (
             entry
@@ -186,7 +183,7 @@ class ArchivedLines(ArchiveFile):
             kept.append(record)
         return sorted(kept, key=attrgetter("offset"))
 
-    def _entries(self) -> Iterator[Archived]:
+    def _entries(self) -> Iterator[Entry]:
         try:
             with OpenedFile(self.name, self.name, COORDINATES) as file:
                 if file.format.kind != "json":

@@ -23,11 +23,10 @@ from worker.sources.archive_files import (
     TIMESTAMP,
     TOPIC,
     VALUE,
-    Archived,
     ArchiveFile,
     Piece,
 )
-from worker.sources.columns import BAD_ROW, MEMBERS, Faulty, check_columns
+from worker.sources.columns import BAD_ROW, MEMBERS, Entry, Faulty, check_columns
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
 
@@ -82,7 +81,7 @@ class ArchivedParquet(ArchiveFile):
                     detail = f"it has no {PARTITION} and {OFFSET}"
                     yield Faulty(begin + int(row) + 1, BAD_ROW, detail, self.name)
 
-    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
+    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Entry]]:
         """See `ArchiveFile`."""
         with self._table() as table:
             found = _coordinates(table, piece.group)
@@ -114,7 +113,7 @@ class ArchivedParquet(ArchiveFile):
 
     def _record(
         self, table: ParquetTable, partition: int, offset: int, row: Row | None, line: int
-    ) -> Archived:
+    ) -> Entry:
         if row is None:
             return Faulty(line, BAD_ROW, f"{partition}:{offset}: a text is not UTF-8", self.name)
         moment = row.get(TIMESTAMP, NO_TIMESTAMP)

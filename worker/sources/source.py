@@ -26,8 +26,7 @@ from worker.sources.columns import (
     review_of,
     rows,
 )
-from worker.sources.formats import UNREADABLE
-from worker.sources.opened import STDIN, Closing, OpenedFile, check_stdin
+from worker.sources.opened import STDIN, UNREADABLE, Closing, OpenedFile, check_stdin
 from worker.sources.parquet import ParquetTable
 
 NO_FIELDS: Final[Mapping[str, str]] = {}
