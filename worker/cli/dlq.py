@@ -134,17 +134,25 @@ def _age(row: dict[str, Any]) -> tuple[str, int, int]:
 
 def _letters(letters: TopicReader, selection: LetterSelection) -> Iterator[DeadLetter]:
     """The selected letters, partition after partition."""
-    walked = found = 0
+    found, starts = 0, _starts(letters)
     with output.file_progress(letters.size, "dead letters") as progress:
         for partition in letters.partitions:
-            bounds = letters.bounds(partition)
             for stored in letters.read(partition):
                 letter = DeadLetter.of(stored)
                 if letter in selection:
                     found += 1
                     yield letter
-                progress.update(walked + letter.place.offset + 1 - bounds.start, found)
-            walked += len(bounds)
+                progress.update(starts[partition] + letter.place.offset + 1, found)
+
+
+def _starts(letters: TopicReader) -> dict[int, int]:
+    """By partition, what makes an offset in it the number of offsets read before."""
+    starts, walked = {}, 0
+    for partition in letters.partitions:
+        bounds = letters.bounds(partition)
+        starts[partition] = walked - bounds.start
+        walked += len(bounds)
+    return starts
 
 
 @command.command(
@@ -271,11 +279,12 @@ def send_letters(
         with open_letters(settings) as letters:
             if not (dry_run or _agreed(settings, letters, selection, yes)):
                 return DECLINED
+            starts = _starts(letters)
             with output.file_progress(letters.size, "sent") as progress:
-                for outcome in resend(
-                    settings, letters, selection, dry_run=dry_run, progress=progress.update
-                ):
+                for outcome in resend(settings, letters, selection, dry_run=dry_run):
                     counts[outcome.status] += 1
+                    partition, offset = outcome.letter.place
+                    progress.update(starts[partition] + offset + 1, counts[SENT])
                     if outcome.why is not None:
                         output.note(f"{outcome.letter.place} cannot be sent: {outcome.why}")
     except BaseException:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,8 +42,6 @@ MAX_MESSAGE_BYTES = 10**9
 FORMAT = "1:"
 MAX_METADATA_CHARS = 4000
 """Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""
-Progress = Callable[[int, int], None]
-"""Called with the number of offsets read, and of letters sent."""
 
 
 class LetterOutcome(NamedTuple):
@@ -60,7 +58,6 @@ def resend(
     selection: LetterSelection,
     *,
     dry_run: bool = False,
-    progress: Progress = lambda *_: None,
 ) -> Iterator[LetterOutcome]:
     """Send the selected letters; yield the outcome of each, SENT when its transaction is committed.
 
@@ -73,16 +70,9 @@ def resend(
         producer = None if dry_run else LetterProducer(settings, clients, letters)
         # the transaction of another run ends soon once it is fenced
         sent = sent_so_far(letters, wait=not dry_run)
-        walked = total_sent = 0
         for partition in letters.partitions:
             walk = _Walk(letters, source, producer, Tally(sent[partition]))
-            bounds, begun = letters.bounds(partition), walked
-            for outcome in walk.along(partition, selection):
-                total_sent += outcome.status == SENT
-                progress(begun + outcome.letter.place.offset + 1 - bounds.start, total_sent)
-                yield outcome
-            walked += len(bounds)
-            progress(walked, total_sent)
+            yield from walk.along(partition, selection)
 
 
 @dataclass

@@ -147,7 +147,8 @@ def command(
             f"--view {view} needs facets: --facets preset:stays or a file, or COVERSUMM_FACETS."
         )
     if pretty or view != "set":
-        form = runs.FinalStates(lines, *runs.state_readers(view, extent, bool(settings.facets)))
+        views = [view, "facets"] if view == "set" and settings.facets else [view]
+        form = runs.FinalStates(lines, views, extent)
     elif final:
         form = runs.FinalChanges()
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -88,10 +87,6 @@ class FileSummarizer:
     def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
         """The entity after the last record; None if it does not exist. Raises NoFacets."""
         return self._processor.view(entity_id, kind, extent)
-
-
-ReadState = Callable[[FileSummarizer, str], View | None]
-"""Reads an entity's state by its id; None for an unknown entity."""
 
 
 def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
@@ -233,9 +228,11 @@ class FinalStates(AllChanges):
     It has the counts and ranks after the last event, which a published change need not have.
     """
 
-    def __init__(self, lines: Lines, *reads: ReadState) -> None:
+    def __init__(self, lines: Lines, views: Sequence[str], extent: Extent | None) -> None:
+        """`views`: as `--view` names them; `extent` of the short view and the overview."""
         self._lines = lines
-        self._reads = reads
+        self._kinds = [KINDS[view] for view in views]
+        self._extent = extent
         self._entities: set[str] = set()
 
     def at_once(self, outcome: Outcome) -> bytes:
@@ -245,20 +242,12 @@ class FinalStates(AllChanges):
 
     def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
         """See `AllChanges`."""
-        states = (read(summarizer, one) for one in sorted(self._entities) for read in self._reads)
+        states = (
+            summarizer.view(one, kind, self._extent)
+            for one in sorted(self._entities)
+            for kind in self._kinds
+        )
         return self._lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
-
-
-def state_readers(view: str, extent: Extent | None, has_facets: bool) -> list[ReadState]:
-    """What is read of each entity for `--view`; `extent` of the short view and the overview."""
-    kinds = [view, "facets"] if view == "set" and has_facets else [view]
-    return [partial(_read, kind=KINDS[one], extent=extent) for one in kinds]
-
-
-def _read(
-    summarizer: FileSummarizer, entity_id: str, kind: type[View], extent: Extent | None
-) -> View | None:
-    return summarizer.view(entity_id, kind, extent)
 
 
 def _is_shown(state: View) -> bool:
