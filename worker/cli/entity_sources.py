@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from worker.errors import SetupError
@@ -18,55 +18,9 @@ PAGE = 500
 """Entities in one request; a worker answers at most LONGEST_PAGE."""
 
 
-class EntitySource(Protocol):
-    """Lists entities.
-
-    Attributes:
-        partitions: those whose entities are listed.
-        missing: by URL of a worker that does not answer, its partitions and the reason.
-    """
-
-    partitions: list[int]
-    missing: dict[str, str]
-
-    def page(self, search: EntitySearch, limit: int) -> Page:
-        """The next page, of at most `limit` entities."""
-
-
-@dataclass
-class Listing:
-    """What was listed so far; `after` is the position of the next page, None at the end."""
-
-    shown: int = 0
-    searched: int = 0
-    after: str | None = None
-
-    def entities(
-        self,
-        source: EntitySource,
-        search: EntitySearch,
-        limit: int | None,
-        seconds: float | None = None,
-    ) -> Iterator[ListedEntity]:
-        """List at most `limit` entities, and begin no page after `seconds`; None: all."""
-        give_up = None if seconds is None else time.monotonic() + seconds
-        while True:
-            page = source.page(search, min(PAGE, limit or PAGE))
-            entities = page.entities if limit is None else page.entities[: limit - self.shown]
-            self.shown += len(entities)
-            self.searched += page.searched
-            is_cut = len(entities) < len(page.entities)
-            self.after = entities[-1].entity_id if is_cut else page.after
-            yield from entities
-            is_late = give_up is not None and time.monotonic() > give_up
-            if self.after is None or self.shown == limit or is_late:
-                return
-            search = replace(search, after=self.after)
-
-
 class StoredEntities:
-    """The entities of a data directory, as of one snapshot. Raises SetupError if it has no state;
-    StateError for damaged rows.
+    """The entities of a data directory, as of one snapshot; none is missing. Raises SetupError if
+    it has no state; StateError for damaged rows.
     """
 
     def __init__(self, data_dir: Path, opened: ExitStack) -> None:
@@ -77,12 +31,17 @@ class StoredEntities:
         self._rows = {p: part.rows for p, part in parts.items() if part is not None}
 
     def page(self, search: EntitySearch, limit: int) -> Page:
-        """See `EntitySource`."""
+        """The next page, of at most `limit` entities."""
         return read_page(self._rows, search, limit)
 
 
 class ServedEntities:
-    """The entities of a running worker and of those workers of its group that can be reached."""
+    """The entities of a running worker and of those workers of its group that can be reached.
+
+    Attributes:
+        partitions: those whose entities are listed.
+        missing: by URL of a worker that does not answer, its partitions and the reason.
+    """
 
     def __init__(self, url: str) -> None:
         self._first = url
@@ -91,7 +50,7 @@ class ServedEntities:
         self.missing: dict[str, str] = {}
 
     def page(self, search: EntitySearch, limit: int) -> Page:
-        """See `EntitySource`. Raises SetupError if the first worker does not answer."""
+        """See `StoredEntities`. Raises SetupError if the first worker does not answer."""
         return merged(self._pages(search, limit), limit)
 
     def _pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
@@ -120,6 +79,37 @@ class ServedEntities:
             else:
                 self.partitions = sorted({*self.partitions, *partitions})
                 yield _page(answer.fields)
+
+
+@dataclass
+class Listing:
+    """What was listed so far; `after` is the position of the next page, None at the end."""
+
+    shown: int = 0
+    searched: int = 0
+    after: str | None = None
+
+    def entities(
+        self,
+        source: StoredEntities | ServedEntities,
+        search: EntitySearch,
+        limit: int | None,
+        seconds: float | None = None,
+    ) -> Iterator[ListedEntity]:
+        """List at most `limit` entities, and begin no page after `seconds`; None: all."""
+        give_up = None if seconds is None else time.monotonic() + seconds
+        while True:
+            page = source.page(search, min(PAGE, limit or PAGE))
+            entities = page.entities if limit is None else page.entities[: limit - self.shown]
+            self.shown += len(entities)
+            self.searched += page.searched
+            is_cut = len(entities) < len(page.entities)
+            self.after = entities[-1].entity_id if is_cut else page.after
+            yield from entities
+            is_late = give_up is not None and time.monotonic() > give_up
+            if self.after is None or self.shown == limit or is_late:
+                return
+            search = replace(search, after=self.after)
 
 
 def _page(body: dict[str, Any]) -> Page:

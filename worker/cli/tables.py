@@ -147,23 +147,23 @@ def _width(column: Column, cells: Iterable[Sequence[str]]) -> int:
     return max(cell_len(column.name), min(widest, column.prose) if column.prose else widest)
 
 
+@dataclass(frozen=True, slots=True)
 class Wrapped:
     """Prose in a cell. A name that is too long for its line continues after one of its separators:
     a topic, an address and a path have no blanks.
     """
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = lines
+    lines: Sequence[str]
 
     def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
         from rich.measure import Measurement
 
-        return Measurement.get(console, options, "\n".join(self._lines))
+        return Measurement.get(console, options, "\n".join(self.lines))
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         from rich.text import Text
 
-        for line in self._lines:
+        for line in self.lines:
             text = " ".join(_parted(word, options.max_width) for word in line.split(" "))
             yield Text(text, overflow="fold")
 
