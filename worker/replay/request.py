@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -100,7 +100,6 @@ class ReplayIdentity:
 
     live: Settings
     request: Request
-    app_id: str = field(init=False)
 
     def __post_init__(self) -> None:
         """Raises SetupError for an impossible name or topic."""
@@ -109,7 +108,6 @@ class ReplayIdentity:
                 f"--name {self.request.name!r}: up to 60 letters, digits, dots, dashes and "
                 "underscores"
             )
-        object.__setattr__(self, "app_id", f"{self.live.app_id}-replay-{self.request.name}")
         if self.request.to_topic in (
             self.live.output_topic,
             self.live.input_topic,
@@ -136,6 +134,11 @@ class ReplayIdentity:
         return message.replace(
             "`coversumm-worker reset`", f"`replay --name {self.request.name} --restart`"
         )
+
+    @property
+    def app_id(self) -> str:
+        """The group of the replay's workers."""
+        return f"{self.live.app_id}-replay-{self.request.name}"
 
     @property
     def plan_topic(self) -> str:

@@ -161,7 +161,7 @@ class Replay:
         partitions = (
             Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
-        request, _, ranges = self._found_ranges(partitions)
+        request, ranges = self._found_ranges(partitions)
         self.holes = holes_of(request.history, ranges)
         mapping, schemas = self._reading_of(partitions)
         config = processor_config(
@@ -213,8 +213,10 @@ class Replay:
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
         topic = self.settings.input_topic
         ids = self._topic_ids({})
-        request, filled_from, ranges = self._found_ranges(partitions)
-        holes = holes_of(request.history, ranges)
+        request, ranges = self._found_ranges(partitions)
+        history = request.history
+        filled_from = history.filled_from if isinstance(history, Archived) else {}
+        holes = holes_of(history, ranges)
         return ReplayPlan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
@@ -231,18 +233,15 @@ class Replay:
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
         )
 
-    def _found_ranges(self, partitions: int) -> tuple[Request, Mapping[int, int], dict[int, Range]]:
-        """The request with its archive filled from the topic, the offsets from which it is, and the
-        ranges to read.
-        """
-        request, group = self.names.request, self.settings.app_id
-        history = filled(request.history, self.clients, group)
-        request = replace(request, history=history)
+    def _found_ranges(self, partitions: int) -> tuple[Request, dict[int, Range]]:
+        """The request with its archive filled from the topic, and the ranges to read."""
+        group = self.settings.app_id
+        history = filled(self.names.request.history, self.clients, group)
+        request = replace(self.names.request, history=history)
         ranges = ranges_of(request, self.clients, self.settings, partitions)
-        if not isinstance(history, Archived):
-            return request, {}, ranges
-        check_log(history, self.clients, group, request.partitions, self.clock)
-        return request, history.filled_from, ranges
+        if isinstance(history, Archived):
+            check_log(history, self.clients, group, request.partitions, self.clock)
+        return request, ranges
 
     def found(self) -> ReplayPlan | None:
         """The existing plan, if any."""
