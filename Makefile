@@ -81,13 +81,13 @@ check-compiled: setup-dev wheel ## Check (2 min): The frozen bytes on the compil
 	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py
 
 # Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
-test: setup-dev ## Check (12 min): Every kind of test; skips and names those that need Java or Maven if these are missing
+test: setup-dev ## Check (9 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 3 $(BY_FILE)
 
-test-long: setup-dev ## Check (17 min): The long sweeps: more of each kind, and property tests with every example
+test-long: setup-dev ## Check (16 min): The long sweeps: more of each kind, and property tests with every example
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 3 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
