@@ -94,7 +94,7 @@ test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine 
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
 
 test-hnsw: $(VENV)/.bench ## Check (minutes): The naive HNSW of the paper's table; needs a C++ compiler
-	@$(BIN)/pytest -m hnsw tests/coversumm
+	@$(BIN)/pytest -m hnsw tests/bench/paper
 
 test-install: ## Check (minutes): A plain pip install: says how to get the model, then summarizes
 	@$(PYTHON) tests/install.py
