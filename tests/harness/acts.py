@@ -43,8 +43,7 @@ MOVE_SECONDS = 30.0
 """Longest wait for nodes to take over what they are to lead."""
 FOREIGN_RECORDS, FOREIGN_TIMEOUT_MS = 20, 20_000
 FOREIGN_SECONDS = 10.0
-"""Deadline of each step of a foreign transaction; past it the transaction is given up, whatever
-became of it.
+"""Deadline of each step of a foreign transaction; after it the test abandons the transaction.
 """
 
 
@@ -92,7 +91,7 @@ def _away(site: Site, worker: WorkerProcess) -> None:
 
 
 def _terminate(site: Site, worker: WorkerProcess) -> None:
-    """SIGTERM, whatever it is about."""
+    """SIGTERM, at any step of its work."""
     site.hold(worker)
     # A crash may come first, and one that has only just started has no handler yet.
     code = worker.terminate() if worker.alive else worker.exit_code

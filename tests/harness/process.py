@@ -24,7 +24,7 @@ class ProcessError(AssertionError):
 
 def die_with_parent() -> None:
     """In a child, before exec: be killed when the thread that started it ends, however it ends
-    (Linux; elsewhere nothing).
+    (Linux; other systems ignore it).
     """
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -115,7 +115,7 @@ class Process:
             raise ProcessError(f"it did not end within {timeout_s:g} s\n{self.log_end()}") from None
 
     def discard(self) -> None:
-        """End it whatever state it is in; for clean-up."""
+        """End it, also if it is stopped or over; for clean-up."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(PATIENCE_SECONDS)

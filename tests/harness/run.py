@@ -54,7 +54,7 @@ class Run:
         """Each fault strikes when `progress` has come to its moment and what it needs is free; a
         few at a time.
 
-        Every one strikes. Return when all are over; whatever fails in one ends it.
+        Every one strikes. Returns when all are over; an error of one is raised.
         """
         pending = sorted(faults, key=lambda fault: fault.at)
         running: dict[Future[None], Fault] = {}

@@ -111,7 +111,7 @@ def under_faults(
             row.ready_after(site.settle(run.over_s, under_load=False))
             live.stop()
         except Exception:
-            # Whatever went wrong, what was published until then is judged too.
+            # After an error too, the messages published so far are judged.
             row.faults += run.struck.total()
             live.discard()
             with contextlib.suppress(Exception):

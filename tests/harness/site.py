@@ -1,5 +1,5 @@
-"""A site: the brokers, the workers of one group or several, and a supervisor that starts again
-whatever ended by itself, as a platform does, and remembers why it ended.
+"""A site: the brokers, the workers of one group or several, and a supervisor that restarts
+processes that ended, as a platform does, and remembers why each ended.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Site:
     # -- the supervisor ----------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Start again whatever ended by itself; BrokerError where a broker did."""
+        """Restart processes that ended; BrokerError where a broker did."""
         with self._lock:
             for node in self.kafka.nodes:
                 if node.crashed and node not in self._held:

@@ -74,7 +74,7 @@ def site() -> Site:
 
 
 async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None:
-    """Provably: the processor's thread is inside the engine until it is told to continue."""
+    """Provably: the processor's thread is inside the engine until the test lets it continue."""
     records = [upsert(2, "r2", "wait"), upsert(3, "r3", "five", entity_id="new")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
