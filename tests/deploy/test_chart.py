@@ -339,7 +339,7 @@ def test_the_command_of_a_job_is_one_of_the_worker(name: str) -> None:
     (job,) = [one for one in jobs if f"-{name}" in one["metadata"]["name"]]
     (container,) = job["spec"]["template"]["spec"]["containers"]
     command, *arguments = container["args"]
-    cli.commands[command].make_context(command, arguments)
+    cli.commands[command].make_context(command, arguments, **cli.context_settings)
 
 
 def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> None:
@@ -390,7 +390,7 @@ def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
     deployment = only(render(MATRIX["bridged"]), "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     command, *arguments = container["args"]
-    context = cli.commands[command].make_context(command, arguments)
+    context = cli.commands[command].make_context(command, arguments, **cli.context_settings)
     assert context.params["source"] == "shop.public.reviews"
     variables = environment(container, facts_of(0))
     assert variables["COVERSUMM_INPUT_TOPIC"] == "marketplace.reviews.v1"
