@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -123,6 +126,38 @@ def test_an_answer_that_says_nothing_of_the_schema_is_no_answer(
 ) -> None:
     answers.given["GET /schemas/ids/7"] = (status, body)
     with pytest.raises(RegistryUnreachable, match=words):
+        registry.schema(7)
+
+
+@pytest.mark.parametrize("begin", [b"", b"200 OK", b"404 Not Found"])
+def test_an_answer_that_drips_is_none(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives within the timeout, the last one never."""
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.5)
+    done = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection = listener.accept()[0]
+        if begin:
+            connection.sendall(b"HTTP/1.1 " + begin + b"\r\nContent-Length: 1000\r\n\r\n")
+        with connection:
+            while not done.wait(0.05):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=[listener], daemon=True)
+        thread.start()
+        started = time.monotonic()
+        try:
+            with pytest.raises(RegistryUnreachable, match="timed out"):
+                SchemaRegistry([f"http://127.0.0.1:{listener.getsockname()[1]}"], {}).schema(7)
+        finally:
+            done.set()
+        assert time.monotonic() - started < 20
+
+
+def test_a_redirect_to_no_url_is_no_answer(answers: Answers, registry: SchemaRegistry) -> None:
+    answers.given["GET /schemas/ids/7"] = (302, b"http://a..b/")
+    with pytest.raises(RegistryUnreachable, match="label empty"):
         registry.schema(7)
 
 

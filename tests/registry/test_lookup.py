@@ -11,7 +11,12 @@ from tests.harness.fake_clients import FakeClock
 from tests.registry.framing import frame, framed
 from worker.events import Record
 from worker.events.reasons import BadEvent
-from worker.registry.client import RegistryRefused, RegistryUnreachable, SchemaTexts
+from worker.registry.client import (
+    TIMEOUT_SECONDS,
+    RegistryRefused,
+    RegistryUnreachable,
+    SchemaTexts,
+)
 from worker.registry.lookup import AGAIN_SECONDS, GRACE_SECONDS, SchemaLookup
 
 TEXT = '"string"'
@@ -103,6 +108,42 @@ def test_an_unknown_id_is_refused_after_a_while_and_asked_for_again_later(
     clock.sleep(2 * AGAIN_SECONDS)
     assert lookup.missing(records) == []
     assert lookup.codec.unframe(framed(7, "string", "a")) == "a"
+
+
+def test_a_refused_reference_has_the_same_grace(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock
+) -> None:
+    records = [record(framed(7, "string", "a"))]
+    registry.refusal = RegistryRefused(40402, "Version 2 not found.")
+    lookup.fetch([7])
+    assert lookup.missing(records) == [7]
+    clock.sleep(GRACE_SECONDS)
+    lookup.fetch([7])
+    assert lookup.missing(records) == []
+    with pytest.raises(BadEvent, match="schema id 7: Version 2 not found"):
+        lookup.codec.decode(records[0].value or b"")
+    clock.sleep(AGAIN_SECONDS + 1)
+    registry.refusal, registry.known = None, {7: SchemaTexts(TEXT, "AVRO", ())}
+    assert lookup.missing(records) == [7]
+    lookup.fetch([7])
+    assert lookup.codec.unframe(records[0].value or b"") == "a"
+
+
+def test_a_slow_registry_is_named_while_records_wait(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer comes in time, all of them do not."""
+    waiting = []
+
+    def slow(_: int) -> SchemaTexts:
+        clock.sleep(TIMEOUT_SECONDS - 1)
+        waiting.append(lookup.waiting)
+        return SchemaTexts(TEXT, "AVRO", ())
+
+    monkeypatch.setattr(registry, "schema", slow)
+    lookup.fetch([7, 8])
+    assert waiting == [None, "the schema registry takes 4 s and more for schema id 8"]
+    assert lookup.waiting is None
 
 
 def test_few_unknown_ids_are_remembered(

@@ -14,10 +14,11 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from socket import SocketIO
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
 
 import msgspec
 from msgspec import Struct
@@ -55,7 +56,7 @@ class RegistryMisconfigured(RegistryUnreachable):
 
 
 class RegistryRefused(Exception):
-    """The registry refused a request: `code` is that of its API."""
+    """The registry refused a request: `code` is that of its API, 0 if the client refuses."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -86,6 +87,36 @@ class SchemaTexts(NamedTuple):
     referred: tuple[str, ...]
 
 
+class _TimedReader(SocketIO):
+    """Reads until `ends`: the timeout of a socket begins again with each byte."""
+
+    _sock: Any
+    ends: float
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(max(self.ends - time.monotonic(), 0.001))
+        return super().readinto(buffer)
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that has to arrive within `TIMEOUT_SECONDS`."""
+
+    def __init__(self, sock: Any, **arguments: Any) -> None:
+        super().__init__(sock, **arguments)
+        raw: Any = self.fp.raw
+        raw.__class__, raw.ends = _TimedReader, time.monotonic() + TIMEOUT_SECONDS
+
+
+class _Handler(HTTPHandler, HTTPSHandler):
+    def do_open(self, http_class: Any, req: Request, **arguments: Any) -> Any:
+        def connection(host: str, **given: Any) -> Any:
+            made = http_class(host, **given)
+            made.response_class = _Answer
+            return made
+
+        return super().do_open(connection, req, **arguments)
+
+
 class SchemaRegistry:
     """A schema registry. All methods raise RegistryUnreachable.
 
@@ -100,7 +131,7 @@ class SchemaRegistry:
     ) -> None:
         self._urls = list(urls)
         self._headers = headers
-        self._opener = build_opener(HTTPSHandler(context=context))
+        self._opener = build_opener(_Handler(context=context))
 
     @classmethod
     def of(cls, settings: Settings) -> SchemaRegistry:
@@ -212,16 +243,19 @@ class SchemaRegistry:
         for name, value in self._headers.items():
             request.add_unredirected_header(name, value)
         try:
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            try:
+                response = self._opener.open(request, timeout=TIMEOUT_SECONDS)
+            except HTTPError as error:
+                response = error
+            with response:
                 content = response.read(MAX_ANSWER_BYTES + 1)
-        except HTTPError as error:
-            with error:
-                raise _refusal(url, error.code, error.read(MAX_ANSWER_BYTES)) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # a redirect may be any
             why = getattr(error, "reason", None) or error
             is_untrusted = isinstance(why, ssl.SSLCertVerificationError)
             kind = RegistryMisconfigured if is_untrusted else RegistryUnreachable
             raise kind(f"{url}: {why}") from None
+        if isinstance(response, HTTPError):
+            raise _refusal(url, response.code, content)
         if len(content) > MAX_ANSWER_BYTES:
             raise RegistryRefused(0, f"{url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:

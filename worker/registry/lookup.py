@@ -1,9 +1,10 @@
 """Schemas of records, fetched before the records are decoded.
 
 Decoding itself waits for nothing. An id stands for one schema for ever, so a schema that was found
-is kept. A registry that does not answer is waited for: it says nothing of the records. An id that
-it does not know becomes known if its producer was faster than a follower of the registry. After
-`GRACE_SECONDS` its records are refused, and it is asked for again at most every `AGAIN_SECONDS`.
+is kept. A registry that does not answer is waited for: it says nothing of the records. An id or a
+reference that it does not know becomes known if its producer was faster than a follower of the
+registry. After `GRACE_SECONDS` its records are refused, and it is asked for again at most every
+`AGAIN_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from worker.events.inputs import Record
 from worker.events.reasons import BadEvent
 from worker.registry.avro import AvroSchema, BadSchema, check_fastavro
 from worker.registry.client import (
+    TIMEOUT_SECONDS,
     Outage,
     RegistryRefused,
     RegistryUnreachable,
@@ -62,12 +64,16 @@ class SchemaLookup:
         self._schemas: dict[int, KnownSchema] = {}
         self._unknown: dict[int, float] = {}  # by id, when it was asked for first
         self._expiry: dict[int, float] = {}  # by id of a refused one, when to ask again
+        self._asking: tuple[int, float] | None = None  # an id, and since when requests go on
         self._outage = Outage(clock)
         self.codec = FramedCodec(self._schemas)
 
     @property
     def waiting(self) -> str | None:
         """Why the registry gives no answer, in words; None while it does."""
+        asking, timeout = self._asking, TIMEOUT_SECONDS
+        if asking is not None and (seconds := self._clock.monotonic() - asking[1]) > timeout:
+            return f"the schema registry takes {seconds:.0f} s and more for schema id {asking[0]}"
         return self._outage.waiting
 
     def missing(self, records: Sequence[Record]) -> list[int]:
@@ -93,28 +99,32 @@ class SchemaLookup:
             self._schemas[one] = UnusableSchema(UNKNOWN) if found is None else usable(found)
 
     def fetch(self, ids: Sequence[int]) -> None:
-        """Ask once for each of these ids; blocks for a few seconds at most."""
+        """Ask once for each of these ids."""
+        since = self._clock.monotonic()
         for one in ids:
+            self._asking = one, since
             try:
                 found = self._registry.schema(one)
             except RegistryUnreachable as cause:
                 self._outage.lasts(str(cause))
-                return
+                break
             except RegistryRefused as refused:
-                self._schemas[one] = UnusableSchema(str(refused))
+                self._keep(one, UnusableSchema(str(refused)), is_final=not refused.code)
             else:
-                self._keep(one, found)
+                schema = UnusableSchema(UNKNOWN) if found is None else usable(found)
+                self._keep(one, schema, is_final=found is not None)
             self._outage.ends()
+        self._asking = None
 
-    def _keep(self, identifier: int, found: SchemaTexts | None) -> None:
-        if found is not None:
-            self._schemas[identifier] = usable(found)
+    def _keep(self, identifier: int, schema: KnownSchema, *, is_final: bool) -> None:
+        if is_final:
+            self._schemas[identifier] = schema
             self._unknown.pop(identifier, None)
             self._expiry.pop(identifier, None)
             return
         now = self._clock.monotonic()
         if now - self._unknown.setdefault(identifier, now) >= GRACE_SECONDS:
-            self._schemas[identifier] = UnusableSchema(UNKNOWN)
+            self._schemas[identifier] = schema
             self._expiry[identifier] = now + AGAIN_SECONDS
             if len(self._expiry) > MAX_UNKNOWN:
                 oldest = next(iter(self._expiry))

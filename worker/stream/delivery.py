@@ -78,7 +78,7 @@ class SchemaSource(Protocol):
         """The ids in these records that have to be fetched."""
 
     def fetch(self, ids: Sequence[int]) -> None:
-        """Try once to fetch these; blocks for a few seconds at most."""
+        """Try once to fetch these; `waiting` says if it takes long."""
 
 
 @dataclass(eq=False)
