@@ -47,7 +47,7 @@ class FakeAdmin:
             for name, count in self.partitions.items()
         }
         topics["broken"] = SimpleNamespace(partitions={}, error="no leader")
-        return SimpleNamespace(topics=topics, controller_id=1, brokers={1: None})
+        return SimpleNamespace(topics=topics, cluster_id="one")
 
     def poll(self, timeout: float) -> int:
         return 0

@@ -643,6 +643,20 @@ RULES = (
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
+        "topic ids: only a broker without ids has none, not one without a controller",
+        "worker/kafka/topic_ids.py",
+        "            if str(metadata.cluster_id).startswith(EMBEDDED):\n",
+        "            if metadata.controller_id not in metadata.brokers:\n",
+        ("tests/kafka/test_topic_ids.py",),
+    ),
+    Rule(
+        "topic ids: one that comes later is compared from then on",
+        "worker/kafka/topic_ids.py",
+        "        self._known |= {topic: found for topic, found in ids.items() if found}\n",
+        "",
+        ("tests/kafka/test_topic_ids.py",),
+    ),
+    Rule(
         "topic ids: a changed one is a crash",
         "worker/kafka/topic_ids.py",
         "if self._known[topic] and found and found != self._known[topic]:",

@@ -5,7 +5,8 @@ of the old one. Kafka never uses an id again, so two equal answers prove that th
 between them.
 
 Kafka has ids since 2.8. With a broker that has none (an older one, the embedded one) the id is "",
-and offsets alone decide.
+and offsets alone decide. Only an answer without an id says so: a cluster whose controller is not
+elected yet is asked again.
 """
 
 import logging
@@ -32,6 +33,8 @@ from worker.state.errors import PartitionsChanged
 
 log = logging.getLogger(__name__)
 
+EMBEDDED = "mockCluster"
+"""Begins the cluster id of librdkafka's embedded broker, which does not answer these requests."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes: the answer of brokers older than ids."""
 QUESTION_SECONDS = 3.0
@@ -69,7 +72,7 @@ class TopicIds:
     def __post_init__(self) -> None:
         self._admin = self.clients.admin(self.on_error)
         self._question_seconds = min(QUESTION_SECONDS, self.timeout_seconds)
-        self._has_controller = False  # it answers these requests, and may not be elected yet
+        self._has_ids = False  # until a broker answers that is not the embedded one
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
@@ -84,7 +87,7 @@ class TopicIds:
             self._known = self._ask(self.topics)
 
     def known(self, topic: str) -> str:
-        """The topic's id at the first `read`; empty if the broker has none."""
+        """The topic's id in the first answer that had one; empty if the broker has none."""
         return self._known[topic]
 
     def ask_ahead(self, topics: Iterable[str]) -> Callable[[], None]:
@@ -98,7 +101,7 @@ class TopicIds:
         names = tuple(topics)
         asked: list[_Asked] = []
         with suppress(KafkaException):  # the check asks again
-            asked += [self._begin(names)] if self._has_controller else []
+            asked += [self._begin(names)] if self._has_ids else []
         return lambda: self._compare(self._ask(names, asked))
 
     def _compare(self, ids: Mapping[str, str]) -> None:
@@ -107,6 +110,7 @@ class TopicIds:
                 raise Crash(
                     f"the topic {topic} was deleted and created again while the worker used it"
                 )
+        self._known |= {topic: found for topic, found in ids.items() if found}
 
     def ask(self, timeout_seconds: float) -> None:
         """Ask any broker for a topic over this client's connections.
@@ -125,7 +129,7 @@ class TopicIds:
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None if the broker does not tell this client."""
-        if not self._has_controller:
+        if not self._has_ids:
             return None
         admin = self._admin  # keeps it until it has answered, even if it is replaced
         asked = admin.describe_configs(
@@ -170,13 +174,11 @@ class TopicIds:
             raise
 
     def _ask_once(self, topics: tuple[str, ...], asked: _Asked | None) -> dict[str, str]:
-        if not self._has_controller:
+        if not self._has_ids:
             metadata = self._admin.list_topics(timeout=self._question_seconds)
-            # Such requests go to the controller. The embedded broker has none, and they would wait
-            # forever.
-            self._has_controller = metadata.controller_id in metadata.brokers
-        if not self._has_controller:
-            return dict.fromkeys(topics, "")
+            if str(metadata.cluster_id).startswith(EMBEDDED):
+                return dict.fromkeys(topics, "")
+            self._has_ids = True
         asked = asked or self._begin(topics)
         answers = {
             topic: future.result(self._question_seconds + 1)
