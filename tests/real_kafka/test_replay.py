@@ -157,7 +157,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         in_transaction(site, 0, commit=True)
         in_transaction(site, 1, commit=False)
         waiting = opened(site, 2)
-        everything_deleted(site, 4)
+        deleted(site, 4)
         process = ReplayProcess(site, "--name", "tails").start()
         eventually(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
         after = sending(site, range(6))
@@ -264,9 +264,9 @@ def in_transaction(site: Pipeline, partition: int, *, commit: bool) -> None:
     sender.commit_transaction() if commit else sender.abort_transaction()
 
 
-def everything_deleted(site: Pipeline, partition: int) -> None:
-    """As retention does: nothing is left, and the offsets go on."""
-    topic = TopicPartition(site.input_topic, partition, OFFSET_END)
+def deleted(site: Pipeline, partition: int, before: int = OFFSET_END) -> None:
+    """As retention does: by default nothing is left, and the offsets go on."""
+    topic = TopicPartition(site.input_topic, partition, before)
     admin = site.broker.admin()  # its futures fail once it is collected
     for future in admin.delete_records([topic]).values():
         future.result(PATIENCE_SECONDS)
@@ -429,6 +429,58 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         for old, new in ((site.output_topic, "going-on.two"), (facets, new_facets)):
             first, second = (bodies_of(site, topic) for topic in (old, new))
             assert second == [{**body, "epoch": 2} for body in first] != []
+
+
+def test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Nor does `promote` pass on a group that has committed nothing, or on a sample of nothing."""
+    with pipeline(
+        kafka, "gone", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
+    ) as site:
+        write_history(site, events(80, seed=4))
+        site.start(1)
+        site.wait_caught_up()
+        deleted(site, 0, 20)
+        estimate = ReplayProcess(site, "--name", "part", "--dry-run").start().wait()[-1]
+        report = replay(site, "--name", "part")
+        for found in (estimate, report):
+            assert found["gone_before"] == {"0": 20}
+            assert "partition 0 before offset 20: no worker can continue" in found["not_whole"]
+        assert "go_on_with" not in report
+        build = ("gone-replay-part", f"{site.output_topic}.part")
+        checks = promote(site, *build, app_id="misspelt")
+        assert {"the new build is whole", "it has caught up"} <= {*failed(checks)}
+        assert "the group misspelt has committed nothing" in json.dumps(checks)
+
+        accepted = ("--name", "part", "--accept-gone")
+        process = ReplayProcess(site, *accepted).start()
+        process.wait(2)
+        assert "--accept-gone was no and is yes" in process.errors
+        assert "go_on_with" in replay(site, *accepted, "--restart", "--yes")
+        checks = promote(site, *build)
+        assert "the new build is whole" not in failed(checks)
+        assert "without the records of partition 0 before offset 20" in checks[0]["found"]
+
+        sparse(site, "gone.sparse", 1100)
+        checks = promote(site, "gone-replay-part", "gone.sparse")
+        assert "it has an epoch of its own" in failed(checks)
+        assert "1 in gone.sparse" in json.dumps(checks)
+
+
+def sparse(site: Pipeline, topic: str, without: int) -> None:
+    """What was published, in a topic whose first offsets have no record, as after compaction."""
+    site.broker.create_topic(topic, 1, {"cleanup.policy": "compact"})
+    bodies = [m for m in read_topic(site.broker.bootstrap_servers, site.output_topic) if m.value]
+    sender = producer(site.broker.bootstrap_servers, **{"transactional.id": topic})
+    sender.init_transactions(PATIENCE_SECONDS)
+    for messages in (bodies[:1] * without, bodies):
+        sender.begin_transaction()
+        for message in messages:
+            sender.produce(topic, message.value, message.key)
+            sender.poll(0)
+        assert sender.flush(PATIENCE_SECONDS) == 0
+        sender.commit_transaction() if messages is bodies else sender.abort_transaction()
 
 
 def failed(checks: list[dict[str, Any]]) -> list[str]:
@@ -689,9 +741,7 @@ def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
             site, f"{site.output_topic}.topic"
         )
 
-        admin = site.broker.admin()
-        for future in admin.delete_records([TopicPartition(site.input_topic, 0, 7)]).values():
-            future.result(PATIENCE_SECONDS)
+        deleted(site, 0, 7)
         (estimate,) = (
             ReplayProcess(site, "--name", "short", "--from", str(archive), "--dry-run")
             .start()

@@ -161,6 +161,11 @@ EMITS = ("every", "coalesced", "final", "none")
 @click.option(
     "--name", help="The replay to start or resume; by default epoch-N, after COVERSUMM_EPOCH."
 )
+@click.option(
+    "--accept-gone",
+    is_flag=True,
+    help="Let a worker continue from the replay although retention has removed records before it.",
+)
 @click.option("--restart", is_flag=True, help="Delete the replay's state and output first.")
 @click.option(
     "--dry-run",
@@ -186,6 +191,7 @@ def command(
     partitions: str | None,
     emit: str | None,
     name: str | None,
+    accept_gone: bool,
     restart: bool,
     dry_run: bool,
     yes: bool,
@@ -230,6 +236,7 @@ def command(
         by=by,  # type: ignore[arg-type]
         entities=frozenset(_read_entities(entities)) if entities else None,
         partitions=None if partitions is None else _parse_numbers(partitions),
+        accept_gone=accept_gone,
     )
     names = ReplayIdentity(live, request)
     if restart:

@@ -21,8 +21,9 @@ from worker.kafka.errors import patiently
 from worker.processing.config import configured_engine
 from worker.replay.estimate import Estimate
 from worker.replay.holes import Holes
-from worker.replay.request import ReplayIdentity
-from worker.replay.run import Replay
+from worker.replay.ranges import gone_before
+from worker.replay.request import ReplayIdentity, Request
+from worker.replay.run import Replay, not_whole
 from worker.settings import COMPUTED, Settings, origins
 from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
@@ -146,24 +147,29 @@ def report_of(replay: Replay, seconds: float) -> dict[str, Any]:
         facts["arrived_late"] = account.late
     if account.dead_letters:
         facts["dead_letters_in"] = names.settings.dlq_topic
-    gone = {str(p): one.log_start for p, one in plan.by_partition.items() if one.log_start}
-    if gone and request.since_ms is None:
-        facts["gone_before"] = gone
     if request.to_file is not None:
         facts["written_to"] = str(request.to_file)
     elif request.to_topic is not None:
         facts["published_to"] = request.to_topic
         if names.live.facets:
             facts["facets_published_to"] = names.facets_topic
-    facts |= holes_facts(plan.holes)
+    facts |= lacking_facts(plan.holes, gone_before(plan.by_partition), plan.gone, request)
     if plan.whole:
         facts["go_on_with"] = run_command(names)
     return facts
 
 
-def holes_facts(holes: Holes) -> dict[str, Any]:
-    """Unreadable rows and missing offsets of files."""
+def lacking_facts(
+    holes: Holes, gone: Mapping[str, int], lacking: Mapping[str, int], request: Request
+) -> dict[str, Any]:
+    """What the history lacks: its beginning, rows and offsets of files. `lacking` is the part of
+    `gone` that makes the replay partial.
+    """
     facts: dict[str, Any] = {}
+    if gone and request.since_ms is None:
+        facts["gone_before"] = gone
+    if lacking:
+        facts["not_whole"] = not_whole(lacking)
     if holes.unreadable:
         facts |= {"unreadable_rows": holes.unreadable, "first_unreadable": holes.first_unreadable}
     if holes.missing:
@@ -239,9 +245,10 @@ def estimate(replay: Replay, as_json: bool) -> int:
     engine = configured_engine(replay.settings)
     found = replay.estimate(engine, open_vector_store(replay.settings, engine))
     rounded = {name: round(getattr(found, name), 1) for name in ("seconds", "seconds_at_most")}
-    holes = holes_facts(replay.holes)
-    facts = found._asdict() | rounded | holes if as_json else estimate_lines(found) | holes
-    write_facts("estimate", replay.names.request.name, facts, as_json)
+    request, gone = replay.names.request, replay.gone
+    lacking = lacking_facts(replay.holes, gone, request.lacking(gone), request)
+    facts = found._asdict() | rounded | lacking if as_json else estimate_lines(found) | lacking
+    write_facts("estimate", request.name, facts, as_json)
     return 0
 
 

@@ -130,7 +130,7 @@ def _warn_of_lost_input(settings: Settings, beginnings: dict[int, int]) -> None:
         )
 
 
-def _warn_of_old_output(settings: Settings, epochs: set[int], kind: OutputTopic) -> None:
+def _warn_of_old_output(settings: Settings, epochs: set[int] | None, kind: OutputTopic) -> None:
     if not epochs:
         return
     found = ", ".join(map(str, sorted(epochs)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -47,7 +47,7 @@ ALWAYS: Final = TimeSpan()
 Progress = Callable[[int], None]
 """Called now and then with the number of messages or lines read so far."""
 SAMPLED: Final = 1000
-"""Messages of each partition that are read for their epoch; a topic should have one."""
+"""Bodies of each partition that are read for their epoch; a topic should have one."""
 _STEP: Final = 500
 """Messages between two calls of `Progress`."""
 
@@ -239,9 +239,9 @@ class PublishedFile(PublishedSource):
 _EXPECTED: Final = "expected one body per line, as `coversumm-worker summarize` writes them"
 
 
-def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> set[int]:
-    """The epochs in the output topic, or in that of facets, by its first messages; empty if it has
-    none.
+def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> set[int] | None:
+    """The epochs in the output topic, or in that of facets, by its first bodies; empty if the topic
+    is, None if it has offsets without a body. Compaction leaves gaps, so bodies count, not offsets.
     """
     clients = KafkaClients(settings)
     topic = kind.of(settings)
@@ -251,8 +251,11 @@ def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> se
     as_json = AsJson(settings)
     with TopicReader(clients, topic, settings.app_id) as reader:
         for partition in reader.partitions:
-            start = reader.bounds(partition).start
-            for stored in reader.read(partition, start, start + SAMPLED):
-                found = publications(as_json(stored.record), kind=kind)
-                epochs |= {one.body.epoch for one in found if one.body is not None}
-    return epochs
+            found = (
+                one.body.epoch
+                for stored in reader.read(partition)
+                for one in publications(as_json(stored.record), kind=kind)
+                if one.body is not None
+            )
+            epochs.update(islice(found, SAMPLED))
+        return None if reader.size and not epochs else epochs

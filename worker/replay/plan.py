@@ -7,13 +7,14 @@ from msgspec import DecodeError, Struct, json
 from worker.errors import SetupError
 from worker.replay.holes import Holes
 from worker.replay.ranges import Range
+from worker.replay.request import ACCEPT_GONE
 
 FORMAT = 1
 MAPPING, NONE = "mapping", "none"
 """In `made_with`: the digest of the topic's mapping. Older plans have none."""
 OUTPUT_FORMAT = "output format"
 """In `made_with`: kept changes are stored in it. Older plans have JSON."""
-_OLDER = {MAPPING: NONE, OUTPUT_FORMAT: "json"}
+_OLDER = {MAPPING: NONE, OUTPUT_FORMAT: "json", ACCEPT_GONE: "no"}
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
@@ -22,6 +23,8 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     `request` and `made_with` must be the same for a resume, by name. `whole`: whether a worker may
     continue from its state. `facets_topic`: where facets are published, if any. `holes` is what the
     files lack, `filled_from` by partition the offset from which their gaps are read from the topic.
+    `gone`: by partition the first offset that is left, where the records before it make the replay
+    partial; empty in older plans, which are whole without them.
     """
 
     format: int = FORMAT
@@ -36,6 +39,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     ranges: dict[str, Range]
     holes: Holes = Holes()
     filled_from: dict[str, int] = {}
+    gone: dict[str, int] = {}
 
     @property
     def by_partition(self) -> dict[int, Range]:
@@ -68,13 +72,25 @@ def decode_plan(value: bytes, where: str) -> ReplayPlan:
     return plan
 
 
+def shown_gone(gone: Mapping[str, int]) -> str:
+    """First offsets that are left, for people.
+
+    >>> shown_gone({"0": 604, "3": 7})
+    'partition 0 before offset 604, partition 3 before offset 7'
+    """
+    return ", ".join(f"partition {one} before offset {offset}" for one, offset in gone.items())
+
+
 def refuse_other(
     name: str, plan: ReplayPlan, request: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
     """Raise SetupError, with the differences, if another replay of this name has begun."""
     differences = [
         f"{what} was {before.get(what, 'unknown')} and is {now}"
-        for before, after in ((plan.request, request), (_OLDER | plan.made_with, settings))
+        for before, after in (
+            (_OLDER | plan.request, request),
+            (_OLDER | plan.made_with, settings),
+        )
         for what, now in after.items()
         if before.get(what) != now
     ]

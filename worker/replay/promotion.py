@@ -19,7 +19,9 @@ from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
 from worker.published.published import published_epochs
-from worker.replay.run import check_resumable
+from worker.replay.plan import shown_gone
+from worker.replay.ranges import gone_before
+from worker.replay.run import check_resumable, stored_plan
 from worker.settings import Settings
 
 PAUSE_SECONDS = 0.5
@@ -72,7 +74,10 @@ class Promotion:
             check_resumable(self.next, self.clients)
         except SetupError as error:
             return PromotionCheck(what, False, str(error))
-        return PromotionCheck(what, True, self.next.app_id)
+        plan = stored_plan(self.next.app_id, self.clients)
+        gone = {} if plan is None else gone_before(plan.by_partition)
+        without = f", without the records of {shown_gone(gone)}" if gone else ""
+        return PromotionCheck(what, True, f"{self.next.app_id}{without}")
 
     def _is_running(self) -> PromotionCheck:
         what = "it is kept current"
@@ -115,7 +120,16 @@ class Promotion:
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
         """Whether the new build has read everything that the present one has."""
+        what = "it has caught up"
         wanted = self._committed(self.present)
+        if not wanted:
+            return PromotionCheck(
+                what,
+                False,
+                f"the group {self.present.app_id} has committed nothing of "
+                f"{self.present.input_topic}: set COVERSUMM_APP_ID and COVERSUMM_INPUT_TOPIC to "
+                "those of the present workers",
+            )
         give_up = time.monotonic() + wait_seconds
         while True:
             reached = self._committed(self.next)
@@ -125,18 +139,13 @@ class Promotion:
                 if reached.get(p, 0) < offset
             }
             if not behind:
-                return PromotionCheck(
-                    "it has caught up", True, f"with {self.present.app_id}, in all partitions"
-                )
+                return PromotionCheck(what, True, f"with {self.present.app_id}, in all partitions")
             if time.monotonic() > give_up:
                 counts = ", ".join(
                     f"partition {partition} by {count:,}" for partition, count in behind.items()
                 )
-                return PromotionCheck(
-                    "it has caught up",
-                    False,
-                    f"it is behind {self.present.app_id}: {counts} records",
-                )
+                found = f"it is behind {self.present.app_id}: {counts} records"
+                return PromotionCheck(what, False, found)
             time.sleep(PAUSE_SECONDS)
 
     def _committed(self, settings: Settings) -> dict[int, int]:
@@ -158,12 +167,13 @@ class Promotion:
         present = _epochs(self.present, has_facets=bool(self.present.facets))
         found = _epochs(following, has_facets=self.facets_topic is not None)
         shown = [f"{_listed(epochs)} in {topic}" for topic, epochs in (*present, *found)]
-        is_own = not _all(present) & _all(found)
+        is_known = not any(epochs is None for _, epochs in (*present, *found))
+        is_own = is_known and not _all(present) & _all(found)
         return PromotionCheck("it has an epoch of its own", is_own, ", ".join(shown))
 
 
-Epochs = list[tuple[str, set[int]]]
-"""Topics with the epochs in them."""
+Epochs = list[tuple[str, set[int] | None]]
+"""Topics with the epochs in them; see `published_epochs`."""
 
 
 def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:
@@ -174,10 +184,12 @@ def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:
 
 
 def _all(found: Epochs) -> set[int]:
-    return set().union(*(epochs for _, epochs in found))
+    return set().union(*(epochs or () for _, epochs in found))
 
 
-def _listed(epochs: set[int]) -> str:
+def _listed(epochs: set[int] | None) -> str:
+    if epochs is None:
+        return "messages without an epoch"
     return ", ".join(map(str, sorted(epochs))) or "nothing"
 
 

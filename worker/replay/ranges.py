@@ -44,6 +44,11 @@ class Range(Struct, frozen=True):
         return max(0, self.end - self.first)
 
 
+def gone_before(ranges: Mapping[int, Range]) -> dict[str, int]:
+    """By partition the first offset that is left, where retention has removed the beginning."""
+    return {str(partition): one.log_start for partition, one in ranges.items() if one.log_start}
+
+
 def ranges_of(
     request: Request, clients: Clients, settings: Settings, partitions: int
 ) -> dict[int, Range]:

@@ -17,6 +17,7 @@ from worker.settings import Settings
 By = Literal["timestamp", "occurred_at"]
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,60}")
 KEPT_FOR_EVER = "-1"
+ACCEPT_GONE = "--accept-gone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Request:
         by: compares the timestamp of the record, or of the event.
         entities: only these; None: all.
         partitions: only these; None: all.
+        accept_gone: whether a worker may continue without records that retention has removed.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Request:
     by: By = "timestamp"
     entities: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
+    accept_gone: bool = False
 
     @property
     def selection(self) -> RecordSelection:
@@ -80,7 +83,12 @@ class Request:
             "--partitions": "all"
             if self.partitions is None
             else ",".join(map(str, sorted(self.partitions))),
+            ACCEPT_GONE: "yes" if self.accept_gone else "no",
         }
+
+    def lacking(self, gone: Mapping[str, int]) -> dict[str, int]:
+        """Of the records before these offsets, those that keep the replay from being whole."""
+        return dict(gone) if self.is_whole and not self.accept_gone else {}
 
 
 def _time(milliseconds: int | None, otherwise: str) -> str:

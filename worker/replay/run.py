@@ -31,10 +31,18 @@ from worker.replay.archive_check import check_log
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.holes import Holes, holes_of, listed
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
-from worker.replay.plan import MAPPING, NONE, OUTPUT_FORMAT, ReplayPlan, decode_plan, refuse_other
-from worker.replay.ranges import Range, check_ends, ranges_of
+from worker.replay.plan import (
+    MAPPING,
+    NONE,
+    OUTPUT_FORMAT,
+    ReplayPlan,
+    decode_plan,
+    refuse_other,
+    shown_gone,
+)
+from worker.replay.ranges import Range, check_ends, gone_before, ranges_of
 from worker.replay.record_source import Archived, filled
-from worker.replay.request import ReplayIdentity, Request, plan_topic
+from worker.replay.request import ACCEPT_GONE, ReplayIdentity, Request, plan_topic
 from worker.settings import Settings
 from worker.stream.run_bounds import RateThrottle, RunBounds
 from worker.text.engine import EmbeddingEngine
@@ -64,6 +72,7 @@ class Replay:
     Attributes:
         plan: once it is known.
         holes: what files lack, once the plan or an estimate is known.
+        gone: see `gone_before`, once an estimate is known.
     """
 
     names: ReplayIdentity
@@ -72,6 +81,7 @@ class Replay:
     clock: Clock = time
     plan: ReplayPlan | None = field(default=None, init=False)
     holes: Holes = field(default=Holes(), init=False)
+    gone: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.settings = self.names.settings
@@ -95,9 +105,11 @@ class Replay:
     def keep_to(self, plan: ReplayPlan) -> RunBounds:
         """The bounds of this process's worker, from this plan."""
         self.plan, self.holes = plan, plan.holes
+        request, ranges = self.names.request, plan.by_partition
         for line in self.holes.lines():
             log.warning("%s", line)
-        request, ranges = self.names.request, plan.by_partition
+        if plan.gone:
+            log.warning("%s", not_whole(plan.gone))
         filled_from = {int(partition): offset for partition, offset in plan.filled_from.items()}
         ends = {partition: one.end for partition, one in ranges.items()}
         return RunBounds(
@@ -162,7 +174,7 @@ class Replay:
             Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
         request, ranges = self._found_ranges(partitions)
-        self.holes = holes_of(request.history, ranges)
+        self.holes, self.gone = holes_of(request.history, ranges), gone_before(ranges)
         mapping, schemas = self._reading_of(partitions)
         config = processor_config(
             self.settings,
@@ -217,11 +229,12 @@ class Replay:
         history = request.history
         filled_from = history.filled_from if isinstance(history, Archived) else {}
         holes = holes_of(history, ranges)
+        gone = request.lacking(gone_before(ranges))
         return ReplayPlan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
             made_with=self._made_with(partitions, engine),
-            whole=request.is_whole and _is_proven(holes, ranges),
+            whole=request.is_whole and _is_proven(holes, ranges) and not gone,
             topic=topic,
             topic_id=ids.known(topic) or "",
             output_topic=request.to_topic,
@@ -231,6 +244,7 @@ class Replay:
             ranges={str(partition): one for partition, one in ranges.items()},
             holes=holes,
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
+            gone=gone,
         )
 
     def _found_ranges(self, partitions: int) -> tuple[Request, dict[int, Range]]:
@@ -277,6 +291,14 @@ def _in_files(request: Request) -> Mapping[int, range]:
     return {} if request.history is None else request.history.partitions()
 
 
+def not_whole(gone: Mapping[str, int]) -> str:
+    """Why no worker can continue from a replay without these records, and what to do."""
+    return (
+        f"retention has removed the records of {shown_gone(gone)}: no worker can continue from "
+        f"this replay; name files that have them with --from, or accept the loss with {ACCEPT_GONE}"
+    )
+
+
 def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
     """Whether no record can be missing. An unreadable row may precede the first record."""
     return not holes.missing and (
@@ -321,6 +343,12 @@ def check_resumable(settings: Settings, clients: Clients) -> None:
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
             f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): "
             "complete the archive and replay it with --restart"
+        )
+    if plan.gone:
+        raise SetupError(
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay without the records of "
+            f"{shown_gone(plan.gone)}, which retention had removed: start it over with --restart "
+            f"and files that have them (--from), or accept the loss with {ACCEPT_GONE}"
         )
     if not plan.whole:
         raise SetupError(
