@@ -143,7 +143,8 @@ def _channel(channel: Channel, schemas: dict[str, Any]) -> dict[str, Any]:
     else:
         messages["dead-letter"] = _dead_letter(schemas)
     config = {
-        name: int(value) if value.isdigit() else [value] for name, value in spec.config.items()
+        name: int(value) if value.removeprefix("-").isdigit() else [value]
+        for name, value in spec.config.items()
     }
     return {
         "address": spec.name,

@@ -2,14 +2,18 @@
 
 import json
 import re
+import time
 import uuid
 
 import pytest
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import worker.kafka.topics
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.topics import read_topic
+from worker.events.messages import timestamp
 
 ROLES = ("input", "output", "dead letters", "changelog")
 
@@ -74,6 +78,55 @@ def test_created_once_then_found(run, admin, names):
     )
 
 
+@pytest.mark.kafka
+def test_how_far_back_the_input_reaches(run, kafka, admin, names):
+    """What `topics` creates keeps all records, which a replay needs; another input is shown."""
+    assert run("topics", "--partitions", "2", "--replication-factor", "1").code == 0
+    assert _history(run) == "it has its first records, and keeps all"
+    made = _config(admin, names["input"])
+    assert [made[f"retention.{what}"].value for what in ("ms", "bytes")] == ["-1", "-1"]
+
+    other = names["input"] + "-other"
+    _create(admin, other, 2, retention_ms="604800000")
+    sender = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(5):
+        sender.produce(other, b"{}", b"e", 1, timestamp=int(time.time() * 1000) + number)
+    assert sender.flush(PATIENCE_SECONDS) == 0
+    first = next(one for one in read_topic(kafka.bootstrap_servers, other) if one.offset == 3)
+    own = {"COVERSUMM_INPUT_TOPIC": other, "COVERSUMM_DLQ_TOPIC": names["dead letters"]}
+    limit = (
+        "retention.ms=604800000 will remove records; a replay needs all: set retention.ms=-1 and "
+        "retention.bytes=-1, or keep an archive"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own.items():
+            patch.setenv(name, value)
+        for beginning in (
+            "it has its first records",
+            "earlier records are gone, it begins in partition 1 at offset 3 "
+            f"({timestamp(first.timestamp_ms)})",
+        ):
+            ended = run("topics")
+            assert ended.code == 0
+            assert ended.err == f"the input topic {other}: {beginning}; {limit}\n"
+            assert _history(run) == f"{beginning}; {limit}"
+            for future in admin.delete_records([TopicPartition(other, 1, 3)]).values():
+                future.result(PATIENCE_SECONDS)
+
+
+def _history(run):
+    """What `config --check` says, once the broker knows a topic that was created just now."""
+
+    def found():
+        rows = _rows(run("config", "--check", "--json"))
+        return [(row["status"], row["found"]) for row in rows if row.get("check") == "history"]
+
+    eventually(lambda: found() != [])
+    ((status, text),) = found()
+    assert status == "ok"
+    return text
+
+
 def _config(admin, name):
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     return admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
@@ -91,7 +144,7 @@ def test_the_input_decides_the_partitions(run, admin, names):
 
 @pytest.mark.kafka
 def test_wrong_partition_count_and_policy(run, admin, names):
-    _create(admin, names["input"], 2, cleanup_policy="compact")
+    _create(admin, names["input"], 2, cleanup_policy="compact", retention_ms="1000")
     _create(admin, names["output"], 3, cleanup_policy="compact")
     ended = run("topics", "--dry-run")
     assert ended.code == 1
@@ -115,7 +168,7 @@ def test_wrong_partition_count_and_policy(run, admin, names):
 @pytest.mark.kafka
 def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
     """Not the one that was wished for."""
-    _create(admin, names["input"], 2)
+    _create(admin, names["input"], 2, retention_ms="-1")
     _create(admin, names["output"], 2, cleanup_policy="delete")
     _create(admin, names["dead letters"], 2, cleanup_policy="compact")
     terminal()

@@ -50,7 +50,8 @@ def command(check: bool, as_json: bool) -> int:
 
     With --check, also check the broker for `run`: the topics, their partition counts and cleanup
     policies, the permissions of this client, and whether the group's state was built with these
-    settings. Changes nothing. Exit code 1 if a check fails.
+    settings. Also say how far back the input reaches, of which replays need all. Changes nothing.
+    Exit code 1 if a check fails.
     """
     settings = Settings.from_environment()
     _show_settings(settings, as_json, only_set=check)

@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import Crash, SetupError
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
 from worker.processing.config import configured_engine, processor_config
@@ -84,7 +85,7 @@ def checks(settings: Settings) -> Iterator[ConfigCheck]:
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     yield ConfigCheck("broker", "answers", OK, settings.bootstrap_servers)
-    broker = _Broker(topics, clients.admin(), settings)
+    broker = _Broker(topics, clients, clients.admin(), settings)
     for spec in topics.specs.values():
         yield from broker.check_topic(spec)
     yield broker.check_group()
@@ -132,6 +133,7 @@ class _Broker:
     """Checks of the broker's resources."""
 
     topics: Topics
+    clients: Clients
     admin: AdminClient
     settings: Settings
 
@@ -151,7 +153,7 @@ class _Broker:
             return
         yield ConfigCheck(of, "exists", OK, f"{len(found.partitions)} partitions")
         yield self._count(spec, of, len(found.partitions))
-        yield self._policy(spec, of)
+        yield from self._configured(spec, of)
         yield self._allowed(
             of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}"
         )
@@ -189,19 +191,34 @@ class _Broker:
         )
         return ConfigCheck(of, "partitions", FAILED, str(count), remedy)
 
-    def _policy(self, spec: TopicSpec, of: str) -> ConfigCheck:
+    def _configured(self, spec: TopicSpec, of: str) -> Iterator[ConfigCheck]:
         what = "cleanup policy"
         try:
-            policy = self.topics.policies([spec])[spec.name]
+            config = self.topics.configs([spec])[spec.name]
         except KafkaException as cause:
             reason = cause.args[0].str().rstrip(".")
-            return ConfigCheck(of, what, NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
+            yield ConfigCheck(of, what, NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
+            return
         except (TimeoutError, KeyError):
-            return ConfigCheck(of, what, NOT_CHECKED, NO_ANSWER)
+            yield ConfigCheck(of, what, NOT_CHECKED, NO_ANSWER)
+            return
+        policy = str(config["cleanup.policy"].value)
         if policy_complaint(spec, policy) is None:
-            return ConfigCheck(of, what, OK, policy)
-        remedy = f"set cleanup.policy={spec.config['cleanup.policy']}"
-        return ConfigCheck(of, what, FAILED, policy, remedy)
+            yield ConfigCheck(of, what, OK, policy)
+        else:
+            remedy = f"set cleanup.policy={spec.config['cleanup.policy']}"
+            yield ConfigCheck(of, what, FAILED, policy, remedy)
+        if spec.role == "input":
+            yield self._history(spec, of, config)
+
+    def _history(self, spec: TopicSpec, of: str, config: Any) -> ConfigCheck:
+        """How far back the input reaches; never a failure, since only replays need more."""
+        try:
+            with TopicReader(self.clients, spec.name, self.settings.app_id) as reader:
+                found = reach(reader, config)
+        except SetupError as cause:
+            return ConfigCheck(of, "history", NOT_CHECKED, str(cause))
+        return ConfigCheck(of, "history", OK, found or "it has its first records, and keeps all")
 
     def check_group(self) -> ConfigCheck:
         """Whether the worker may join its group, which its changelog readers use too."""

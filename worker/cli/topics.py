@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,7 @@ from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
+    from worker.kafka.clients import Clients
     from worker.kafka.topics import Topics
 
 
@@ -69,7 +71,8 @@ def command(
     partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool
 ) -> int:
     """Create the worker's topics, input included, or check those that exist: partition counts and
-    cleanup policies. Exit code 1 if a check fails.
+    cleanup policies. Say how far back the input reaches, if replays lack records. Exit code 1 if a
+    check fails.
     """
     from confluent_kafka import KafkaException
 
@@ -90,11 +93,14 @@ def command(
     }
     specs = topics.specs.values()
     try:
-        policies |= topics.policies(spec for spec in specs if spec not in missing)
+        configs = topics.configs(spec for spec in specs if spec not in missing)
+        policies |= {name: str(one["cleanup.policy"].value) for name, one in configs.items()}
     except (KafkaException, TimeoutError) as cause:  # no permission, or no such request
         is_refusal = isinstance(cause, KafkaException)
         reason = cause.args[0].str() if is_refusal else "no answer from the broker"
         output.note(f"the cleanup policies were not checked: {reason}")
+    else:
+        _note_reach(settings, clients, configs)
     problems = [
         *refused_counts(topics, count, lambda: has_progress(clients, settings, count)),
         *(policy_complaint(spec, policies[spec.name]) for spec in specs if spec.name in policies),
@@ -113,6 +119,21 @@ def command(
     ]
     show(rows, COLUMNS, as_json)
     return output.exit_code(problem for problem in problems if problem is not None)
+
+
+def _note_reach(settings: Settings, clients: Clients, configs: Mapping[str, Any]) -> None:
+    """Say how far back an input that exists reaches, if replays lack records."""
+    from worker.kafka.reader import TopicReader, reach
+
+    if (topic := settings.input_topic) not in configs:
+        return
+    try:
+        with TopicReader(clients, topic, settings.app_id) as reader:
+            found = reach(reader, configs[topic])
+    except SetupError as cause:
+        found = f"its beginning was not checked ({cause})"
+    if found is not None:
+        output.note(f"the input topic {topic}: {found}")
 
 
 def _wanted_partitions(topics: Topics, asked: int | None) -> int:

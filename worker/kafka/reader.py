@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.errors import broker_errors
 from worker.kafka.offsets import (
@@ -19,11 +20,13 @@ from worker.kafka.offsets import (
     committed_offsets,
     first_records_at,
 )
-from worker.kafka.topics import partition_of
+from worker.kafka.topics import KEPT, partition_of
 
 STALLED_SECONDS = 60
 """Seconds without a message before the end of a partition: it counts as unreadable."""
 MESSAGES_AT_ONCE = 1000
+GONE_SHOWN = 5
+"""Partitions without their first records to name."""
 
 
 class NoTopic(SetupError):
@@ -155,6 +158,33 @@ class TopicReader:
                 "create it with `coversumm-worker topics`"
             )
         return sorted(found.partitions)
+
+
+def reach(reader: TopicReader, config: Mapping[str, Any]) -> str | None:
+    """How far back an input with this configuration reaches, if replays lack records, now or later.
+
+    Raises SetupError if the broker does not answer.
+    """
+    limits = [f"{name}={config[name].value}" for name in KEPT if config[name].value != KEPT[name]]
+    if "delete" not in config["cleanup.policy"].value:
+        limits = []
+    gone = [one for one in reader.partitions if reader.bounds(one).start]
+    if not (gone or limits):
+        return None
+    begins = [f"partition {one} at {_first(reader, one)}" for one in gone[:GONE_SHOWN]]
+    more = len(gone) - len(begins)
+    since = ", ".join(begins) + (f", and {more} more partitions" if more else "")
+    return (
+        (f"earlier records are gone, it begins in {since}" if gone else "it has its first records")
+        + (f"; {' and '.join(limits)} will remove records" if limits else "")
+        + "; a replay needs all: set retention.ms=-1 and retention.bytes=-1, or keep an archive"
+    )
+
+
+def _first(reader: TopicReader, partition: int) -> str:
+    start, first = reader.bounds(partition).start, next(reader.read(partition), None)
+    time_ = None if first is None else timestamp(first.record.timestamp_ms)
+    return f"offset {start} ({time_ or 'without a record'})"
 
 
 def _at_end(message: Any, end: int) -> bool:

@@ -45,6 +45,8 @@ DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 
 Older local state is rebuilt, or deleted rows would return.
 """
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Of an input that `topics` creates: a replay needs all history."""
 RECORD_OVERHEAD_BYTES = 1024
 """Upper bound of what a record batch of one message adds to the message."""
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
@@ -144,7 +146,7 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
     compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(MAX_COMPACTION_LAG_MS)}
     largest = {"max.message.bytes": str(settings.max_message_bytes + RECORD_OVERHEAD_BYTES)}
     specs = (
-        TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
+        TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete", **KEPT}),
         TopicSpec("output", settings.output_topic, compacted | largest),
         *(
             [TopicSpec("facets", settings.facets_topic, compacted | largest)]
@@ -234,7 +236,12 @@ class Topics:
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
 
     def policies(self, specs: Iterable[TopicSpec]) -> dict[str, str]:
-        """By topic name the cleanup policies of those that exist.
+        """By topic name the cleanup policies of those that exist. Raises as `configs` does."""
+        configs = self.configs(specs)
+        return {name: str(config["cleanup.policy"].value) for name, config in configs.items()}
+
+    def configs(self, specs: Iterable[TopicSpec]) -> dict[str, Any]:
+        """By topic name the configurations of those that exist, with entries by name.
 
         Raises KafkaException or TimeoutError if the broker does not answer this client.
         """
@@ -244,11 +251,10 @@ class Topics:
         futures = self._admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
         )
-        found = {
+        return {
             resource.name: future.result(METADATA_TIMEOUT_SECONDS)
             for resource, future in futures.items()
         }
-        return {name: str(found[name]["cleanup.policy"].value) for name in existing}
 
     def check_policies(self) -> dict[str, str]:
         """By role a `policy_complaint`, if any. Raises as `policies` does."""
