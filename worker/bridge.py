@@ -30,6 +30,7 @@ from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
+from worker.kafka.reader import record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
 from worker.kafka.topics import Topics, TopicSpec, topic_specs
@@ -239,7 +240,7 @@ class Bridge:
                     raise SetupError(self._outside(message.partition()))
                 raise Crash(f"{self._source} [{message.partition()}]: {error.str()}")
             if message.offset() >= ends.get(message.partition(), message.offset() + 1):
-                records.append(self._record(message))
+                records.append(record_of(message, with_headers=self._with_headers))
                 ends[message.partition()] = message.offset() + 1
         if records:
             self._contact.heard(CONSUMER)
@@ -251,17 +252,6 @@ class Bridge:
             f"the group {self._settings.app_id} has read, is outside the log: records are gone, or "
             "the topic was created again; choose where to resume with "
             "`kafka-consumer-groups.sh --reset-offsets`"
-        )
-
-    def _record(self, message: Any) -> Record:
-        return Record(
-            message.topic(),
-            message.partition(),
-            message.offset(),
-            message.timestamp()[1],
-            message.key(),
-            message.value(),
-            tuple(message.headers() or ()) if self._with_headers else (),
         )
 
     def _schemas_known(self, records: Sequence[Record]) -> bool:

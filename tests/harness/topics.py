@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -160,6 +161,15 @@ def partitions_of(client: Consumer, topic: str) -> list[int]:
     return sorted(description.partitions)
 
 
+def _headers(record: Any) -> tuple[tuple[str, bytes], ...]:
+    """Its headers; none where a name is not UTF-8, which the client cannot read."""
+    try:
+        # A plain call may miss the exception, and return a list with holes.
+        return tuple(methodcaller("headers")(record) or ())
+    except (SystemError, UnicodeDecodeError):
+        return ()
+
+
 def _message(record: Any) -> Message:
     return Message(
         record.topic(),
@@ -168,5 +178,5 @@ def _message(record: Any) -> Message:
         record.timestamp()[1],
         record.key(),
         record.value(),
-        tuple(record.headers() or ()),
+        _headers(record),
     )

@@ -303,6 +303,13 @@ RULES = (
         ("tests/stream/faust/test_consumer.py",),
     ),
     Rule(
+        "a header name of any bytes stops no worker",
+        "worker/stream/faust/records.py",
+        "except (UnicodeDecodeError, CorruptRecordException):",
+        "except ZeroDivisionError:",
+        ("tests/stream/faust/test_records.py",),
+    ),
+    Rule(
         "records below the cursor are dropped",
         "worker/stream/faust/consumer.py",
         "fresh = [record for record in records if record.offset >= cursor]",

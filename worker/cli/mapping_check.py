@@ -177,7 +177,8 @@ def records_of_topics(
             for partition in reader.partitions:
                 for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
                     place = f"{partition}:{record.offset}"
-                    yield place, record._replace(headers=tuple(headers.items()))
+                    refused = record.refused if mapping.needs_headers else None
+                    yield place, record._replace(headers=tuple(headers.items()), refused=refused)
 
 
 def _record(line: bytes, number: int, topic: str) -> Record:

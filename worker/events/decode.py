@@ -83,6 +83,8 @@ def _check(
 ) -> UpsertDraft | Event | Rejected | Ignored:
     value = record.value
     try:
+        if record.refused is not None:
+            return record.refused
         if value is None and mapping is None:
             return EntityDeleted(_entity_of(record.key))
         if value is not None and len(value) > limits.max_event_bytes:

@@ -26,11 +26,13 @@ from worker.events.fields import (
     Timestamp,
     Version,
 )
+from worker.events.reasons import Rejected
 
 
 class Record(NamedTuple):
     """A consumed Kafka record. For files: base name as topic, partition 0, line number from 0 as
-    offset. It has its headers only if a mapping needs them.
+    offset. It has its headers only if a mapping needs them. `refused`: why a client could not read
+    it completely.
     """
 
     topic: str
@@ -40,6 +42,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
+    refused: Rejected | None = None
 
 
 class Head(Struct):

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from operator import methodcaller
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SetupError
-from worker.events import Record
+from worker.events import Reason, Record, Rejected
 from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.errors import broker_errors
@@ -22,6 +23,9 @@ from worker.kafka.offsets import (
 )
 from worker.kafka.topics import KEPT, partition_of
 
+_headers = methodcaller("headers")
+# Not a plain call: if it fails, the client returns a list with holes beside its exception, and
+# Python's interpreter looks for the exception only in calls that come from C.
 STALLED_SECONDS = 60
 """Seconds without a message before the end of a partition: it counts as unreadable."""
 MESSAGES_AT_ONCE = 1000
@@ -196,12 +200,28 @@ def _at_end(message: Any, end: int) -> bool:
 
 
 def _stored(message: Any) -> Stored:
-    record = Record(
+    record = record_of(message, with_headers=True)
+    return Stored(record._replace(headers=()), dict(record.headers))  # type: ignore[arg-type]
+
+
+def record_of(message: Any, *, with_headers: bool) -> Record:
+    """A message as a record. It is refused if its headers are wanted and the client, which decodes
+    their names, cannot read them: then it has none.
+    """
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    refused = None
+    if with_headers:
+        try:
+            headers = tuple(_headers(message) or ())
+        except (SystemError, UnicodeDecodeError):  # by version of Python
+            refused = Rejected(Reason.BAD_FIELD, "headers: the name of one is not UTF-8")
+    return Record(
         message.topic(),
         message.partition(),
         message.offset(),
         message.timestamp()[1],
         message.key(),
         message.value(),
+        headers,
+        refused,
     )
-    return Stored(record, dict(message.headers() or ()))

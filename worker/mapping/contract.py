@@ -54,6 +54,8 @@ class ContractWriter:
         return Bridged(messages, outcomes)
 
     def _event(self, record: Record) -> tuple[Message | None, tuple[str, str]]:
+        if record.refused is not None:
+            raise BadEvent(*record.refused)
         body = self.mapping.read(record)
         if isinstance(body, Ignored):
             return None, ("unreadable", f"ignored:{body}")

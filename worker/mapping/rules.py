@@ -196,8 +196,8 @@ class TopicMapping:
             return None
 
     def explain(self, record: Record, rejected: Rejected) -> Rejected:
-        """The rejection with the name of the rule in its detail."""
-        rule = self.rule_of(record)
+        """The rejection with the name of the rule in its detail, if a rule has read the record."""
+        rule = self.rule_of(record) if record.refused is None else None
         if rule is None:
             return rejected
         return rejected._replace(detail=f"{rule.name}: {rejected.detail}")

@@ -13,6 +13,7 @@ from worker.events import Record
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import broker_errors
+from worker.kafka.reader import record_of
 from worker.kafka.topics import Topics
 from worker.published.published import Progress, PublishedTopic
 from worker.registry.lookup import AsJson
@@ -107,12 +108,7 @@ class TopicWatch:
             self._heard_at, self._is_lost = now, False
         elif silence >= (ANSWER_SECONDS if self._is_lost else QUIET_SECONDS):
             self._ask()
-        return [
-            self._as_json(
-                Record(self.topic, m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value())
-            )
-            for m in messages
-        ]
+        return [self._as_json(record_of(message, with_headers=False)) for message in messages]
 
     def _ask(self) -> None:
         """Check whether the broker, and the topic on it, still exist."""

@@ -180,7 +180,8 @@ class _Log:
                 f"topic, which had it when the replay began, begins at {log_start} now: add the "
                 "missing file and start over with --restart"
             )
-        self._records = (stored.record for stored in self._reader.read(self.partition, start))
+        read = self._reader.read(self.partition, start)
+        self._records = (stored.record._replace(refused=None) for stored in read)
         self._head = next(self._records, None)
 
 

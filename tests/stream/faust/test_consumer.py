@@ -44,9 +44,9 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
     batch = await rig.poll()
     assert batch is not None
     assert batch.records == (
-        (INPUT, 0, 3, 1003, b"key", b"3", ()),
-        (INPUT, 0, 4, 1004, b"key", b"4", ()),
-        (INPUT, 1, 7, 1007, b"key", b"7", ()),
+        (INPUT, 0, 3, 1003, b"key", b"3", (), None),
+        (INPUT, 0, 4, 1004, b"key", b"4", (), None),
+        (INPUT, 1, 7, 1007, b"key", b"7", (), None),
     )
     assert (batch.starts, batch.ends) == ({0: 3, 1: 7}, {0: 5, 1: 8})
     assert batch.tenure == rig.held.tenure == Tenure(0, Membership(2, "member", INSTANCE))

@@ -15,6 +15,7 @@ from worker.kafka.errors import group_refused
 from worker.settings import Settings
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.group_client import as_group_client
+from worker.stream.faust.records import read_any_record
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
+        read_any_record()
         # Faust's only switch for isolation_level=read_committed.
         self.consumer.in_transaction = True
         try:

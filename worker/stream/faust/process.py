@@ -52,6 +52,7 @@ FAUST_NAMES = {
         "_send_req",
         "request_rejoin",
     ),
+    "aiokafka.consumer:fetcher": ("MemoryRecords",),
     "aiokafka.cluster:ClusterMetadata": ("add_listener", "partitions_for_topic"),
     "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
     "faust.assignor.partition_assignor:PartitionAssignor": (

@@ -1,0 +1,127 @@
+"""No record stops a worker or a bridge: records that clients in Python do not send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.poison import ENTITY
+from tests.harness.raw_records import RawRecord, raw_batch, send_batch
+from tests.harness.small_load import SETTINGS, good_review
+from tests.harness.topics import Message, committed_offsets, read_topic
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+SOURCE = "{}.source"
+MAPPING = """
+[topic."{topic}"]
+[[topic."{topic}".rule]]
+emit = "review.upserted"
+entity_id = "header:entity"
+review_id = "review_id"
+sentences = "sentences"
+"""
+OF_ENTITY = (b"entity", ENTITY.encode())
+STRANGE = (b"\xff\xe9t\xc3\xa9", b"1")
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline of one partition, under the test's name."""
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    with pipeline(kafka, name, tmp_path, partitions=1, settings=SETTINGS) as made:
+        yield made
+
+
+def review(number: int, *headers: tuple[bytes, bytes | None]) -> RawRecord:
+    """A review that is applied, with headers."""
+    key, value = good_review(number)[:2]
+    return RawRecord(key, value, headers)
+
+
+def put(site: Pipeline, topic: str, records: Sequence[RawRecord], codec: str = "none") -> None:
+    """Append a batch to partition 0."""
+    send_batch(site.broker.bootstrap_servers, topic, raw_batch(records, codec))
+
+
+def mapped(site: Pipeline, topic: str) -> Path:
+    """A mapping of the topic that reads the entity from a header."""
+    file = site.directory / "mapping.toml"
+    file.write_text(MAPPING.format(topic=topic))
+    return file
+
+
+def letters(site: Pipeline, topic: str = "") -> list[tuple[Message, dict[str, str]]]:
+    """The dead letters, each with its headers."""
+    found = read_topic(site.broker.bootstrap_servers, topic or site.dlq_topic)
+    return [(one, {name: raw.decode() for name, raw in one.headers}) for one in found]
+
+
+def reviews_of(site: Pipeline) -> int:
+    """How many reviews the last summary counts."""
+    last = read_topic(site.broker.bootstrap_servers, site.output_topic)[-1]
+    return int(json.loads(last.value or b"")["review_count"])
+
+
+def bridge(site: Pipeline, source: str) -> WorkerProcess:
+    """A bridge of the source to the pipeline's input, started."""
+    arguments = ("bridge", "--mapping", str(mapped(site, source)), "--from", source)
+    site.workers.append(
+        WorkerProcess(site.directory / "bridge", site.environment, arguments=arguments)
+    )
+    return site.workers[-1].start()
+
+
+def wait_bridged(site: Pipeline, source: str, end: int) -> None:
+    """Wait until the bridge has committed this offset of the source."""
+    servers, group = site.broker.bootstrap_servers, f"{site.name}-bridge-{source}"
+    eventually(lambda: committed_offsets(servers, source, group)[0] >= end, site.logs, every_s=0.3)
+
+
+def test_a_header_name_of_any_bytes_stops_no_worker(site: Pipeline) -> None:
+    put(site, site.input_topic, [review(0), review(1, STRANGE), review(2)], "zstd")
+    site.start(1)
+    site.wait_caught_up()
+    site.stop()
+    assert (letters(site), reviews_of(site)) == ([], 3)
+
+
+def test_a_header_name_of_any_bytes_stops_no_mapping(site: Pipeline) -> None:
+    """The worker reads the other headers; a dead letter keeps all, with readable names."""
+    bad = RawRecord(b"k", b"no json", (OF_ENTITY, STRANGE))
+    put(site, site.input_topic, [review(0, OF_ENTITY), review(1, STRANGE, OF_ENTITY), bad])
+    (worker,) = [site.worker(mapping=str(mapped(site, site.input_topic))).start()]
+    worker.wait_ready()
+    site.wait_caught_up()
+    site.stop()
+    ((_, headers),) = letters(site)
+    assert reviews_of(site) == 2
+    assert headers["dlq.source.offset"] == "2"
+    assert (headers["entity"], headers["\\xff\\xe9té"]) == (ENTITY, "1")
+
+
+def test_a_header_name_of_any_bytes_stops_no_bridge(site: Pipeline) -> None:
+    """Its client reads no header of such a record: a dead letter, also for `mapping check`."""
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    put(site, source, [review(0, OF_ENTITY), review(1, STRANGE, OF_ENTITY), review(2, OF_ENTITY)])
+    bridge(site, source)
+    wait_bridged(site, source, 3)
+    ((letter, headers),) = letters(site, f"{source}.dlq")
+    assert len(read_topic(site.broker.bootstrap_servers, site.input_topic)) == 2
+    assert letter.value == review(1).value
+    assert (headers["dlq.reason"], headers["dlq.source.offset"]) == ("bad_field", "1")
+    assert headers["dlq.detail"] == "headers: the name of one is not UTF-8"
+    file = str(mapped(site, source))
+    checked = run_command(
+        "mapping", "check", file, "--from-topic", "--json", environment=site.environment
+    )
+    found = [json.loads(line)["becomes"] for line in checked.stdout.splitlines()]
+    assert found == ["review.upserted", "dead letter", "review.upserted"]
