@@ -38,6 +38,7 @@ from worker.kafka.transactions import Hung, TransactionError, Transactions, Unwr
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.metrics import Metrics
+from worker.processing.config import event_limits
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
@@ -143,6 +144,7 @@ class Bridge:
             cached_partitions(targets),
             settings.dlq_topic,
             settings.max_message_bytes,
+            event_limits(settings),
         )
         self._transactions = Transactions(
             clients,

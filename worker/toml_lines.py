@@ -1,9 +1,11 @@
 """The lines of a TOML file on which its tables and keys stand, for messages."""
 
 import tomllib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
+MAX_DEPTH: Final = 100
+"""Deepest nesting of tables and arrays: what follows may recurse."""
 Place = tuple[str | int, ...]
 """Keys and, for arrays of tables, indices from the root: `("topic", "reviews", "rule", 0)`."""
 
@@ -29,13 +31,25 @@ def positions(text: str) -> dict[Place, int]:
 def parse_toml(text: str) -> dict[str, Any]:
     """The content of a TOML file. Raises ValueError with one line that says what is wrong."""
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         raise
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:  # of int(), which names a setting of Python
         raise ValueError("a number has too many digits") from None
+    level: list[Any] = [content]
+    for _ in range(MAX_DEPTH):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return content
+    raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def line_of(found: dict[Place, int], place: Place) -> int:

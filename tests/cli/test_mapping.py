@@ -136,7 +136,8 @@ def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
 
 
 def test_a_tombstone_of_an_entity_without_an_upsert(tmp_path, capsys):
-    file, sample = written(tmp_path, deletions("products")), tmp_path / "samples.jsonl"
+    text = deletions("products").replace('"product"', '"key"')
+    file, sample = written(tmp_path, text), tmp_path / "samples.jsonl"
     sample.write_text('{"key": "B00X", "value": null}')
     assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
     assert "warning: products: tombstone deletes in entity 'B00X'" in capsys.readouterr().err

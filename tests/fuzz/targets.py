@@ -377,7 +377,7 @@ def _mappings() -> list[tuple[TopicMapping, ContractWriter]]:
             for text, topic in ((debezium.MAPPING, debezium.TOPIC), (CLOUD, "t"))
         ]
     return [
-        (one, ContractWriter(one, "events", lambda _: 0, "dlq", LIMITS.max_event_bytes))
+        (one, ContractWriter(one, "events", lambda _: 0, "dlq", LIMITS.max_event_bytes, LIMITS))
         for one in found
     ]
 

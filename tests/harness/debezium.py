@@ -100,12 +100,19 @@ def key(after: dict[str, Any], *, schemas: bool = True) -> bytes:
     return _enveloped({name: after[name] for name in ("product_id", "id")}, schemas)
 
 
-def change(op: str, after: dict[str, Any], lsn: int, *, schemas: bool = True) -> bytes:
+def change(
+    op: str,
+    after: dict[str, Any],
+    lsn: int,
+    *,
+    schemas: bool = True,
+    before: dict[str, Any] | None = None,
+) -> bytes:
     """The record's value. As with REPLICA IDENTITY USING INDEX, `before` of a deletion has the
-    columns of the key; Debezium fills the others.
+    columns of the key; Debezium fills the others. With FULL an update has the row `before`.
     """
     body = {
-        "before": filled(after, ("product_id", "id")) if op == "d" else None,
+        "before": filled(after, ("product_id", "id")) if op == "d" else before,
         "after": None if op == "d" else after,
         "source": {"version": "3.2.0", "connector": "postgresql", "table": "reviews", "lsn": lsn},
         "op": op,
@@ -132,17 +139,46 @@ WITH_VECTORS = MAPPING.replace(
 """The same for rows whose sentences have vectors, for workers without an engine."""
 
 
+MOVING = WITH_VECTORS.replace(
+    f'[[topic."{TOPIC}".rule]]',
+    f"""
+[[topic."{TOPIC}".rule]]
+name = "moved"
+when = {{ op = "u", "before.product_id" = {{ differs = "after.product_id" }} }}
+[[topic."{TOPIC}".rule.event]]
+emit = "review.deleted"
+entity_id = "before.product_id"
+review_id = "before.id"
+review_version = "source.lsn"
+[[topic."{TOPIC}".rule.event]]
+emit = "review.upserted"
+entity_id = "after.product_id"
+review_id = "after.id"
+review_version = "source.lsn"
+sentences = "after.sentences"
+rating = "after.stars"
+occurred_at = {{ path = "after.updated_at", epoch = "us" }}
+[[topic."{TOPIC}".rule]]""",
+    1,
+)
+"""The same for a table whose updates may move a review to another product."""
+
+
 class Step(NamedTuple):
-    """A change of a row: the record's key and value, and the event of the contract, if any."""
+    """A change of a row: the record's key and value, and its events of the contract."""
 
     product: str
     key: bytes
     value: bytes | None
-    event: bytes | None
+    events: tuple[bytes, ...]
 
 
-def steps(count: int, products: int, dimension: int, seed: int) -> Iterator[Step]:
-    """A table's life: a snapshot, creates, edits, some unpublished, deletions with tombstones."""
+def steps(
+    count: int, products: int, dimension: int, seed: int, *, moves: bool = False
+) -> Iterator[Step]:
+    """A table's life: a snapshot, creates, edits, some unpublished, deletions with tombstones; with
+    `moves` also published reviews that move to another product.
+    """
     chance = random.Random(seed)
     rows: dict[int, dict[str, Any]] = {}
     for lsn in range(1, count + 1):
@@ -150,18 +186,21 @@ def steps(count: int, products: int, dimension: int, seed: int) -> Iterator[Step
         if number in rows and chance.random() < 0.25:
             gone = rows.pop(number)
             yield _step(gone, "d", lsn)
-            yield Step(str(gone["product_id"]), key(gone), None, None)
+            yield Step(str(gone["product_id"]), key(gone), None, ())
             continue
         product = rows[number]["product_id"] if number in rows else chance.randrange(products)
         vector = struct.pack(f"<{dimension}f", *(chance.gauss(0, 1) for _ in range(dimension)))
         words = {"text": f"Row {number} at {lsn}.", "embedding": base64.b64encode(vector).decode()}
         status = "published" if chance.random() < 0.8 else "hidden"
         op = "u" if number in rows else "r" if lsn < count // 4 else "c"
+        before = rows.get(number)
+        if moves and before is not None and chance.random() < 0.3:
+            product, status = (product + 1) % products, "published"
         rows[number] = row(number, product, sentences=[words], status=status)
-        yield _step(rows[number], op, lsn)
+        yield _step(rows[number], op, lsn, before)
 
 
-def _step(after: dict[str, Any], op: str, lsn: int) -> Step:
+def _step(after: dict[str, Any], op: str, lsn: int, before: dict[str, Any] | None = None) -> Step:
     names = {"entity_id": str(after["product_id"]), "review_id": str(after["id"])}
     event: dict[str, Any] | None = {**names, "review_version": lsn, "type": "review.deleted"}
     if op != "d" and after["status"] == "published":
@@ -170,8 +209,15 @@ def _step(after: dict[str, Any], op: str, lsn: int) -> Step:
         event = {**names, "review_version": lsn, "sentences": after["sentences"], **own}
     elif op in "cr":
         event = None
-    raw = None if event is None else json.dumps(event).encode()
-    return Step(names["entity_id"], key(after), change(op, after, lsn), raw)
+    events = [] if event is None else [event]
+    if before is not None and before["product_id"] != after["product_id"]:
+        gone = {"review_id": names["review_id"], "review_version": lsn, "type": "review.deleted"}
+        events.insert(0, {"entity_id": str(before["product_id"]), **gone})
+        value = change(op, after, lsn, before=before)
+    else:
+        value = change(op, after, lsn)
+    raw = tuple(json.dumps(one).encode() for one in events)
+    return Step(names["entity_id"], key(after), value, raw)
 
 
 OF_ONE_BUILD = ("epoch", "sequence", "previous_sequence", "cause")
@@ -202,9 +248,8 @@ def expected(history: list[Step]) -> dict[str, list[Any]]:
     made = config(k=5, limits={"dimension": DIMENSION, "model": None, "embeds": False})
     processor = ProcessorInMemory(made, None)
     records = [
-        Record("reviews", 0, i, 0, one.product.encode(), one.event)
-        for i, one in enumerate(history)
-        if one.event is not None
+        Record("reviews", 0, i, 0, json.loads(event)["entity_id"].encode(), event)
+        for i, event in enumerate(event for one in history for event in one.events)
     ]
     batches = processor.process(records)
     messages = [message for batch in batches for message in batch.messages]

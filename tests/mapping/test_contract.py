@@ -12,11 +12,14 @@ from worker.kafka.topics import partition_of
 from worker.mapping.contract import ContractWriter
 
 MAX_BYTES = 10_000
+LIMITS = event_limits()
 
 
 def writer(folder: Path, text: str | None = None, max_bytes: int = MAX_BYTES) -> ContractWriter:
     rules = mapping(folder) if text is None else mapping(folder, text)
-    return ContractWriter(rules, "events", lambda name: partition_of(name, 4), "dlq", max_bytes)
+    return ContractWriter(
+        rules, "events", lambda name: partition_of(name, 4), "dlq", max_bytes, LIMITS
+    )
 
 
 def test_an_event_is_in_the_partition_of_its_entity_under_its_key(tmp_path: Path) -> None:
@@ -67,4 +70,39 @@ def test_what_does_not_fit_is_a_dead_letter_in_its_order(tmp_path: Path) -> None
         ("unreadable", "dead_letter:bad_json"): 1,
         ("review.upserted", "applied"): 1,
         ("unreadable", "dead_letter:too_large"): 1,
+    }
+
+
+LINES = f"""
+[topic."{TOPIC}"]
+[[topic."{TOPIC}".rule]]
+each = "lines"
+emit = "review.upserted"
+entity_id = "item.sku"
+review_id = "order"
+text = "item.review"
+"""
+
+
+def test_all_events_of_a_record_are_written_or_none(tmp_path: Path) -> None:
+    lines = [{"sku": "A", "review": "Good."}, {"sku": "B", "review": "x" * 300_000}]
+    both = json.dumps({"order": 7, "lines": lines}).encode()
+    one = json.dumps({"order": 8, "lines": lines[:1] * 2}).encode()
+    none = json.dumps({"order": 9, "lines": []}).encode()
+    records = [Record(TOPIC, 0, i, 0, None, value) for i, value in enumerate([both, one, none])]
+    messages, outcomes = writer(tmp_path, LINES, 10**7).write(records)
+    assert [message.topic for message in messages] == ["dlq", "events", "events"]
+    detail = dict(messages[0].headers)["dlq.detail"] or b""
+    assert detail.startswith(b"rule 1: event 2: text: 300000 bytes")
+    for_each = LINES.replace("item.review", "note").replace('"order"', '"item.line"')
+    many = {"note": "x" * 200_000, "lines": [{"sku": "A", "line": at} for at in range(300)]}
+    huge = Record(TOPIC, 0, 3, 0, None, json.dumps(many).encode())
+    (message,), _ = writer(tmp_path, for_each, 10**7).write([huge])
+    assert b"the events of the record have more than" in (
+        dict(message.headers)["dlq.detail"] or b""
+    )
+    assert outcomes == {
+        ("unreadable", "dead_letter:text_too_long"): 1,
+        ("review.upserted", "applied"): 2,
+        ("unreadable", "ignored:by_mapping"): 1,
     }

@@ -47,13 +47,30 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("review_version = { const = -1 }", 7, "t: rule 1: review_version: const: Expected"),
         ("occurred_at = { const = 5 }", 7, "t: rule 1: occurred_at: const: occurred_at: a number"),
         ("rating = { join = ['a'] }", 7, "t: rule 1: rating: join makes a text"),
-        ("language = { join = 'a' }", 7, "t: rule 1: language: join: a list of paths"),
+        ("language = { join = 5 }", 7, "t: rule 1: language: join: a list of paths"),
         ("language = { join = [true] }", 7, "t: rule 1: language: a path, a list"),
         ("language = { join = ['a'], with = 1 }", 7, "t: rule 1: language: with: a text"),
         ("occurred_at = { path = 'a', epoch = 'h' }", 7,
          "t: rule 1: occurred_at: epoch: 'h' is none of d, s, ms, us, ns"),
         ("rating = { path = 'a', epoch = 's' }", 7,
-         "t: rule 1: rating: epoch: rating is not a time"),
+         "t: rule 1: rating: epoch: only occurred_at and review_version take it"),
+        ("rating = { path = 'a', decimal = 101 }", 7, "t: rule 1: rating: decimal: the digits"),
+        ("rating = { path = 'a', decimal = true }", 7, "t: rule 1: rating: decimal: the digits"),
+        ("rating = { path = 'a', scale = [5, 1] }", 7, "t: rule 1: rating: scale: the lowest"),
+        ("rating = { path = 'a', scale = [1] }", 7, "t: rule 1: rating: scale: the lowest"),
+        ("rating = { path = 'a', add = 1 }", 7, "t: rule 1: rating: add: only review_version"),
+        ("review_version = { path = 'a', add = 1.5 }", 7,
+         "t: rule 1: review_version: add: a whole number"),
+        ("review_version = { record = 'key' }", 7,
+         "t: rule 1: review_version: record: 'key' is none of offset, timestamp"),
+        ("rating = { record = 'offset' }", 7, "t: rule 1: rating: record: rating is not one of"),
+        ("review_version = { parts = ['a'] }", 7, "t: rule 1: review_version: parts: two paths"),
+        ("rating = { parts = ['a', 'b'] }", 7, "t: rule 1: rating: parts make a version"),
+        ("language = 'items.*.text'", 7,
+         "t: rule 1: language: 'items.*.text' has a * at character 7"),
+        ("when = { a = { differs = 5 } }", 7, "t: rule 1: when: a: 5 is not a path"),
+        ("each = 5", 7, "t: rule 1: each: 5 is not a path"),
+        ("[[topic.t.rule]]\nevent = []", 8, "t: rule 2: event: a table for each event"),
         ("rating = 'a..b'", 7, "t: rule 1: rating: 'a..b' is not a path"),
         ("rating = ''", 7, "t: rule 1: rating: '' is not a path"),
         ("rating = 'a b'", 7, "t: rule 1: rating: 'a b' is not a path"),
@@ -82,6 +99,10 @@ def lines_of(folder: Path, text: str) -> list[str]:
          "t: rule 2: review.deleted needs entity_id, review_id"),
         ("[[topic.t.rule]]\nemit = 'review.upserted'\nentity_id = 'a'\nreview_id = 'b'", 7,
          "t: rule 2: review.upserted needs text or sentences"),
+        ("[[topic.t.rule]]\nwhen = { a = 1 }\n[[topic.t.rule.event]]\ntext = 'a'", 9,
+         "t: rule 2: event 1: emit is missing"),
+        ("[[topic.t.rule]]\nwhen = { a = 1 }\n[[topic.t.rule.event]]\nemit = 'ignore'", 10,
+         "t: rule 2: event 1: emit: 'ignore' is none of"),
         ("[topic.u]", 7, "u: needs rules"),
         ("[topic.u]\nrule = 5", 8, "u: rule: needs rules"),
         ("[topic.u]\nrule = [5]", 8, "u: rule 1: a table is wanted, not 5"),
@@ -105,6 +126,8 @@ def test_an_error_and_its_line(tmp_path: Path, more: str, line: int, what: str) 
         ("key = 5", "t: key: 5 is none of"),
         ("value = 'plain'", "t: value: 'plain' is none of json, framed"),
         ("unwrap = 5", "t: unwrap: the name of a member"),
+        ("parse = 'after'", "t: parse: a list of paths"),
+        ("parse = ['key.id']", "t: parse: key.id is not in the value"),
         ("tombstone = 'delete'", "t: tombstone: 'delete' is none of ignore, entity.deleted"),
         ("tombstone = { entity_id = 'product' }", "t: tombstone: a tombstone has no value"),
         ("tombstone = { review_id = 'key' }", "t: tombstone: review_id: is unknown here"),
@@ -143,12 +166,15 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, "[topic.t]\nkey =\n")
     assert "not TOML" in line
     assert "line 2" in line
-    for text in (f"a = {'9' * 5000}", f"a = {'[' * 50_000}"):
+    deep = ".".join("a" * 5000)
+    for text in (f"a = {'9' * 5000}", f"a = {'[' * 50_000}", f"[{deep}]", f"{deep} = 1"):
         assert lines_of(tmp_path, text)[0].count("not TOML: ") == 1
     (line,) = lines_of(tmp_path, "")
     assert line.startswith(":1: topic: a table for each topic")
     with pytest.raises(FileErrors, match="cannot be read"):
         load_mapping(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xef\xbb\xbf" + RULE.encode())
+    assert load_mapping(tmp_path / "bytes.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     with pytest.raises(FileErrors, match="not UTF-8"):
         load_mapping(tmp_path / "bytes.toml")

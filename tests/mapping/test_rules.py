@@ -22,6 +22,7 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
+from worker.events.reasons import BadEvent
 
 LIMITS = event_limits()
 UPSERT = """
@@ -48,7 +49,7 @@ def taken(
     """The event, rejection or Ignored of a record of one rule."""
     rules = mapping(folder, UPSERT.format(head=head, when=when, fields=fields), "t")
     raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-    (found,) = decode([Record("t", 0, 7, 0, key, raw, headers)], LIMITS, mapping=rules)
+    (found,) = decode([Record("t", 0, 7, 9, key, raw, headers)], LIMITS, mapping=rules)
     return found
 
 
@@ -86,11 +87,34 @@ def test_a_table_captured_by_debezium(tmp_path: Path) -> None:
     assert deleted == ReviewDeleted("3", "5", 14)
 
 
-def test_a_column_that_debezium_left_out_does_not_become_the_text(tmp_path: Path) -> None:
-    for fields in ('text = "body"', 'text = { join = ["body"] }'):
-        found = taken(tmp_path, review(body="__debezium_unavailable_value"), fields)
-        assert isinstance(found, Rejected)
-        assert "REPLICA IDENTITY FULL" in found.detail
+LEFT_OUT = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    ("fields", "members"),
+    [
+        ('text = "body"', {"body": LEFT_OUT}),
+        ('text = { join = ["body"] }', {"body": LEFT_OUT}),
+        ('text = { join = ["parts"] }', {"parts": ["One.", LEFT_OUT]}),
+        ('sentences = "parts"', {"parts": ["One.", LEFT_OUT]}),
+        ('sentences = "parts"', {"parts": [{"text": LEFT_OUT, "embedding": [0.5, 1.0]}]}),
+        ('text = "body"\nlanguage = "lang"', {"lang": LEFT_OUT}),
+        ('text = "body"', {"id": LEFT_OUT}),
+        ('text = "body"\nrating = { path = "stars", decimal = 1 }', {"stars": LEFT_OUT}),
+    ],
+)
+def test_a_column_that_debezium_left_out_is_no_value(
+    tmp_path: Path, fields: str, members: Any
+) -> None:
+    found = taken(tmp_path, review(**members), fields)
+    assert isinstance(found, Rejected), found
+    assert "REPLICA IDENTITY FULL" in found.detail
+
+
+def test_a_condition_on_a_column_that_debezium_left_out_is_not_false(tmp_path: Path) -> None:
+    found = taken(tmp_path, review(state=LEFT_OUT), when='when = { state = "live" }')
+    assert isinstance(found, Rejected)
+    assert "when: the source left out state" in found.detail
 
 
 # -- fields
@@ -107,6 +131,11 @@ def test_a_column_that_debezium_left_out_does_not_become_the_text(tmp_path: Path
         ('text = ["nil", { const = "-" }]', {"nil": None}, "text", "-"),
         ('text = { join = ["a", "nil", "blank", "n"] }',
          {"a": "A", "nil": None, "blank": " ", "n": 5}, "text", "A 5"),
+        ('text = { join = "parts", with = ". " }', {"parts": ["A", None, " ", "B", 5]}, "text",
+         "A. B. 5"),
+        ('text = { join = ["a", { const = "-" }, "body"] }', {}, "text", "- Good."),
+        ('text = ["blank", "body"]', {"blank": " \n"}, "text", "Good."),
+        ('text = ["blank"]', {"blank": ""}, "text", None),
         ('text = "nil"', {"nil": None}, "text", None),
         ('text = "body"\nlanguage = { const = "en" }', {}, "text", "Good."),
         ('text = "body"\nrating = "stars"', {"stars": 4}, "rating", 4.0),
@@ -116,6 +145,28 @@ def test_a_column_that_debezium_left_out_does_not_become_the_text(tmp_path: Path
         ('text = "body"\nreview_version = "v"', {"v": "42"}, "review_version", 42),
         ('text = "body"', {"id": 81}, "review_id", "81"),
         ('text = "body"', {"id": -(10**18)}, "review_id", "-1000000000000000000"),
+        ('text = "body"', {"id": 81.0}, "review_id", "81"),
+        ('text = "body"\nreview_version = "v"', {"v": "2026-11-20T12:00:00.000001Z"},
+         "review_version", 1795176000000001),
+        ('text = "body"\nreview_version = { path = "v", epoch = "ms", add = 7 }', {"v": 5},
+         "review_version", 5007),
+        ('text = "body"\nreview_version = { path = "v", epoch = "us" }', {"v": 5},
+         "review_version", 5),
+        ('text = "body"\nreview_version = { path = "v", add = 1000 }', {"v": "5"},
+         "review_version", 1005),
+        ('text = "body"\nreview_version = { record = "offset", add = 1 }', {}, "review_version", 8),
+        ('text = "body"\nreview_version = { record = "timestamp" }', {}, "review_version", 9000),
+        ('text = "body"\noccurred_at = { record = "timestamp" }', {}, "occurred_at",
+         "1970-01-01T00:00:00.009Z"),
+        ('text = "body"\nreview_version = { parts = ["f", "p"] }', {"f": "binlog.000003", "p": 4},
+         "review_version", 3 * 2**32 + 4),
+        ('text = "body"\nrating = { path = "r", decimal = 1 }', {"r": "LQ=="}, "rating", 4.5),
+        ('text = "body"\nrating = { path = "r", decimal = 1 }',
+         {"r": {"scale": 2, "value": "AcI="}}, "rating", 4.5),
+        ('text = "body"\nrating = { path = "r", decimal = 1 }', {"r": 4.5}, "rating", 4.5),
+        ('text = "body"\nrating = { path = "r", decimal = 1, scale = [-9, 9] }', {"r": "pg=="},
+         "rating", 1.0),
+        ('text = "body"\nrating = { path = "r", scale = [0, 10] }', {"r": "7.5"}, "rating", 4.0),
         ('sentences = "parts"', {"parts": ["One.", {"text": "Two."}]}, "sentences",
          (GivenSentence("One.", None), GivenSentence("Two.", None))),
         ('text = "body"\noccurred_at = "at"', {"at": "2026-11-20T12:00:00Z"}, "occurred_at",
@@ -156,6 +207,21 @@ def test_a_field(tmp_path: Path, fields: str, members: Any, name: str, value: An
         ('text = "body"', {"id": ""}, "review_id"),
         ('text = "body"', {"product": {"id": 5}}, "entity_id: Expected"),
         ('text = { join = ["x"] }', {"x": 1.5}, "text: a part is neither"),
+        ('text = { join = ["x"] }', {"x": [["A"]]}, "text: a part is neither"),
+        ('text = { join = ["x", { const = " - " }, "y"] }', {}, "text: the record has no x, y"),
+        ('text = "body"', {"id": 2.0**53}, "review_id: Expected"),
+        ('text = "body"\nreview_version = "x"', {"x": "soon"}, "review_version: Expected"),
+        ('text = "body"\nreview_version = { parts = ["x", "id"] }', {"x": "binlog", "id": 1},
+         "'binlog' does not end with a number"),
+        ('text = "body"\nreview_version = { parts = ["x", "id"] }', {"x": "b.1", "id": 2**32},
+         "too large for one number"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "4.5"}, "decimal in base64"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": {"value": "LQ=="}},
+         "decimal in base64"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "A" * 400}, "too large"),
+        ('text = "body"\nrating = { path = "x", decimal = "schema" }', {"x": "LQ=="},
+         "no schema of x: set decimal"),
+        ('text = "body"\nrating = { path = "x", scale = [0, 10] }', {"x": 11}, "scale = [0, 10]"),
         ('text = "body"\nrating = "x"', {"x": "good"}, "rating: Expected"),
         ('text = "body"\nrating = "x"', {"x": True}, "rating: Expected"),
         ('text = "body"\nreview_version = "x"', {"x": 1.0}, "review_version: Expected"),
@@ -348,7 +414,8 @@ def test_a_value_that_is_no_object(tmp_path: Path, value: bytes, reason: str) ->
 def test_a_framed_value(tmp_path: Path) -> None:
     raw = json.dumps(review()).encode()
     assert isinstance(taken(tmp_path, b"\0\0\0\0\1" + raw, head='value = "framed"'), ReviewUpserted)
-    found = taken(tmp_path, raw, head='value = "framed"')
+    assert isinstance(taken(tmp_path, raw, head='value = "framed"'), ReviewUpserted)
+    found = taken(tmp_path, b"\0\0\1", head='value = "framed"')
     assert isinstance(found, Rejected)
     assert found.reason == "bad_wire_format"
 
@@ -356,11 +423,11 @@ def test_a_framed_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "key", "becomes"),
     [
-        ("", b"B0", EntityDeleted("B0")),
+        ('tombstone = "entity.deleted"', b"B0", EntityDeleted("B0")),
         ('tombstone = "ignore"', b"B0", Ignored.BY_MAPPING),
         ('unwrap = "payload"', b"B0", Ignored.BY_MAPPING),
         ('unwrap = "payload"\ntombstone = "entity.deleted"', b"B0", EntityDeleted("B0")),
-        ('key = "json"', b'"B0"', EntityDeleted("B0")),
+        ('key = "json"\ntombstone = "entity.deleted"', b'"B0"', EntityDeleted("B0")),
         ('key = "json"\ntombstone = { entity_id = "key.p" }', b'{"p": 7}', EntityDeleted("7")),
     ],
 )
@@ -368,8 +435,22 @@ def test_a_tombstone(tmp_path: Path, head: str, key: bytes, becomes: Any) -> Non
     assert taken(tmp_path, None, head=head, key=key) == becomes
 
 
+@pytest.mark.parametrize("key", [b"B0", b"81"])
+def test_a_tombstone_deletes_an_entity_by_default_only_if_keys_are_its_ids(
+    tmp_path: Path, key: bytes
+) -> None:
+    by_key = UPSERT.replace('"product"', '"key"').format(head="", when="", fields='text = "body"')
+    record = Record("t", 0, 7, 9, key, None)
+    (found,) = decode([record], LIMITS, mapping=mapping(tmp_path, by_key, "t"))
+    assert found == EntityDeleted(key.decode())
+    unsure = taken(tmp_path, None, key=key)
+    assert isinstance(unsure, Rejected)
+    assert "what a null value means: set tombstone" in unsure.detail
+
+
 def test_a_tombstone_without_an_entity_is_rejected(tmp_path: Path) -> None:
-    found = taken(tmp_path, None, head='key = "json"', key=b'{"p": 7}')
+    head = 'key = "json"\ntombstone = "entity.deleted"'
+    found = taken(tmp_path, None, head=head, key=b'{"p": 7}')
     assert isinstance(found, Rejected)
     assert found.detail.startswith("tombstone: entity_id: ")
     assert isinstance(taken(tmp_path, None, key=None), Rejected)
@@ -440,7 +521,7 @@ def test_an_event_without_data_is_no_tombstone(tmp_path: Path) -> None:
     deleted = {**ATTRIBUTES, "type": "com.shop.review.deleted", "reviewid": "r"}
     assert cloud(tmp_path, None, deleted) == ReviewDeleted("B0", "r")
     assert cloud(tmp_path, deleted, {}) == ReviewDeleted("B0", "r")
-    assert cloud(tmp_path, None, {}) == EntityDeleted("B0")
+    assert isinstance(cloud(tmp_path, None, {}), Rejected)
 
 
 def test_what_is_no_cloudevent_is_rejected(tmp_path: Path) -> None:
@@ -450,6 +531,159 @@ def test_what_is_no_cloudevent_is_rejected(tmp_path: Path) -> None:
         rejected = cloud(tmp_path, {**ATTRIBUTES, "data_base64": packed}, {})
         assert rejected.reason == "bad_json"
         assert "data_base64" in rejected.detail
+
+
+CATCH_ALL = (
+    CLOUD
+    + """
+[[topic.t.rule]]
+emit = "ignore"
+"""
+)
+
+
+def test_what_says_that_it_is_a_cloudevent_and_cannot_be_read_is_not_ignored(
+    tmp_path: Path,
+) -> None:
+    rules = mapping(tmp_path, CATCH_ALL, "t")
+    for said in (b"application/cloudevents+json", b"Application/CloudEvents-batch+json; a=b"):
+        headers = (("content-type", said),)
+        (found,) = decode(
+            [Record("t", 0, 0, 0, b"B0", b'{"reviewId": "r"}', headers)], LIMITS, mapping=rules
+        )
+        assert isinstance(found, Rejected)
+        assert found.detail.startswith("the value is not a CloudEvent")
+
+
+def test_a_batch_of_cloudevents_has_the_events_of_its_members(tmp_path: Path) -> None:
+    rules = mapping(tmp_path, CATCH_ALL, "t")
+    deleted = {**ATTRIBUTES, "type": "com.shop.review.deleted", "subject": "B1", "reviewid": "s"}
+    members = [{**ATTRIBUTES, "data": DATA}, {**ATTRIBUTES, "type": "other"}, deleted]
+    record = Record("t", 0, 0, 0, None, json.dumps(members).encode())
+    said = record._replace(headers=(("content-type", b"application/cloudevents-batch+json"),))
+    for one in (record, said):
+        first, second = rules.read_all(one)
+        assert (first.entity_id, second.entity_id) == ("B0", "B1")
+        (refused,) = decode([one], LIMITS, mapping=rules)
+        assert isinstance(refused, Rejected)
+        assert "a bridge takes it apart" in refused.detail
+    assert rules.read_all(said._replace(value=b"[]")) == []
+    with pytest.raises(BadEvent):
+        rules.read_all(said._replace(value=json.dumps([members[0], 5]).encode()))
+
+
+# -- texts that are JSON, decimals of a schema
+
+
+def test_a_text_that_is_json_is_parsed_first(tmp_path: Path) -> None:
+    inner = json.dumps(review(body="Inner."))
+    fields = 'text = "after.body"'
+    head = 'parse = ["after"]'
+    moved = UPSERT.replace('"product"', '"after.product"').replace('"id"', '"after.id"')
+    rules = mapping(tmp_path, moved.format(head=head, when="", fields=fields), "t")
+    for value in ({"after": inner}, {"after": json.loads(inner)}):
+        record = Record("t", 0, 7, 9, None, json.dumps(value).encode())
+        (found,) = decode([record], LIMITS, mapping=rules)
+        assert found.text == "Inner."
+    (bad,) = decode([record._replace(value=b'{"after": "{"}')], LIMITS, mapping=rules)
+    assert isinstance(bad, Rejected)
+    assert bad.detail.startswith("after: ")
+    whole = taken(tmp_path, json.dumps(inner).encode(), head='parse = ["value"]')
+    assert whole.text == "Inner."
+    twice = 'unwrap = "payload"\nparse = ["value", "parts"]'
+    value = {"payload": json.dumps({**review(), "parts": '["One."]'})}
+    assert taken(tmp_path, value, 'sentences = "parts"', head=twice).sentences[0].text == "One."
+
+
+def test_a_decimal_has_the_scale_of_the_records_schema(tmp_path: Path) -> None:
+    stars = {"field": "stars", "type": "bytes", "parameters": {"scale": "1"}}
+    text = {"field": "words", "type": "string"}
+    value = {"schema": {"fields": [text, stars]}, "payload": review(stars="LQ==", words="4.5")}
+    for path in ("stars", "words"):
+        fields = f'text = "body"\nrating = {{ path = "{path}", decimal = "schema" }}'
+        assert taken(tmp_path, value, fields, head='unwrap = "payload"').rating == 4.5
+
+
+# -- several events of a record
+
+MOVED = """
+[topic.t]
+[[topic.t.rule]]
+name = "moved"
+when = { op = "u", "before.product" = { differs = "after.product" } }
+[[topic.t.rule.event]]
+emit = "review.deleted"
+entity_id = "before.product"
+review_id = "before.id"
+review_version = "lsn"
+[[topic.t.rule.event]]
+emit = "review.upserted"
+entity_id = "after.product"
+review_id = "after.id"
+review_version = "lsn"
+text = "after.body"
+[[topic.t.rule]]
+name = "lines"
+when = { op = "order" }
+each = "lines"
+[[topic.t.rule.event]]
+emit = "review.upserted"
+entity_id = "item.sku"
+review_id = { join = ["order", "item.line"], with = "-" }
+text = "item.review"
+[[topic.t.rule]]
+emit = "ignore"
+"""
+
+
+def several(folder: Path, value: Any) -> list[Any]:
+    record = Record("t", 0, 7, 9, b"k", json.dumps(value).encode())
+    return mapping(folder, MOVED, "t").read_all(record)
+
+
+def test_a_rule_with_several_events(tmp_path: Path) -> None:
+    before, after = review(), review(product="B1")
+    change = {"op": "u", "lsn": 5, "before": before, "after": after}
+    gone, come = several(tmp_path, change)
+    assert (gone.entity_id, gone.review_id, gone.review_version) == ("B0", "r", 5)
+    assert (come.entity_id, come.text, come.review_version) == ("B1", "Good.", 5)
+    for same in (before, None):
+        assert several(tmp_path, {**change, "before": same, "after": before}) == []
+    with pytest.raises(BadEvent) as bad:
+        several(tmp_path, {**change, "after": {"product": "B1", "id": "r"}})
+    assert bad.value.rejected.detail.startswith("event 2: text: the record has no after.body")
+
+
+def test_a_rule_for_each_member_of_a_list(tmp_path: Path) -> None:
+    lines = [{"sku": sku, "line": line, "review": "Fine."} for line, sku in enumerate("AB")]
+    found = several(tmp_path, {"op": "order", "order": 9, "lines": lines})
+    assert [(one.entity_id, one.review_id) for one in found] == [("A", "9-0"), ("B", "9-1")]
+    for empty in ([], None):
+        assert several(tmp_path, {"op": "order", "lines": empty}) == []
+    for wrong, detail in (
+        ({"lines": "A"}, "each: the record has no list at lines"),
+        ({}, "each: the record has no list at lines"),
+        ({"order": 9, "lines": [*lines, {"sku": "C"}]}, "lines.2: text: the record has no item"),
+        ({"lines": [{}] * 10_001}, "each: more than 10,000 events"),
+    ):
+        with pytest.raises(BadEvent) as bad:
+            several(tmp_path, {"op": "order", **wrong})
+        assert bad.value.rejected.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        (1, 2, True), (1, 1, False), (1, 1.0, False), (1, True, True), ("a", None, False),
+        (None, "a", False), ([1], [2], True), ("a", "A", True),
+    ],
+)  # fmt: skip
+def test_two_paths_differ_if_both_have_values_that_are_not_equal(
+    tmp_path: Path, before: Any, after: Any, differs: bool
+) -> None:
+    when = "when = { before = { differs = 'after' } }"
+    found = taken(tmp_path, review(before=before, after=after), when=when)
+    assert isinstance(found, ReviewUpserted) == differs
 
 
 def test_only_what_the_rules_read_is_decoded(tmp_path: Path) -> None:

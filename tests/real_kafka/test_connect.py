@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 PARTITIONS = 3
 PRODUCTS = 7
+COMMANDED = [one for one in EXAMPLES if one.commands]
 
 
 def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
     return bodies(target.read_bytes().splitlines())
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", COMMANDED, ids=lambda example: example.name)
 def test_an_example_of_the_page(
     kafka: KafkaBroker, tmp_path: Path, example: Example, request: pytest.FixtureRequest
 ) -> None:

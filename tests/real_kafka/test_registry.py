@@ -110,13 +110,13 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url,
         "COVERSUMM_OUTPUT_FORMAT": "avro",
     }
-    history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.event is not None]
+    history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.events]
     with (
         pipeline(kafka, "avro", tmp_path, partitions=PARTITIONS, settings=settings) as site,
         SchemaRegistryClient({"url": registry.url}) as schemas,
     ):
         writers = Writers(schemas, site.input_topic)
-        good = [writers.write(one.event or b"", at % 4) for at, one in enumerate(history)]
+        good = [writers.write(one.events[0], at % 4) for at, one in enumerate(history)]
         bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:]]
         assert f"{site.output_topic}-value" in command(site, "schemas", "register")
         worker = site.worker().start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ ROW = avro_record(
     "Row",
     id="long",
     changed=["null", {"type": "long", "logicalType": "timestamp-millis"}],
-    price={"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+    price={"type": "bytes", "logicalType": "money"},
     state={"type": "enum", "name": "State", "symbols": ["ON", "OFF"]},
     hash={"type": "fixed", "name": "Hash", "size": 2},
     tags={"type": "map", "values": {"type": "array", "items": "string"}},
@@ -40,6 +41,17 @@ def test_values_are_those_that_json_would_have_and_bytes() -> None:
     value = {"before": None, "after": VALUE}
     plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))
     assert schema.read(framed(1, plain, value)) == ("Change", value)
+
+
+def test_decimals_are_read_by_their_scale() -> None:
+    kinds = ({"type": "bytes"}, {"type": "fixed", "name": "F", "size": 70})
+    scales = {"logicalType": "decimal", "precision": 4, "scale": 1}
+    price, long = ({**kind, **scales} for kind in kinds)
+    schema = AvroSchema(json.dumps(avro_record("R", price=["null", price], long=long)))
+    plain = avro_record("R", price=["null", kinds[0]], long=kinds[1])
+    for raw, value in ((b"\xd3", Decimal("-4.5")), (None, None), (b"", Decimal(0))):
+        read = schema.read(framed(1, plain, {"price": raw, "long": bytes(70)}))[1]
+        assert read == {"price": value, "long": bytes(70)}
 
 
 def test_names_come_from_referred_schemas_and_a_union_says_which() -> None:

@@ -94,7 +94,8 @@ def check(
 
     An error in the file is a line with its position, and exit code 2. A record that would become a
     dead letter makes the exit code 1. Warnings at the end name rules that took no record, fields
-    that no event had, and deletions in entities of which the records have no upsert.
+    that no event had, parts of joined texts that no record had, times in 1970, and deletions in
+    entities of which the records have no upsert.
     """
     if sample is not None and from_topic:
         raise click.UsageError("--sample and --from-topic exclude each other.")
@@ -120,21 +121,24 @@ def check(
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings))
     counts: Counter[str] = Counter()
+    records = 0
 
     def outcomes() -> Iterator[SampleOutcome]:
+        nonlocal records
         samples = (
             records_of_file(sample, topics)
             if sample
             else records_of_topics(judge, settings, None if for_bridge else file, limit)
         )
         for place, record in islice(samples, limit * (1 if sample else len(topics))):
-            outcome = judge.judge(place, record)
-            counts[outcome.becomes] += 1
-            yield outcome
+            records += 1
+            for outcome in judge.judge(place, record):
+                counts[outcome.becomes] += 1
+                yield outcome
 
     show(outcomes(), COLUMNS, as_json)
     for doubt in judge.doubts():
         output.note(f"warning: {doubt}")
     parts = [f"{becomes} {count:,}" for becomes, count in counts.most_common()]
-    output.note(", ".join([output.many(counts.total(), "records"), *parts]))
+    output.note(", ".join([output.many(records, "records"), *parts]))
     return output.CHECK_FAILED if counts[DEAD_LETTER] else 0

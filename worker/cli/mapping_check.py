@@ -9,13 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from worker.errors import SetupError
-from worker.events import Ignored, Limits, Record, Rejected, decode
+from worker.events import Limits, Record, Rejected, decode
 from worker.events.codec import FRAME_BYTES, is_framed
+from worker.events.decode import check_bodies
+from worker.events.inputs import Body
+from worker.events.reasons import BadEvent
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_mapping import refusing_strays, with_schemas
 from worker.kafka.topics import reached
 from worker.mapping import TopicMapping
+from worker.mapping.paths import is_there
 from worker.mapping.rules import Rule
 from worker.registry.lookup import SchemaLookup
 from worker.settings import Settings
@@ -62,9 +66,15 @@ class MappingCheck:
     """Entities that have an upsert."""
     deletions: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By topic, rule and entity: the place of the first deletion."""
+    strange: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """By topic, rule and what is strange about an event: the place of the first one."""
+    joined: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
+    """By topic and rule: for each part of a joined text whether a record has it, possibly null."""
 
-    def judge(self, place: str, record: Record) -> SampleOutcome:
-        """What becomes of a record of one of the topics. Raises SetupError for another one."""
+    def judge(self, place: str, record: Record) -> list[SampleOutcome]:
+        """What becomes of a record of one of the topics: several events, or one other outcome.
+        Raises SetupError for another topic.
+        """
         mapping = self.topics.get(record.topic)
         if mapping is None:
             raise SetupError(
@@ -75,42 +85,75 @@ class MappingCheck:
             self.schemas[record.topic].require([record])
         rule = mapping.rule_of(record)
         name = None if rule is None else rule.name
-        (found,) = decode([record], self.limits, mapping=mapping)
         if name is not None:
             self.taken[record.topic, name] += 1
-        if isinstance(found, Rejected):
-            detail = f"{found.reason}: {found.detail}"
-            return SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)
-        if isinstance(found, Ignored):
-            return SampleOutcome(place, record.topic, name, IGNORED)
-        body = msgspec.to_builtins(mapping.read(record))
-        event = {field: value for field, value in body.items() if value is not None}
-        self.filled.update((record.topic, str(name), field) for field in event)
+        try:
+            bodies = mapping.read_all(record)
+            self._note_joined(mapping, record)
+            checked = (
+                check_bodies(bodies, self.limits)
+                if len(bodies) > 1
+                else decode([record], self.limits, mapping=mapping.refusing(None))
+            )
+            for one in checked:
+                if isinstance(one, Rejected):
+                    raise BadEvent(*one)
+        except BadEvent as bad:
+            rejected = mapping.explain(record, bad.rejected)
+            detail = f"{rejected.reason}: {rejected.detail}"
+            return [SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)]
+        if not bodies:
+            return [SampleOutcome(place, record.topic, name, IGNORED)]
+        return [self._event(place, record.topic, str(name), body) for body in bodies]
+
+    def _event(self, place: str, topic: str, rule: str, body: Body) -> SampleOutcome:
+        members = msgspec.to_builtins(body)
+        event = {field: value for field, value in members.items() if value is not None}
+        self.filled.update((topic, rule, field) for field in event)
         if event["type"] == "review.upserted":
             self.upserted.add(event["entity_id"])
         else:
-            self.deletions.setdefault((record.topic, str(name), event["entity_id"]), place)
-        return SampleOutcome(place, record.topic, name, event["type"], None, event)
+            self.deletions.setdefault((topic, rule, event["entity_id"]), place)
+        for doubt in _doubts_of(event):
+            self.strange.setdefault((topic, rule, doubt), place)
+        return SampleOutcome(place, topic, rule, event["type"], None, event)
+
+    def _note_joined(self, mapping: TopicMapping, record: Record) -> None:
+        """Note which parts of joined texts the record has."""
+        for rule, roots in mapping.decided(record):
+            seen = self.joined.setdefault((record.topic, rule.name), {})
+            paths = [
+                p for one in rule.events for field in one.fields.values() for p in field.joined
+            ]
+            for _, at in rule.members(roots):
+                for path in paths:
+                    seen[path.text] = seen.get(path.text, False) or is_there(path, at)
 
     def doubts(self) -> Iterator[str]:
-        """Rules that took no record, fields that no event of a rule has, and deletions in entities
-        that have no upsert.
+        """Rules that took no record, fields that no event of a rule has, parts of joined texts that
+        no record has, events that are strange, and deletions in entities that have no upsert.
         """
         for topic, mapping in self.topics.items():
             if not any(of == topic for of, _ in self.taken):
                 continue
             for rule in mapping.rules:
                 yield from self._doubts_of(topic, rule)
-            for rule in (*mapping.rules, mapping.tombstone):
+            for rule in mapping.all_rules:
                 yield from self._strange_deletions(topic, rule.name)
+        for (topic, name, doubt), place in self.strange.items():
+            yield f"{topic}: {name}: {doubt} ({place})"
 
     def _doubts_of(self, topic: str, rule: Rule) -> Iterator[str]:
         if not self.taken[topic, rule.name]:
             yield f"{topic}: {rule.name} took none of these records"
             return
-        empty = [name for name in rule.fields if not self.filled[topic, rule.name, name]]
+        names = dict.fromkeys(name for event in rule.events for name in event.fields)
+        empty = [name for name in names if not self.filled[topic, rule.name, name]]
         if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+        for path, is_seen in self.joined.get((topic, rule.name), {}).items():
+            if not is_seen:
+                yield f"{topic}: {rule.name} found nothing at {path} in any of these records"
 
     def _strange_deletions(self, topic: str, rule: str) -> Iterator[str]:
         """A deletion with a wrong entity id deletes nothing, and nobody notices."""
@@ -127,6 +170,14 @@ class MappingCheck:
                 "these records have no upsert: check its entity_id; a table that Debezium captures "
                 "needs REPLICA IDENTITY FULL or USING INDEX"
             )
+
+
+def _doubts_of(event: Mapping[str, Any]) -> Iterator[str]:
+    """What makes no sense in an event, although it may be right."""
+    if event["entity_id"] == "0":
+        yield "entity_id is 0: does the source fill it in where it knows none?"
+    if str(event.get("occurred_at", "")).startswith(("1969-", "1970-")):
+        yield f"occurred_at is {event['occurred_at']}: is the unit of its epoch right?"
 
 
 def records_of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:

@@ -172,7 +172,9 @@ def _keep(
 
 
 def _id(value: object) -> object:
-    """A number as text; other values unchanged, for `decode` to judge."""
+    """A number as text, without a zero after its point; `decode` judges other values."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
     with suppress(ValueError):  # of more digits than Python writes
         return (
             str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

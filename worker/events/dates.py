@@ -126,11 +126,17 @@ def _zone(zone: str | None) -> str:
 
 
 def milliseconds(timestamp: str) -> int:
-    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second is the one
-    before it.
+    """Milliseconds since 1970 of an RFC 3339 timestamp; see `microseconds`.
 
     >>> milliseconds("1970-01-02T01:00:00.5+01:00")
     86400500
+    """
+    return microseconds(timestamp) // 1000
+
+
+def microseconds(timestamp: str) -> int:
+    """Microseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second is the one
+    before it.
     """
     written = timestamp.upper().replace(":60", ":59")
     cycles = 0
@@ -138,7 +144,7 @@ def milliseconds(timestamp: str) -> int:
     if written.startswith("0000"):
         written, cycles = "0400" + written[4:], 1
     moment = datetime.fromisoformat(written)
-    return (moment - _EPOCH - cycles * _CALENDAR) // timedelta(milliseconds=1)
+    return (moment - _EPOCH - cycles * _CALENDAR) // timedelta(microseconds=1)
 
 
 def instant(timestamp: str) -> bytes:

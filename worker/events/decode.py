@@ -96,13 +96,31 @@ def _check(
         body = codec.decode(value or b"") if mapping is None else mapping.read(record)
         if isinstance(body, Ignored):
             return body
-        if body.occurred_at is not None and not is_day(body.occurred_at):
-            raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is not a date")
+        _check_day(body)
         if mapping is None and record.key != body.entity_id.encode():
             raise _wrong_key(record.key, body.entity_id)
         return check(body, limits, pool)
     except BadEvent as bad:
         return bad.rejected
+
+
+def _check_day(body: Body) -> None:
+    if body.occurred_at is not None and not is_day(body.occurred_at):
+        raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is not a date")
+
+
+def check_bodies(bodies: Sequence[Body], limits: Limits) -> list[Event | Rejected]:
+    """The events of bodies, as `decode` makes them, each by the same rules."""
+    pool = VectorPool(limits.dimension)
+    drafts: list[UpsertDraft | Event | Rejected] = []
+    for body in bodies:
+        try:
+            _check_day(body)
+            drafts.append(check(body, limits, pool))
+        except BadEvent as bad:
+            drafts.append(bad.rejected)
+    fixed_point = pool.quantize()
+    return [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in drafts]
 
 
 def _entity_of(key: bytes | None) -> str:

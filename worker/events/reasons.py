@@ -53,6 +53,11 @@ class BadEvent(Exception):
     def __init__(self, reason: Reason, detail: str, limit: Limit | None = None) -> None:
         self.rejected = Rejected(reason, detail, limit)
 
+    def under(self, where: str) -> "BadEvent":
+        """The same with words for its place before the detail."""
+        reason, detail, limit = self.rejected
+        return BadEvent(reason, f"{where}{detail}", limit)
+
 
 def shown(raw: bytes) -> str:
     """`raw` for a detail: readable, one line, truncated."""

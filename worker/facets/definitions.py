@@ -110,7 +110,7 @@ def read_definitions(setting: str) -> Definitions:
         return parse_definitions(preset(name), setting)
     path = Path(setting).expanduser()
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise SetupError(f"COVERSUMM_FACETS: {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -38,7 +38,15 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
             f"(COVERSUMM_INPUT_TOPIC), only {', '.join(topics)}: add it, or unset "
             "COVERSUMM_MAPPING if the topic has the contract's events"
         )
-    return refusing_strays(topics[topic], settings.mapping, partitions)
+    mapping = topics[topic]
+    if mapping.may_make_several:
+        names = ", ".join(rule.name for rule in mapping.rules if rule.may_make_several)
+        raise SetupError(
+            f"COVERSUMM_MAPPING={settings.mapping}: {names} of {topic} makes several events of a "
+            f"record, which only a bridge does: run `coversumm-worker bridge --mapping "
+            f"{settings.mapping} --from {topic}` and read the topic that it writes"
+        )
+    return refusing_strays(mapping, settings.mapping, partitions)
 
 
 def reading(settings: Settings, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:

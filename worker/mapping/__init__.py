@@ -1,11 +1,13 @@
 """A mapping: the records of a topic with its own fields become events of the contract.
 
-TOML file -> checked rules, with lines in errors         `file`, `worker.toml_lines`
-rule -> closures over a decoded record                   `paths`, `values`
-record, key, headers, CloudEvent -> body                 `rules`
+TOML file -> checked rules, with lines in errors         `file`, `expressions`, `worker.toml_lines`
+a field -> a closure over a decoded record               `paths`, `values`, `numbers`
+rule -> the events of a decoded record                   `rules`
+record, key, headers, CloudEvent -> bodies               `topic`
+bodies -> messages that a bridge writes                  `contract`
 """
 
 from worker.mapping.file import load_mapping
-from worker.mapping.rules import TopicMapping
+from worker.mapping.topic import TopicMapping
 
 __all__ = ["TopicMapping", "load_mapping"]

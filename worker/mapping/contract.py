@@ -3,16 +3,21 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from worker import __version__
-from worker.events import Ignored, Message, Reason, Record, dead_letter_message
+from worker.events import Ignored, Limits, Message, Reason, Record, Rejected, dead_letter_message
+from worker.events.decode import check_bodies
+from worker.events.inputs import Body
 from worker.events.messages import message_bytes
 from worker.events.reasons import BadEvent
 from worker.limits import Limit
-from worker.mapping.rules import TopicMapping
+from worker.mapping.topic import TopicMapping
+
+MOST_EVENTS_BYTES: Final = 32 * 2**20
+"""Most bytes of a record's events beyond one message: each may repeat a text of the record."""
 
 
 class Bridged(NamedTuple):
@@ -27,6 +32,8 @@ class ContractWriter:
     """Maps records to events for `topic`, and to dead letters for `dlq_topic`.
 
     `partition_of` gives the partition of an entity in `topic`; a message has at most `max_bytes`.
+    The events of a record that has several are checked by `limits`, so that the worker takes all of
+    them: all are written, or the record is a dead letter.
     """
 
     mapping: TopicMapping
@@ -34,6 +41,7 @@ class ContractWriter:
     partition_of: Callable[[str], int]
     dlq_topic: str
     max_bytes: int
+    limits: Limits
 
     def write(self, records: Sequence[Record]) -> Bridged:
         """The messages of these records, in their order. Never raises for bad input."""
@@ -41,24 +49,41 @@ class ContractWriter:
         outcomes: Counter[tuple[str, str]] = Counter()
         for record in records:
             try:
-                message, outcome = self._event(record)
+                found = self._events(record)
+                outcomes.update(outcome for _, outcome in found)
             except BadEvent as bad:
                 rejected = self.mapping.explain(record, bad.rejected)
-                outcome = ("unreadable", f"dead_letter:{rejected.reason}")
-                message = dead_letter_message(
-                    self.dlq_topic, record, rejected, __version__, self.max_bytes
+                outcomes["unreadable", f"dead_letter:{rejected.reason}"] += 1
+                messages.append(
+                    dead_letter_message(
+                        self.dlq_topic, record, rejected, __version__, self.max_bytes
+                    )
                 )
-            outcomes[outcome] += 1
-            if message is not None:
-                messages.append(message)
+                continue
+            if not found:
+                outcomes["unreadable", f"ignored:{Ignored.BY_MAPPING}"] += 1
+            messages += [message for message, _ in found]
         return Bridged(messages, outcomes)
 
-    def _event(self, record: Record) -> tuple[Message | None, tuple[str, str]]:
-        if record.refused is not None:
-            raise BadEvent(*record.refused)
-        body = self.mapping.read(record)
-        if isinstance(body, Ignored):
-            return None, ("unreadable", f"ignored:{body}")
+    def _events(self, record: Record) -> list[tuple[Message, tuple[str, str]]]:
+        bodies = self.mapping.read_all(record)
+        if len(bodies) > 1:
+            for number, checked in enumerate(check_bodies(bodies, self.limits), start=1):
+                if isinstance(checked, Rejected):
+                    raise BadEvent(*checked).under(f"event {number}: ")
+        found, size = [], 0
+        for body in bodies:
+            message, outcome = self._event(body)
+            size += len(message.value or b"")
+            if size > MOST_EVENTS_BYTES + self.max_bytes:
+                raise BadEvent(
+                    Reason.TOO_LARGE,
+                    f"the events of the record have more than {MOST_EVENTS_BYTES} bytes",
+                )
+            found.append((message, outcome))
+        return found
+
+    def _event(self, body: Body) -> tuple[Message, tuple[str, str]]:
         members = msgspec.to_builtins(body)
         given = {name: value for name, value in members.items() if value is not None}
         if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:

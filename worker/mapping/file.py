@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -12,44 +11,25 @@ from typing import Any, Final
 import msgspec
 
 from worker.errors import FileErrors
-from worker.events.reasons import BadEvent
-from worker.mapping.paths import KEY, Path, getter, parse_path
-from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, TopicMapping, hidden_rules
-from worker.mapping.values import (
-    EPOCHS,
-    Expression,
-    Take,
-    const,
-    first_of,
-    join,
-    of_epoch,
-    of_path,
-    of_text,
-    taker,
-)
+from worker.mapping.expressions import Expressions
+from worker.mapping.paths import KEY, VALUE, Path, getter
+from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, RuleEvent, hidden_rules
+from worker.mapping.topic import TopicMapping
+from worker.mapping.values import Expression, taker
 from worker.toml_lines import Place, line_of, parse_toml, positions
 
 IGNORE: Final = "ignore"
 ENTITY_DELETED: Final = "entity.deleted"
 KEYS: Final = ("plain", "json", "framed")
 VALUES: Final = ("json", "framed")
-OF_TOPIC: Final = ("key", "value", "unwrap", "tombstone", "rule")
-OF_RULE: Final = ("name", "when", "when_present", "emit")
-FIELD_TYPES: Final = {
-    one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)
-}
-TEXTS: Final = ("entity_id", "review_id", "text", "language", "reason", "embedding_model")
-"""Fields that may be joined."""
-FORMS: Final = (
-    'a path, a list of them, { const = ... }, { join = [...], with = " " } or '
-    '{ path = "...", epoch = "ms" }'
-)
+OF_TOPIC: Final = ("key", "value", "unwrap", "parse", "tombstone", "rule")
+OF_RULE: Final = ("name", "when", "when_present", "each", "emit", "event")
 
 
 def load_mapping(file: FilePath) -> dict[str, TopicMapping]:
     """The mapping of each topic. Raises FileErrors with a line for each error."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise FileErrors([f"{file}: cannot be read ({why})"]) from error
@@ -66,14 +46,8 @@ def load_mapping(file: FilePath) -> dict[str, TopicMapping]:
     return topics
 
 
-class _Check:
+class _Check(Expressions):
     """Reads the parsed file and collects what is wrong, each with its place."""
-
-    def __init__(self) -> None:
-        self.problems: list[tuple[Place, str]] = []
-
-    def _wrong(self, place: Place, what: str) -> None:
-        self.problems.append((place, f"{_shown(place)}{what}"))
 
     def topics(self, content: Mapping[str, Any]) -> dict[str, TopicMapping]:
         """The topics of the file."""
@@ -112,40 +86,94 @@ class _Check:
                 verb = "take" if len(before) > 1 else "takes"
                 why = f"never applies: {takers} {verb} all of its records"
                 self._wrong((*place, "rule", number), why)
-        tombstone = self._tombstone((*place, "tombstone"), table, unwrap)
+        parsed = self._parse((*place, "parse"), table.get("parse", []))
+        tombstone = self._tombstone((*place, "tombstone"), table, unwrap, made)
         content = json.dumps(table, sort_keys=True, default=str)
         digest = sha256(content.encode()).hexdigest()[:12]
-        return TopicMapping(name, tuple(made), tombstone, key, value, unwrap, digest)
+        return TopicMapping(name, tuple(made), tombstone, key, value, unwrap, parsed, digest)
 
-    def _tombstone(self, place: Place, table: Mapping[str, Any], unwrap: object) -> Rule:
-        """The rule of null values. Debezium's tombstones follow the deletion of a row."""
-        given = table.get("tombstone", ENTITY_DELETED if unwrap is None else IGNORE)
+    def _parse(self, place: Place, given: Any) -> tuple[Path, ...]:
+        """Paths of JSON texts in the value; `value` is the complete one."""
+        if not self._is(place, given, list, "a list of paths"):
+            return ()
+        paths = []
+        for one in given:
+            path = Path("value", VALUE, ()) if one == "value" else self._path(place, one)
+            if path is not None and path.root != VALUE:
+                self._wrong(place, f"{path.text} is not in the value")
+            elif path is not None:
+                paths.append(path)
+        return tuple(paths)
+
+    def _tombstone(
+        self, place: Place, table: Mapping[str, Any], unwrap: object, rules: Sequence[Rule]
+    ) -> Rule | None:
+        """The rule of null values, None if the file does not say what they mean.
+
+        Debezium's tombstones follow the deletion of a row. Elsewhere they may be the only deletion,
+        but of an entity only if all rules take its id from the key.
+        """
+        events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
+        ids = {path.text for event in events for path in event.fields["entity_id"].paths}
+        given = table.get("tombstone", IGNORE if unwrap is not None else None)
+        if given is None and ids != {"key"}:
+            return None
+        given = given or ENTITY_DELETED
         fields: Mapping[str, Any] = {"entity_id": "key"}
         if isinstance(given, dict):
             self._known(place, given, ("entity_id",))
             fields, given = given, ENTITY_DELETED
         if self._choice(place, given, (IGNORE, ENTITY_DELETED)) == IGNORE:
-            return Rule("tombstone", (), None)
+            return Rule("tombstone", ())
         made = self._fields(place, fields, ENTITY_DELETED)
         if any(path.root < KEY for one in made.values() for path in one.paths):
             self._wrong(place, "a tombstone has no value: entity_id must come from key or header")
-        return Rule("tombstone", (), ENTITY_DELETED, made)
+        return Rule("tombstone", (), (RuleEvent(ENTITY_DELETED, made),))
 
     def _rule(self, place: Place, rule: Mapping[str, Any], name: str) -> Rule:
         given = rule.get("name", name)
         if self._is((*place, "name"), given, str, "a text"):
             name = given if given == name else f"rule {given!r}"
         conditions = tuple(self._conditions(place, rule))
-        if "emit" not in rule:
-            self._wrong(place, f"emit is missing: {', '.join(BODIES)} or {IGNORE}")
-            return Rule(name, conditions, None)
-        emit = self._choice((*place, "emit"), rule["emit"], (*BODIES, IGNORE))
-        if emit == IGNORE:
-            self._known(place, rule, OF_RULE)
-        elif emit in BODIES:
-            fields = {field: value for field, value in rule.items() if field not in OF_RULE}
-            return Rule(name, conditions, emit, self._fields(place, fields, emit))
-        return Rule(name, conditions, None)
+        each = self._path((*place, "each"), rule["each"]) if "each" in rule else None
+        self._has_items = "each" in rule
+        events = tuple(self._events(place, rule))
+        self._has_items = False
+        return Rule(name, conditions, events, each)
+
+    def _events(self, place: Place, rule: Mapping[str, Any]) -> Iterator[RuleEvent]:
+        """The event that a rule says itself, or those of its list; none if it says `ignore`."""
+        if "event" not in rule:
+            if rule.get("emit") == IGNORE:
+                self._known(place, rule, ("name", "when", "when_present", "emit"))
+            else:
+                yield from self._event(place, rule, OF_RULE, (*BODIES, IGNORE))
+            return
+        self._known(place, rule, tuple(one for one in OF_RULE if one != "emit"))
+        given = rule["event"]
+        if not isinstance(given, list) or not given:
+            self._wrong((*place, "event"), "a table for each event is wanted: [[....rule.event]]")
+            return
+        for number, event in enumerate(given):
+            here = (*place, "event", number)
+            if self._is(here, event, dict, "a table"):
+                yield from self._event(here, event, ("emit",), tuple(BODIES))
+
+    def _event(
+        self,
+        place: Place,
+        given: Mapping[str, Any],
+        others: tuple[str, ...],
+        kinds: tuple[str, ...],
+    ) -> Iterator[RuleEvent]:
+        """An event of a table that also has `others`."""
+        if "emit" not in given:
+            self._wrong(place, f"emit is missing: {', '.join(kinds[:-1])} or {kinds[-1]}")
+            return
+        emit = self._choice((*place, "emit"), given["emit"], kinds)
+        if emit in BODIES:
+            fields = {field: value for field, value in given.items() if field not in others}
+            yield RuleEvent(emit, self._fields(place, fields, emit))
 
     # -- conditions
 
@@ -162,6 +190,11 @@ class _Check:
         """Conditions of a table; `after.status = 1` without quotes is a table in a table."""
         for name, wanted in when.items():
             here, text = (*place, name), f"{above}{name}"
+            if isinstance(wanted, dict) and wanted.keys() == {"differs"}:
+                path, other = self._path(here, text), self._path(here, wanted["differs"])
+                if path and other:
+                    yield Condition(path, getter(path), None, other)
+                continue
             if isinstance(wanted, dict) and wanted:
                 yield from self._equal(here, wanted, f"{text}.")
                 continue
@@ -187,114 +220,6 @@ class _Check:
         found: dict[str, Expression] = {}
         for name in names:
             if name in given:
-                made = self._value((*place, name), given[name], name, taker(name))
+                made = self.value((*place, name), given[name], name, taker(name))
                 found |= {name: made} if made else {}
         return found
-
-    def _value(self, place: Place, given: Any, field: str, take: Take | None) -> Expression | None:
-        """An expression of any form; None, with its problems noted, if it is none."""
-        if isinstance(given, str):
-            path = self._path(place, given)
-            return of_path(path, take) if path else None
-        if isinstance(given, list) and given:
-            parts = [self._value(place, one, field, take) for one in given]
-            return first_of([one for one in parts if one])
-        if isinstance(given, dict):
-            forms = {"const": self._const, "join": self._join, "path": self._epoch}
-            for name, form in forms.items():
-                if name in given:
-                    return form(place, given, field, take)
-        self._wrong(place, f"{FORMS} is wanted")
-        return None
-
-    def _const(
-        self, place: Place, given: Mapping[str, Any], field: str, take: Take | None
-    ) -> Expression:
-        self._known(place, given, ("const",))
-        value = given["const"]
-        try:
-            value = value if take is None else take(value)
-            return const(msgspec.convert(value, FIELD_TYPES[field]))
-        except BadEvent as bad:
-            self._wrong(place, f"const: {bad.rejected.detail}")
-        except msgspec.ValidationError as error:
-            self._wrong(place, f"const: {str(error).replace('`', '')} for {field}")
-        return const(None)
-
-    def _join(
-        self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
-    ) -> Expression | None:
-        self._known(place, given, ("join", "with"))
-        parts, between = given["join"], given.get("with", " ")
-        if field not in TEXTS:
-            self._wrong(place, f"join makes a text: {field} is not one")
-        if not isinstance(between, str):
-            self._wrong(place, "with: a text is wanted")
-        if not (isinstance(parts, list) and parts):
-            self._wrong(place, "join: a list of paths is wanted")
-            return None
-        made = [self._value(place, one, field, of_text(field)) for one in parts]
-        return join(field, [one for one in made if one], str(between))
-
-    def _epoch(
-        self, place: Place, given: Mapping[str, Any], field: str, take: Take | None
-    ) -> Expression | None:
-        self._known(place, given, ("path", "epoch"))
-        path = self._path(place, given["path"])
-        unit = given.get("epoch")
-        if unit is None:
-            return of_path(path, take) if path else None
-        if field != "occurred_at":
-            self._wrong(place, f"epoch: {field} is not a time")
-        if self._choice(place, unit, tuple(EPOCHS), "epoch: ") not in EPOCHS or path is None:
-            return None
-        return of_path(path, of_epoch(unit))
-
-    # -- small parts
-
-    def _path(self, place: Place, text: Any) -> Path | None:
-        try:
-            if not isinstance(text, str):
-                raise ValueError(f"{text!r} is not a path like after.title")
-            return parse_path(text)
-        except ValueError as error:
-            self._wrong(place, str(error))
-            return None
-
-    def _is(self, place: Place, value: object, kind: type, wanted: str) -> bool:
-        if isinstance(value, kind):
-            return True
-        self._wrong(place, f"{wanted} is wanted, not {value!r:.40}")
-        return False
-
-    def _choice(self, place: Place, value: Any, accepted: tuple[str, ...], what: str = "") -> str:
-        if value not in accepted:
-            self._wrong(
-                place, f"{what}{value!r} is none of {', '.join(accepted)}{_near(value, accepted)}"
-            )
-        return str(value)
-
-    def _known(
-        self, place: Place, table: Mapping[str, Any], names: tuple[str, ...], of: str = ""
-    ) -> None:
-        for name in table:
-            if name not in names:
-                about = f"is not a field {of}" if of else "is unknown here"
-                self._wrong((*place, name), f"{about}{_near(name, names)}")
-
-
-def _near(name: object, names: tuple[str, ...]) -> str:
-    near = get_close_matches(str(name), names, 1)
-    return f"; is it {near[0]}?" if near else ""
-
-
-def _shown(place: Place) -> str:
-    """A place in words: the topic, the rule from 1, and the key."""
-    shown = [one if isinstance(one, int) or one.isprintable() else repr(one) for one in place]
-    parts = [str(one) for one in shown[:1] if one != "topic" or len(place) == 1]
-    for at, name in enumerate(shown):
-        if isinstance(name, int):
-            parts.append(f"rule {name + 1}")
-        elif at > 0 and not (name == "rule" and at == 2 and len(place) > 3):
-            parts.append(name)
-    return f"{': '.join(parts)}: " if parts else ""

@@ -1,8 +1,9 @@
 """Dotted paths into a record, as closures: `after.title`, `key.product_id`, `ce.type`, `header:v`.
 
-The first part chooses the root: `key`, `ce` (attributes of a CloudEvent), `header:NAME`, else the
-value. A part in quotes is a member's name as it stands: `"key".id` is the member `key` of the
-value, `after."a.b"` has a dot in its name. A part of digits also counts the items of an array.
+The first part chooses the root: `key`, `ce` (attributes of a CloudEvent), `header:NAME`, `item` (a
+member of the list of a rule with `each`), else the value. A part in quotes is a member's name as it
+stands: `"key".id` is the member `key` of the value, `after."a.b"` has a dot in its name. A part of
+digits also counts the items of an array.
 """
 
 from __future__ import annotations
@@ -11,12 +12,27 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from worker.events.inputs import Record
 from worker.events.reasons import BadEvent, Reason
 
-VALUE, KEY, CE, HEADERS = range(4)
-"""Places in `Roots`."""
-Roots = tuple[Any, Any, dict[str, Any], dict[str, bytes | None]]
-"""A record: its value and key, decoded; the attributes of its CloudEvent; its headers."""
+VALUE, KEY, CE, HEADERS, ITEM = range(5)
+"""Where paths begin, as places in `Roots`."""
+
+
+class Roots(NamedTuple):
+    """A record decoded: its value and key, the attributes of its CloudEvent, its headers, the
+    member of a list that a rule is at, and the schema of Kafka Connect that its envelope brings.
+    """
+
+    value: Any
+    key: Any
+    ce: dict[str, Any]
+    headers: dict[str, bytes | None]
+    item: Any
+    record: Record
+    schema: Any
+
+
 Get = Callable[[Roots], Any]
 """What a record has there; None if nothing."""
 
@@ -33,8 +49,10 @@ class Path(NamedTuple):
     names: tuple[str, ...]
 
 
-def parse_path(text: str) -> Path:
-    """The path in `text`. Raises ValueError with what is wrong."""
+def parse_path(text: str, has_items: bool = False) -> Path:
+    """The path in `text`; `item` is a root where a rule `has_items`. Raises ValueError with what is
+    wrong.
+    """
     if text.startswith(_HEADER):
         if not (name := text.removeprefix(_HEADER)):
             raise ValueError(f"{text!r} names no header")
@@ -45,6 +63,10 @@ def parse_path(text: str) -> Path:
         part = _PART.match(text, at)
         if part is None:
             break
+        if part[3] == "*":
+            raise ValueError(
+                f"{text!r} has a * at character {at + 1}: a path leads to one member, items.0.text"
+            )
         is_bare = is_bare or (not names and part[3] is not None)
         names.append(part[1] or part[2] or part[3])
         at = part.end()
@@ -52,6 +74,8 @@ def parse_path(text: str) -> Path:
         raise ValueError(f"{text!r} is not a path like after.title")
     if is_bare and names[0] == "key":
         return Path(text, KEY, tuple(names[1:]))
+    if is_bare and names[0] == "item" and has_items:
+        return Path(text, ITEM, tuple(names[1:]))
     if is_bare and names[0] == "ce":
         if len(names) == 1:
             raise ValueError("'ce' needs the name of an attribute, like ce.type")
@@ -71,7 +95,7 @@ def getter(path: Path) -> Get:
     *above, last = names
 
     def get(roots: Roots) -> Any:
-        node = roots[root]
+        node: Any = roots[root]
         for name in above:
             if type(node) is not dict:
                 return None
@@ -84,8 +108,8 @@ def getter(path: Path) -> Get:
 def is_there(path: Path, roots: Roots) -> bool:
     """Whether the record has the member, possibly null."""
     if path.root == HEADERS:
-        return path.names[0] in roots[HEADERS]
-    node = roots[path.root]
+        return path.names[0] in roots.headers
+    node: Any = roots[path.root]
     for name in path.names:
         node = _step(node, name, _NOTHING)
     return node is not _NOTHING
@@ -93,7 +117,7 @@ def is_there(path: Path, roots: Roots) -> bool:
 
 def _header(name: str) -> Get:
     def get(roots: Roots) -> str | None:
-        raw = roots[HEADERS].get(name)
+        raw = roots.headers.get(name)
         if raw is None:
             return None
         try:
@@ -106,7 +130,7 @@ def _header(name: str) -> Get:
 
 def _steps(root: int, names: tuple[str, ...]) -> Get:
     def get(roots: Roots) -> Any:
-        node = roots[root]
+        node: Any = roots[root]
         for name in names:
             node = _step(node, name, None)
         return node

@@ -1,28 +1,22 @@
-"""The rules of one topic: a record becomes a body of the contract, is ignored, or is rejected.
-
-The first rule whose conditions hold decides. A record for which none holds is rejected, so that
-nothing is lost in silence.
-"""
+"""A rule of a topic: its conditions, and the events that it makes of a record."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from worker.events.codec import FRAME_BYTES, check_frame
 from worker.events.inputs import (
     Body,
     EntityDeleted,
-    Record,
     ReviewDeleted,
     SentencesDeleted,
     UpsertBody,
 )
-from worker.events.json_codec import body_of, parse
-from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
-from worker.mapping.paths import CE, HEADERS, KEY, Get, Path, Roots, is_there
+from worker.events.json_codec import body_of
+from worker.events.reasons import BadEvent, Reason
+from worker.mapping.numbers import UNAVAILABLE
+from worker.mapping.paths import KEY, Get, Path, Roots, getter, is_there
 from worker.mapping.values import Expression
 
 BODIES: Final[dict[str, type[Body]]] = {
@@ -31,71 +25,82 @@ BODIES: Final[dict[str, type[Body]]] = {
     "sentences.deleted": SentencesDeleted,
     "entity.deleted": EntityDeleted,
 }
+MAX_EVENTS: Final = 10_000
+"""Most events of one record."""
 ANY_OF: Final = ("text", "sentences")
 """Of a review one must be there; either may be null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a rule asks of one path: one of these values, or with none of them any but null."""
+    """What a rule asks of one path: one of these values, or with none of them any but null; or that
+    it and another path have values that differ.
+    """
 
     path: Path
     get: Get
     values: frozenset[tuple[bool, str | int | float]] | None
     """With whether each is a boolean: for Python true equals 1."""
+    other: Path | None = None
 
     def holds(self, roots: Roots) -> bool:
-        """Whether it holds for a record."""
+        """Whether it holds for a record. Raises BadEvent if the source left the value out."""
         value = self.get(roots)
+        if self.other is not None:
+            return self._differs(value, roots)
         if self.values is None:
             return value is not None
         kind = type(value)
         if kind is not str and kind is not int and kind is not bool and kind is not float:
             return False
+        if value == UNAVAILABLE:
+            self._unavailable()
         return (kind is bool, value) in self.values
+
+    def _differs(self, value: Any, roots: Roots) -> bool:
+        assert self.other is not None
+        other = getter(self.other)(roots)
+        if UNAVAILABLE in (value, other):
+            self._unavailable()
+        if value is None or other is None:
+            return False
+        return bool(value != other) or (type(value) is bool) is not (type(other) is bool)
+
+    def _unavailable(self) -> NoReturn:
+        raise BadEvent(
+            Reason.BAD_FIELD,
+            f"when: the source left out {self.path.text} ({UNAVAILABLE}): "
+            "set REPLICA IDENTITY FULL on its table",
+        )
 
     def implies(self, other: Condition) -> bool:
         """Whether the other one holds wherever this one does."""
         if self.path[1:] != other.path[1:]:
             return False
+        if self.other is not None or other.other is not None:
+            return other.values is None and other.other in (None, self.other)
         return other.values is None or (self.values is not None and self.values <= other.values)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule. `emit` None: matching records are ignored. `fields` by name, of the event."""
-
-    name: str
-    conditions: tuple[Condition, ...]
-    emit: str | None
-    fields: dict[str, Expression] = field(default_factory=dict)
-    reads_key: bool = field(init=False, default=False)
-
-    def __post_init__(self) -> None:
-        """Find out whether the fields need the key."""
-        roots = {path.root for one in self.fields.values() for path in one.paths}
-        object.__setattr__(self, "reads_key", KEY in roots)
-
-    def matches(self, roots: Roots) -> bool:
-        """Whether all conditions hold."""
-        for condition in self.conditions:  # noqa: SIM110 - a third of the time of all()
-            if not condition.holds(roots):
-                return False
-        return True
-
-    def hides(self, later: Rule) -> bool:
-        """Whether a later rule can never apply, because this one always does before it."""
-        return all(any(one.implies(own) for one in later.conditions) for own in self.conditions)
 
     @property
     def paths(self) -> list[Path]:
-        """All paths that the rule reads."""
-        own = [condition.path for condition in self.conditions]
-        return own + [path for one in self.fields.values() for path in one.paths]
+        """The paths that it reads."""
+        return [self.path] if self.other is None else [self.path, self.other]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEvent:
+    """An event that a rule makes. `fields` by name, of the event."""
+
+    emit: str
+    fields: dict[str, Expression] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All paths that its fields read."""
+        return [path for one in self.fields.values() for path in one.paths]
 
     def body(self, roots: Roots) -> Body:
         """The event's body. Raises BadEvent."""
-        assert self.emit is not None
         members: dict[str, Any] = {}
         for name, expression in self.fields.items():
             value = expression.get(roots)
@@ -125,151 +130,72 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMapping:
-    """The rules of a topic, and how its records are read.
-
-    Attributes:
-        key: how keys are written: `plain` text, `json`, or `framed` JSON.
-        value: how values are written: `json`, or `framed`.
-        unwrap: the member that holds the payload of values and keys; None: there is no envelope.
-        tombstone: the rule of null values.
-        digest: of what the file says of the topic, comments and spaces aside.
-        refuse: an entity id and its record to the complaint about its partition; None: it is right.
-        unframe: decodes framed keys and values by their schemas; None: they are JSON.
+class Rule:
+    """A rule: its events, of each member of the list at `each` if there is one. Without events
+    matching records are ignored.
     """
 
-    topic: str
-    rules: tuple[Rule, ...]
-    tombstone: Rule
-    key: str = "plain"
-    value: str = "json"
-    unwrap: str | None = None
-    digest: str = ""
-    refuse: Callable[[str, Record], str | None] | None = None
-    unframe: Callable[[bytes], Any] | None = None
-    _reads: tuple[bool, bool, bool] = field(init=False, default=(False, False, False))
+    name: str
+    conditions: tuple[Condition, ...]
+    events: tuple[RuleEvent, ...] = ()
+    each: Path | None = None
+    reads_key: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        """Find out which roots the rules read: only those are decoded, the key only for a rule
-        that reads it.
-        """
-        roots = {path.root for rule in (*self.rules, self.tombstone) for path in rule.paths}
-        asked = {one.path.root for rule in self.rules for one in rule.conditions}
-        object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
+        """Find out whether the events need the key."""
+        read = [path for one in self.events for path in one.paths]
+        roots = {path.root for path in (*read, self.each) if path is not None}
+        object.__setattr__(self, "reads_key", KEY in roots)
+
+    def matches(self, roots: Roots) -> bool:
+        """Whether all conditions hold."""
+        for condition in self.conditions:  # noqa: SIM110 - a third of the time of all()
+            if not condition.holds(roots):
+                return False
+        return True
+
+    def hides(self, later: Rule) -> bool:
+        """Whether a later rule can never apply, because this one always does before it."""
+        return all(any(one.implies(own) for one in later.conditions) for own in self.conditions)
 
     @property
-    def needs_headers(self) -> bool:
-        """Whether records must come with their headers."""
-        _, reads_ce, reads_headers = self._reads
-        return reads_ce or reads_headers
+    def may_make_several(self) -> bool:
+        """Whether it may make more than one event of a record."""
+        return len(self.events) > 1 or self.each is not None
 
-    def refusing(self, refuse: Callable[[str, Record], str | None]) -> TopicMapping:
-        """The same mapping that refuses records by the entity that they are mapped to."""
-        return replace(self, refuse=refuse)
+    @property
+    def paths(self) -> list[Path]:
+        """All paths that the rule reads."""
+        own = [path for condition in self.conditions for path in condition.paths]
+        of_events = [path for one in self.events for path in one.paths]
+        return own + of_events + ([] if self.each is None else [self.each])
 
-    def unframing(self, unframe: Callable[[bytes], Any]) -> TopicMapping:
-        """The same mapping that decodes framed keys and values by their schemas."""
-        return replace(self, unframe=unframe)
+    def bodies(self, roots: Roots) -> list[Body]:
+        """The bodies of its events. Raises BadEvent: then a record has none at all."""
+        if not self.may_make_several:
+            return [one.body(roots) for one in self.events]
+        found = []
+        for where, at in self.members(roots):
+            for number, one in enumerate(self.events, start=1):
+                try:
+                    found.append(one.body(at))
+                except BadEvent as bad:
+                    event = f"event {number}: " if len(self.events) > 1 else ""
+                    raise bad.under(f"{where}{event}") from None
+        return found
 
-    def read(self, record: Record) -> Body | Ignored:
-        """What the record means. Raises BadEvent."""
-        roots, is_tombstone = self._roots(record)
-        rule = self.tombstone if is_tombstone else self._first(roots)
-        if rule is None:
-            raise BadEvent(Reason.UNKNOWN_TYPE, "no rule of the mapping applies")
-        if rule.emit is None:
-            return Ignored.BY_MAPPING
-        if rule.reads_key:
-            value, _, ce, headers = roots
-            roots = (value, self._key(record.key), ce, headers)
-        body = rule.body(roots)
-        if self.refuse is not None and (complaint := self.refuse(body.entity_id, record)):
-            raise BadEvent(Reason.KEY_MISMATCH, complaint)
-        return body
-
-    def rule_of(self, record: Record) -> Rule | None:
-        """The rule that decides about the record; None if none does."""
-        try:
-            roots, is_tombstone = self._roots(record)
-            return self.tombstone if is_tombstone else self._first(roots)
-        except BadEvent:
-            return None
-
-    def explain(self, record: Record, rejected: Rejected) -> Rejected:
-        """The rejection with the name of the rule in its detail, if a rule has read the record."""
-        rule = self.rule_of(record) if record.refused is None else None
-        if rule is None:
-            return rejected
-        return rejected._replace(detail=f"{rule.name}: {rejected.detail}")
-
-    def _first(self, roots: Roots) -> Rule | None:
-        for rule in self.rules:
-            if rule.matches(roots):
-                return rule
-        return None
-
-    def _roots(self, record: Record) -> tuple[Roots, bool]:
-        """The record decoded, and whether it is a tombstone. Raises BadEvent."""
-        reads_key, reads_ce, reads_headers = self._reads
-        headers = dict(record.headers) if reads_ce or reads_headers else {}
-        value: Any = None
-        if record.value is not None:
-            value = self._decoded(record.value, self.value, "value")
-        ce: dict[str, Any] = {}
-        if reads_ce:
-            ce, value = _cloud_event(headers, value)
-        if self.unwrap is not None and type(value) is dict and self.unwrap in value:
-            value = value[self.unwrap]
-        # an event without data is no tombstone: its attributes say what it is
-        is_tombstone = value is None and not ce
-        return (value, self._key(record.key) if reads_key else None, ce, headers), is_tombstone
-
-    def _key(self, raw: bytes | None) -> Any:
-        if raw is None:
-            return None
-        if self.key == "plain":
-            try:
-                return raw.decode()
-            except UnicodeDecodeError:
-                raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
-        key = self._decoded(raw, self.key, "key")
-        if self.unwrap is not None and type(key) is dict and self.unwrap in key:
-            return key[self.unwrap]
-        return key
-
-    def _decoded(self, raw: bytes, form: str, what: str) -> Any:
-        """What a key or value has. Raises BadEvent."""
-        try:
-            if form != "framed":
-                return parse(raw)
-            check_frame(raw)
-            return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
-        except BadEvent as bad:
-            raise BadEvent(bad.rejected.reason, f"{what}: {bad.rejected.detail}") from None
-
-
-def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:
-    """The attributes and the data of a CloudEvent in either mode; none, and the value, without one.
-
-    Raises BadEvent.
-    """
-    content_type = headers.get("content-type") or b""
-    if "ce_specversion" in headers and not content_type.startswith(b"application/cloudevents"):
-        attributes = {
-            name[3:]: raw.decode(errors="replace")
-            for name, raw in headers.items()
-            if raw is not None and name.startswith("ce_")
-        }
-        return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value
-    if type(value) is not dict or "specversion" not in value:
-        return {}, value
-    data = value.get("data")
-    if data is None and type(packed := value.get("data_base64")) is str:
-        try:
-            data = parse(base64.b64decode(packed, validate=True))
-        except ValueError as error:  # binascii.Error is one; a character outside ASCII is another
-            raise BadEvent(Reason.BAD_JSON, f"data_base64: {error}") from None
-    return value, data
+    def members(self, roots: Roots) -> Iterator[tuple[str, Roots]]:
+        """The record for each member of the list, with words for its place. Raises BadEvent."""
+        if self.each is None:
+            yield "", roots
+            return
+        items = getter(self.each)(roots)
+        if type(items) is not list and not (items is None and is_there(self.each, roots)):
+            raise BadEvent(Reason.BAD_FIELD, f"each: the record has no list at {self.each.text}")
+        if len(items or ()) * len(self.events) > MAX_EVENTS:
+            raise BadEvent(Reason.TOO_LARGE, f"each: more than {MAX_EVENTS:,} events of a record")
+        for number, item in enumerate(items or ()):
+            yield f"{self.each.text}.{number}: ", roots._replace(item=item)
 
 
 def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, list[int]]]:

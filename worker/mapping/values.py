@@ -1,7 +1,8 @@
 """The values of an event's fields, as closures over a record.
 
-An expression is a path, a list of expressions (the first that is not null), `{ const = ... }`,
-`{ join = [...], with = " " }`, or `{ path = "...", epoch = "ms" }` for a time. The field decides
+An expression is a path, a list of expressions (the first that is neither null nor blank),
+`{ const = ... }`, `{ join = [...], with = " " }`, or a table that says where a value is (`path`,
+`record`, `parts`) and how it is written (`epoch`, `decimal`, `scale`, `add`). The field decides
 what becomes of the value: numbers become ids, texts become numbers and times, where that has one
 meaning. Every other value is left to the event's own rules.
 """
@@ -9,57 +10,64 @@ meaning. Every other value is left to the event's own rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import date, timedelta
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from worker.events.dates import to_timestamp
-from worker.events.reasons import BadEvent, Reason, shown
+from worker.events.dates import microseconds, to_timestamp
+from worker.mapping.numbers import INTEGER, UNAVAILABLE, Take, bad, of_epoch, short, unavailable
 from worker.mapping.paths import Get, Path, Roots, getter
 
-Take = Callable[[Any], Any]
-"""A value that is not null, as its field wants it. Raises BadEvent."""
-
-EPOCHS: Final = {"d": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
-"""Microseconds of each unit of a time since 1970."""
-UNAVAILABLE: Final = "__debezium_unavailable_value"
-"""Debezium's placeholder for a large column that an update did not change."""
-
-_START: Final = date(1970, 1, 1)
-_MINUTES: Final = [f"{minute // 60:02}:{minute % 60:02}" for minute in range(24 * 60)]
-_INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
+_EXACT: Final = 2**53
+"""Below it a float is one whole number."""
 
 
 class Expression(NamedTuple):
-    """A checked expression: its closure, and all paths that it reads."""
+    """A checked expression: its closure, all paths that it reads, and those that are parts of a
+    joined text: each of these should lead to something in some record.
+    """
 
     get: Get
     paths: tuple[Path, ...]
+    joined: tuple[Path, ...] = ()
+
+
+def piped(get: Get, paths: Sequence[Path], takes: Sequence[Take]) -> Expression:
+    """A value on its way through several steps; null passes them all."""
+    if not takes:
+        return Expression(get, tuple(paths))
+    if len(takes) == 1:
+        (take,) = takes
+
+        def taken(roots: Roots) -> Any:
+            value = get(roots)
+            return None if value is None else take(value)
+
+        return Expression(taken, tuple(paths))
+
+    def through(roots: Roots) -> Any:
+        value = get(roots)
+        for one in takes:
+            if value is not None:
+                value = one(value)
+        return value
+
+    return Expression(through, tuple(paths))
 
 
 def of_path(path: Path, take: Take | None) -> Expression:
     """The value at a path."""
-    get = getter(path)
-    if take is None:
-        return Expression(get, (path,))
-
-    def taken(roots: Roots) -> Any:
-        value = get(roots)
-        return None if value is None else take(value)
-
-    return Expression(taken, (path,))
+    return piped(getter(path), (path,), (take,) if take else ())
 
 
 def first_of(parts: Sequence[Expression]) -> Expression:
-    """The first of several values that is not null."""
+    """The first of several values that is neither null nor a blank text."""
     gets = [part.get for part in parts]
 
     def get(roots: Roots) -> Any:
         for one in gets:
             value = one(roots)
-            if value is not None:
+            if value is not None and not (type(value) is str and _is_blank(value)):
                 return value
         return None
 
@@ -72,28 +80,56 @@ def const(value: Any) -> Expression:
 
 
 def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
-    """Texts joined. Of an id no part may be null, else it is null; of other fields null parts and
-    blank ones are left out. The parts are texts by `of_text`.
+    """Texts joined, and the texts of lists. Of an id no part may be null, else it is null; of other
+    fields null parts and blank ones are left out, and constants alone are no text. The parts are
+    texts by `of_text`.
     """
-    gets = [part.get for part in parts]
-
-    def whole(roots: Roots) -> str | None:
-        texts = [one(roots) for one in gets]
-        return None if None in texts else between.join(texts)
+    whole = field in IDS
+    gets = [(part.get, bool(part.paths)) for part in parts]
+    has_paths = any(reads for _, reads in gets)
 
     def get(roots: Roots) -> str | None:
-        texts = []
-        for one in gets:
+        texts: list[str] = []
+        found = not has_paths
+        for one, reads in gets:
             text = one(roots)
-            if text and not text.isspace():
-                texts.append(text)
-        return between.join(texts) if texts else None
+            if text is None and whole:
+                return None
+            for each in text if type(text) is list else (text,):
+                if whole or (each and not each.isspace()):
+                    texts.append(each)
+                    found = found or reads
+        return between.join(texts) if found and texts else None
 
-    return Expression(whole if field in IDS else get, _paths(parts))
+    single = (part.paths[0] for part in parts if len(part.paths) == 1)
+    return Expression(get, _paths(parts), tuple(single))
 
 
 def _paths(parts: Sequence[Expression]) -> tuple[Path, ...]:
     return tuple(path for part in parts for path in part.paths)
+
+
+def _is_blank(text: str) -> bool:
+    return not text or text.isspace()
+
+
+# -- parts of the record itself
+
+RECORD_PARTS: Final = {"review_version": ("offset", "timestamp"), "occurred_at": ("timestamp",)}
+"""By field what `record` may name."""
+
+
+def of_record(part: str, field: str) -> Get:
+    """The record's offset, or its timestamp as a time or as a version."""
+    if part == "offset":
+        return lambda roots: roots.record.offset
+    time = of_epoch("ms", field)
+
+    def get(roots: Roots) -> Any:
+        milliseconds = roots.record.timestamp_ms
+        return time(milliseconds) if milliseconds >= 0 else None  # a record without one
+
+    return get
 
 
 # -- what a field takes
@@ -103,67 +139,52 @@ IDS: Final = ("entity_id", "review_id")
 
 def taker(field: str) -> Take | None:
     """How values become this field's; None: as they are."""
-    if field in IDS:
-        return _integer_as_text
-    return {
+    takers: dict[str, Take] = {
         "review_version": _version,
         "rating": _rating,
         "occurred_at": _time,
-        "text": _available,
-    }.get(field)
+    }
+    return takers.get(field) or _available(field)
 
 
 def of_text(field: str) -> Take:
-    """A part of a joined text."""
+    """A part of a joined text, or of a list the parts."""
+    available = _available(field)
 
-    def take(value: Any) -> str:
+    def take(value: Any) -> str | list[str]:
         if type(value) is str:
-            return value if value != UNAVAILABLE else _unavailable()
+            text: str = available(value)
+            return text
+        if type(value) is list and list not in map(type, value):
+            given = value if field in IDS else [one for one in value if one is not None]
+            return [str(take(one)) for one in given]
         if type(value) is not int:
-            raise _bad(f"{field}: a part is neither a text nor a whole number")
+            raise bad(f"{field}: a part is neither a text nor a whole number")
         return str(value)
 
     return take
 
 
-def of_epoch(unit: str) -> Take:
-    """A number since 1970 as RFC 3339."""
-    factor = EPOCHS[unit]
-    is_fine = unit in ("us", "ns")
-
-    def take(value: Any) -> str:
-        number = int(value) if type(value) is str and _INTEGER.fullmatch(value) else value
-        if type(number) is int:
-            microseconds = number // 1000 if unit == "ns" else number * int(factor)
-        elif type(number) is float:
-            microseconds = round(number * factor)
-        else:
-            raise _bad(f"occurred_at: not a number of {unit} since 1970")
-        seconds, rest = divmod(microseconds, 1_000_000)
-        days, second = divmod(seconds, 86_400)
-        try:
-            time = f"{_day(days)}T{_MINUTES[second // 60]}:{second % 60:02}"
-        except OverflowError:
-            raise _bad(f"occurred_at: {number} {unit} since 1970 is not a date") from None
-        if not rest:
-            return f"{time}Z"
-        return f"{time}.{rest:06}Z" if is_fine else f"{time}.{rest // 1000:03}Z"
+def _id(field: str) -> Take:
+    def take(value: Any) -> Any:
+        if type(value) is int or (
+            type(value) is float and value.is_integer() and abs(value) < _EXACT
+        ):
+            return str(int(value))
+        if value == UNAVAILABLE:
+            unavailable(field)
+        return value
 
     return take
 
 
-@lru_cache(10_000)
-def _day(days: int) -> str:
-    """The day so many days after 1970-01-01: most events are of few days."""
-    return (_START + timedelta(days=days)).isoformat()
-
-
-def _integer_as_text(value: Any) -> Any:
-    return str(value) if type(value) is int else value
-
-
 def _version(value: Any) -> Any:
-    return int(value) if type(value) is str and _INTEGER.fullmatch(value) else value
+    if type(value) is not str:
+        return value
+    if INTEGER.fullmatch(value):
+        return int(value)
+    time = None if value.replace(".", "").isdecimal() else to_timestamp(value)
+    return value if time is None else microseconds(time)
 
 
 def _rating(value: Any) -> Any:
@@ -172,25 +193,33 @@ def _rating(value: Any) -> Any:
 
 def _time(value: Any) -> Any:
     if type(value) is not str:
-        raise _bad('occurred_at: a number needs its unit: { path = "...", epoch = "ms" }')
+        raise bad('occurred_at: a number needs its unit: { path = "...", epoch = "ms" }')
     time = None if value.replace(".", "").isdecimal() else to_timestamp(value)
     if time is None:
-        raise _bad(
-            f"occurred_at: {shown(value.encode(errors='replace'))} is not a date with one meaning"
-        )
+        raise bad(f"occurred_at: {short(value)} is not a date with one meaning")
     return time
 
 
-def _available(value: Any) -> Any:
-    return value if value != UNAVAILABLE else _unavailable()
+def _available(field: str) -> Take:
+    """A value that Debezium has not left out, in a list of sentences too."""
+    if field in IDS:
+        return _id(field)
+
+    def take(value: Any) -> Any:
+        if value == UNAVAILABLE or (type(value) is not str and UNAVAILABLE in _texts(value)):
+            unavailable(field)
+        return value
+
+    return take
 
 
-def _unavailable() -> NoReturn:
-    raise _bad(
-        f"text: the source left out an unchanged column ({UNAVAILABLE}): "
-        "set REPLICA IDENTITY FULL on its table"
-    )
-
-
-def _bad(detail: str) -> BadEvent:
-    return BadEvent(Reason.BAD_FIELD, detail)
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a value; lists of numbers, such as vectors, are passed over."""
+    if type(value) is str:
+        yield value
+    elif type(value) is list and value and type(value[0]) not in (int, float):
+        for one in value:
+            yield from _texts(one)
+    elif type(value) is dict:
+        for one in value.values():
+            yield from _texts(one)

@@ -9,12 +9,13 @@ worker with it. So a schema is refused if
 A value of a schema that passes may still be large in memory: an array of records takes 200 bytes
 for each byte. So long values with more than `MAX_CONTAINERS` records, arrays and maps are refused.
 
-Logical types are left out: a timestamp is its number, a decimal its bytes.
+Logical types are left out: a timestamp is its number. But decimals are read by their scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +59,12 @@ _RECORDS: Final = ("record", "error")
 _NAMED: Final = (*_RECORDS, "enum", "fixed")
 _KEPT: Final = ("type", "symbols", "size")
 """What reading needs of a named type besides its name and fields."""
+
+
+_DECIMAL: Final = "coversumm-decimal"
+"""The logical type that `_decimal` reads; fastavro's own takes numbers of any length."""
+MAX_DECIMAL_BYTES: Final = 64
+MAX_SCALE: Final = 100
 
 
 class BadSchema(Exception):
@@ -226,6 +233,8 @@ class _Shape:
             return {"type": "array", "items": self.alone(schema["items"], namespace, used)}
         if kind == "map":
             return {"type": "map", "values": self.alone(schema["values"], namespace, used)}
+        if kind == "bytes" and (scale := _scale(schema)):
+            return {"type": kind, **scale}
         return self.alone(kind, namespace, used)
 
     def _alone_named(self, name: str, namespace: str, used: set[str]) -> Any:
@@ -240,7 +249,7 @@ class _Shape:
                 {"name": one["name"], "type": self.alone(one["type"], inside, used)}
                 for one in schema["fields"]
             ]
-        return {"name": name, **kept}
+        return {"name": name, **kept, **(_scale(schema) if schema["type"] == "fixed" else {})}
 
 
 def _check_depth(level: int) -> None:
@@ -260,6 +269,29 @@ def _types(schema: Mapping[str, Any]) -> list[Any]:
     if schema.get("type") not in _RECORDS:
         return []
     return [one["type"] for one in schema["fields"]]
+
+
+def _scale(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What reading a decimal needs beside its type; nothing for other types."""
+    scale = schema.get("scale", 0)
+    is_decimal = schema.get("logicalType") == "decimal" and type(scale) is int
+    return (
+        {"logicalType": _DECIMAL, "scale": scale} if is_decimal and 0 <= scale <= MAX_SCALE else {}
+    )
+
+
+def _decimal(raw: bytes, schema: Mapping[str, Any], *_: object) -> Decimal | bytes:
+    """A decimal; bytes, which no field takes, if it is too long for one."""
+    if len(raw) > MAX_DECIMAL_BYTES:
+        return raw
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    sign, digits, _exponent = Decimal(unscaled).as_tuple()
+    return Decimal((sign, digits, -schema["scale"]))
+
+
+if fastavro is not None:
+    for _kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{_kind}-{_DECIMAL}"] = _decimal
 
 
 def _name(schema: Any) -> str:

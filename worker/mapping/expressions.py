@@ -1,0 +1,247 @@
+"""The expressions of a mapping file: a field's value in TOML becomes a closure, or a problem with
+its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from worker.events.reasons import BadEvent
+from worker.mapping.numbers import (
+    BY_SCHEMA,
+    EPOCHS,
+    MAX_SCALE,
+    Take,
+    added,
+    decimal,
+    of_epoch,
+    of_parts,
+    rescaled,
+)
+from worker.mapping.paths import Path, getter, parse_path
+from worker.mapping.rules import BODIES
+from worker.mapping.values import (
+    IDS,
+    RECORD_PARTS,
+    Expression,
+    const,
+    first_of,
+    join,
+    of_path,
+    of_record,
+    of_text,
+    piped,
+)
+from worker.toml_lines import Place
+
+FIELD_TYPES: Final = {
+    one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)
+}
+TEXTS: Final = ("entity_id", "review_id", "text", "language", "reason", "embedding_model")
+"""Fields that may be joined."""
+OPTIONS: Final = {
+    "epoch": ("occurred_at", "review_version"),
+    "decimal": (*IDS, "review_version", "rating"),
+    "scale": ("rating",),
+    "add": ("review_version",),
+}
+"""Of a value: the fields that take each of them."""
+FORMS: Final = (
+    'a path, a list of them, { const = ... }, { join = [...], with = " " } or a table with path, '
+    "record or parts"
+)
+
+
+class Expressions:
+    """Reads expressions, and collects what is wrong, each with its place."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[Place, str]] = []
+        self._has_items = False
+        """Whether paths may begin at an item: they are of a rule with `each`."""
+
+    def _wrong(self, place: Place, what: str) -> None:
+        self.problems.append((place, f"{_shown(place)}{what}"))
+
+    def value(self, place: Place, given: Any, field: str, take: Take | None) -> Expression | None:
+        """An expression of any form; None, with its problems noted, if it is none."""
+        if isinstance(given, str):
+            path = self._path(place, given)
+            return of_path(path, take) if path else None
+        if isinstance(given, list) and given:
+            parts = [self.value(place, one, field, take) for one in given]
+            return first_of([one for one in parts if one])
+        if isinstance(given, dict):
+            forms = {
+                "const": self._const,
+                "join": self._join,
+                "path": self._at_path,
+                "record": self._of_record,
+                "parts": self._parts,
+            }
+            for name, form in forms.items():
+                if name in given:
+                    return form(place, given, field, take)
+        self._wrong(place, f"{FORMS} is wanted")
+        return None
+
+    def _const(
+        self, place: Place, given: Mapping[str, Any], field: str, take: Take | None
+    ) -> Expression:
+        self._known(place, given, ("const",))
+        value = given["const"]
+        try:
+            value = value if take is None else take(value)
+            return const(msgspec.convert(value, FIELD_TYPES[field]))
+        except BadEvent as bad:
+            self._wrong(place, f"const: {bad.rejected.detail}")
+        except msgspec.ValidationError as error:
+            self._wrong(place, f"const: {str(error).replace('`', '')} for {field}")
+        return const(None)
+
+    def _join(
+        self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
+    ) -> Expression | None:
+        self._known(place, given, ("join", "with"))
+        parts, between = given["join"], given.get("with", " ")
+        parts = [parts] if isinstance(parts, str) else parts
+        if field not in TEXTS:
+            self._wrong(place, f"join makes a text: {field} is not one")
+        if not isinstance(between, str):
+            self._wrong(place, "with: a text is wanted")
+        if not (isinstance(parts, list) and parts):
+            self._wrong(place, "join: a list of paths is wanted")
+            return None
+        made = [self.value(place, one, field, of_text(field)) for one in parts]
+        return join(field, [one for one in made if one], str(between))
+
+    def _at_path(
+        self, place: Place, given: Mapping[str, Any], field: str, take: Take | None
+    ) -> Expression | None:
+        """A value at a path, with how it is written."""
+        self._known(place, given, ("path", *OPTIONS))
+        path = self._path(place, given["path"])
+        if not self._options(place, given, field) or path is None:
+            return None
+        get = getter(path)
+        if (scale := given.get("decimal")) is not None:
+            get = decimal(field, get, path, None if scale == BY_SCHEMA else scale)
+        unit = given.get("epoch")
+        first = take if unit is None else of_epoch(unit, field)
+        return piped(get, (path,), [one for one in (first, *self._last(given)) if one])
+
+    def _of_record(
+        self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
+    ) -> Expression | None:
+        self._known(place, given, ("record", "add"))
+        if field not in RECORD_PARTS:
+            self._wrong(place, f"record: {field} is not one of {', '.join(RECORD_PARTS)}")
+            return None
+        part = self._choice(place, given["record"], RECORD_PARTS[field], "record: ")
+        if part not in RECORD_PARTS[field] or not self._options(place, given, field):
+            return None
+        return piped(of_record(part, field), (), self._last(given))
+
+    def _parts(
+        self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
+    ) -> Expression | None:
+        """A version of a log's file and the position in it."""
+        self._known(place, given, ("parts", "add"))
+        if field != "review_version":
+            self._wrong(place, f"parts make a version: {field} is not one")
+        texts = given["parts"]
+        if not (isinstance(texts, list) and len(texts) == 2):
+            self._wrong(place, 'parts: two paths are wanted, like ["source.file", "source.pos"]')
+            return None
+        paths = [path for one in texts if (path := self._path(place, one))]
+        if not self._options(place, given, field) or len(paths) != 2:
+            return None
+        return piped(of_parts(*paths), paths, self._last(given))
+
+    def _options(self, place: Place, given: Mapping[str, Any], field: str) -> bool:
+        """Whether the table's options fit the field."""
+        before = len(self.problems)
+        for name in OPTIONS.keys() & given.keys():
+            if field not in OPTIONS[name]:
+                self._wrong(place, f"{name}: only {' and '.join(OPTIONS[name])} take it")
+        if "epoch" in given:
+            self._choice(place, given["epoch"], tuple(EPOCHS), "epoch: ")
+            if "decimal" in given:
+                self._wrong(place, "give epoch or decimal")
+        scale, bounds, number = given.get("decimal"), given.get("scale"), given.get("add", 0)
+        if scale is not None and scale != BY_SCHEMA and not _is_within(scale, 0, MAX_SCALE):
+            self._wrong(place, f"decimal: the digits after the point are wanted, or {BY_SCHEMA!r}")
+        if bounds is not None and not _is_range(bounds):
+            self._wrong(place, "scale: the lowest and the highest rating are wanted, like [0, 10]")
+        if not _is_within(number, -(2**63), 2**63 - 1):
+            self._wrong(place, "add: a whole number is wanted")
+        return len(self.problems) == before
+
+    def _last(self, given: Mapping[str, Any]) -> list[Take]:
+        """What is done to a checked value at the end."""
+        bounds, number = given.get("scale"), given.get("add")
+        steps = [rescaled(*bounds)] if bounds else []
+        return steps + ([added(number)] if number else [])
+
+    # -- small parts
+
+    def _path(self, place: Place, text: Any) -> Path | None:
+        try:
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is not a path like after.title")
+            return parse_path(text, self._has_items)
+        except ValueError as error:
+            self._wrong(place, str(error))
+            return None
+
+    def _is(self, place: Place, value: object, kind: type, wanted: str) -> bool:
+        if isinstance(value, kind):
+            return True
+        self._wrong(place, f"{wanted} is wanted, not {value!r:.40}")
+        return False
+
+    def _choice(self, place: Place, value: Any, accepted: tuple[str, ...], what: str = "") -> str:
+        if value not in accepted:
+            self._wrong(
+                place, f"{what}{value!r} is none of {', '.join(accepted)}{_near(value, accepted)}"
+            )
+        return str(value)
+
+    def _known(
+        self, place: Place, table: Mapping[str, Any], names: tuple[str, ...], of: str = ""
+    ) -> None:
+        for name in table:
+            if name not in names:
+                about = f"is not a field {of}" if of else "is unknown here"
+                self._wrong((*place, name), f"{about}{_near(name, names)}")
+
+
+def _is_within(value: Any, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _is_range(value: Any) -> bool:
+    """Whether it is two numbers, the lower one first."""
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and all(type(one) in (int, float) for one in value) and value[0] < value[1]
+
+
+def _near(name: object, names: tuple[str, ...]) -> str:
+    near = get_close_matches(str(name), names, 1)
+    return f"; is it {near[0]}?" if near else ""
+
+
+def _shown(place: Place) -> str:
+    """A place in words: the topic, the rule from 1, and the key."""
+    shown = [one if isinstance(one, int) or one.isprintable() else repr(one) for one in place]
+    parts = [str(one) for one in shown[:1] if one != "topic" or len(place) == 1]
+    for at, name in enumerate(shown):
+        if isinstance(name, int):
+            parts.append(f"{shown[at - 1]} {name + 1}")
+        elif at > 0 and not (at < len(shown) - 1 and isinstance(shown[at + 1], int)):
+            parts.append(name)
+    return f"{': '.join(parts)}: " if parts else ""

@@ -1,0 +1,247 @@
+"""The rules of one topic: a record becomes bodies of the contract, is ignored, or is rejected.
+
+The first rule whose conditions hold decides. A record for which none holds is rejected, so that
+nothing is lost in silence.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from worker.events.codec import FRAME_BYTES, check_frame, is_framed
+from worker.events.inputs import Body, Record
+from worker.events.json_codec import parse
+from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
+from worker.mapping.paths import CE, HEADERS, KEY, Path, Roots
+from worker.mapping.rules import Rule
+
+BATCH: Final = b"application/cloudevents-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMapping:
+    """The rules of a topic, and how its records are read.
+
+    Attributes:
+        key: how keys are written: `plain` text, `json`, or `framed` JSON.
+        value: how values are written: `json`, or `framed`.
+        unwrap: the member that holds the payload of values and keys; None: there is no envelope.
+        parse: paths of texts that are JSON themselves; they are parsed first, in this order.
+        tombstone: the rule of null values; None: they are dead letters.
+        digest: of what the file says of the topic, comments and spaces aside.
+        refuse: an entity id and its record to the complaint about its partition; None: it is right.
+        unframe: decodes framed keys and values by their schemas; None: they are JSON.
+    """
+
+    topic: str
+    rules: tuple[Rule, ...]
+    tombstone: Rule | None
+    key: str = "plain"
+    value: str = "json"
+    unwrap: str | None = None
+    parse: tuple[Path, ...] = ()
+    digest: str = ""
+    refuse: Callable[[str, Record], str | None] | None = None
+    unframe: Callable[[bytes], Any] | None = None
+    _reads: tuple[bool, bool, bool] = field(init=False, default=(False, False, False))
+
+    def __post_init__(self) -> None:
+        """Find out which roots the rules read: only those are decoded, the key only for a rule
+        that reads it.
+        """
+        roots = {path.root for rule in self.all_rules for path in rule.paths}
+        asked = {one.path.root for rule in self.rules for one in rule.conditions}
+        object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """With that of null values."""
+        return self.rules if self.tombstone is None else (*self.rules, self.tombstone)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether records must come with their headers."""
+        _, reads_ce, reads_headers = self._reads
+        return reads_ce or reads_headers
+
+    def refusing(self, refuse: Callable[[str, Record], str | None] | None) -> TopicMapping:
+        """The same mapping that refuses records by the entity that they are mapped to."""
+        return replace(self, refuse=refuse)
+
+    def unframing(self, unframe: Callable[[bytes], Any]) -> TopicMapping:
+        """The same mapping that decodes framed keys and values by their schemas."""
+        return replace(self, unframe=unframe)
+
+    @property
+    def may_make_several(self) -> bool:
+        """Whether it may make more than one event of a record, batches of CloudEvents aside."""
+        return any(rule.may_make_several for rule in self.rules)
+
+    def read(self, record: Record) -> Body | Ignored:
+        """What the record means, if it has one event at most. Raises BadEvent."""
+        bodies = self.read_all(record)
+        if not bodies:
+            return Ignored.BY_MAPPING
+        if len(bodies) > 1:
+            raise BadEvent(
+                Reason.BAD_FIELD, f"the record has {len(bodies)} events: a bridge takes it apart"
+            )
+        return bodies[0]
+
+    def read_all(self, record: Record) -> list[Body]:
+        """The events that the record means, none if it is ignored. Raises BadEvent: then none of
+        its events holds.
+        """
+        if record.refused is not None:
+            raise BadEvent(*record.refused)
+        found = [body for rule, roots in self.decided(record) for body in rule.bodies(roots)]
+        if self.refuse is not None:
+            for body in found:
+                if complaint := self.refuse(body.entity_id, record):
+                    raise BadEvent(Reason.KEY_MISMATCH, complaint)
+        return found
+
+    def decided(self, record: Record) -> Iterator[tuple[Rule, Roots]]:
+        """The rule that decides about the record, and the record decoded; one of each event of a
+        batch of CloudEvents. Raises BadEvent.
+        """
+        for roots, is_tombstone in self._roots(record):
+            rule = self.tombstone if is_tombstone else self._first(roots)
+            if rule is None:
+                what = "says what a null value means: set tombstone" if is_tombstone else "applies"
+                raise BadEvent(Reason.UNKNOWN_TYPE, f"no rule of the mapping {what}")
+            if rule.reads_key:
+                roots = roots._replace(key=self._key(record.key))
+            yield rule, roots
+
+    def rule_of(self, record: Record) -> Rule | None:
+        """The rule that decides about the record, of a batch about its first event; None if none
+        does.
+        """
+        try:
+            roots, is_tombstone = next(self._roots(record))
+            return self.tombstone if is_tombstone else self._first(roots)
+        except (BadEvent, StopIteration):
+            return None
+
+    def explain(self, record: Record, rejected: Rejected) -> Rejected:
+        """The rejection with the name of the rule in its detail, if a rule has read the record."""
+        rule = self.rule_of(record) if record.refused is None else None
+        if rule is None:
+            return rejected
+        return rejected._replace(detail=f"{rule.name}: {rejected.detail}")
+
+    def _first(self, roots: Roots) -> Rule | None:
+        for rule in self.rules:
+            if rule.matches(roots):
+                return rule
+        return None
+
+    def _roots(self, record: Record) -> Iterator[tuple[Roots, bool]]:
+        """The record decoded, for each event of a batch of CloudEvents, and whether it is a
+        tombstone. Raises BadEvent.
+        """
+        reads_key, reads_ce, reads_headers = self._reads
+        headers = dict(record.headers) if reads_ce or reads_headers else {}
+        value: Any = None
+        if record.value is not None:
+            value = self._decoded(record.value, self.value, "value")
+        key = self._key(record.key) if reads_key else None
+        is_batch = type(value) is list and _is_batch(headers, value)
+        for one in value if is_batch else (value,):
+            ce: dict[str, Any] = {}
+            if reads_ce:
+                ce, one = _cloud_event({} if is_batch else headers, one)
+                if is_batch and not ce:
+                    raise BadEvent(Reason.BAD_FIELD, "a member of the batch is not a CloudEvent")
+            schema: Any = None
+            if self.unwrap is not None and type(one) is dict and self.unwrap in one:
+                schema, one = one.get("schema"), one[self.unwrap]
+            for path in self.parse:
+                one = _parsed(one, path)
+            # an event without data is no tombstone: its attributes say what it is
+            yield Roots(one, key, ce, headers, None, record, schema), one is None and not ce
+
+    def _key(self, raw: bytes | None) -> Any:
+        if raw is None:
+            return None
+        if self.key == "plain":
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
+        key = self._decoded(raw, self.key, "key")
+        if self.unwrap is not None and type(key) is dict and self.unwrap in key:
+            return key[self.unwrap]
+        return key
+
+    def _decoded(self, raw: bytes, form: str, what: str) -> Any:
+        """What a key or value has. Raises BadEvent."""
+        try:
+            if form != "framed" or (what == "value" and not is_framed(raw)):
+                return parse(raw)
+            check_frame(raw)
+            return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
+        except BadEvent as bad:
+            raise bad.under(f"{what}: ") from None
+
+
+def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
+    """Whether a list is a batch of CloudEvents: by its header, or where it is not read its first
+    member.
+    """
+    content_type = (headers.get("content-type") or b"").strip().lower()
+    first = value[0] if value else None
+    return content_type.startswith(BATCH) or (type(first) is dict and "specversion" in first)
+
+
+def _parsed(value: Any, path: Path) -> Any:
+    """The value with the JSON text at a path parsed. Raises BadEvent."""
+    *above, last = ("", *path.names)
+    node = value
+    for name in above[1:]:
+        node = node.get(name) if type(node) is dict else None
+    found = value if not path.names else node.get(last) if type(node) is dict else None
+    if type(found) is not str:
+        return value
+    try:
+        parsed = parse(found.encode())
+    except (BadEvent, UnicodeEncodeError) as error:
+        why = error.rejected.detail if isinstance(error, BadEvent) else "not UTF-8"
+        raise BadEvent(Reason.BAD_JSON, f"{path.text}: {why}") from None
+    if not path.names:
+        return parsed
+    node[last] = parsed
+    return value
+
+
+def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:
+    """The attributes and the data of a CloudEvent in either mode; none, and the value, without one.
+
+    Raises BadEvent for a record that says it is one and cannot be read as one.
+    """
+    content_type = (headers.get("content-type") or b"").strip().lower()
+    if "ce_specversion" in headers and not content_type.startswith(b"application/cloudevents"):
+        attributes = {
+            name[3:]: raw.decode(errors="replace")
+            for name, raw in headers.items()
+            if raw is not None and name.startswith("ce_")
+        }
+        return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value
+    if type(value) is not dict or "specversion" not in value:
+        if content_type.startswith(b"application/cloudevents"):
+            said = content_type.decode(errors="replace")
+            raise BadEvent(
+                Reason.BAD_FIELD, f"the value is not a CloudEvent, its header says {said}"
+            )
+        return {}, value
+    data = value.get("data")
+    if data is None and type(packed := value.get("data_base64")) is str:
+        try:
+            data = parse(base64.b64decode(packed, validate=True))
+        except ValueError as error:  # binascii.Error is one; a character outside ASCII is another
+            raise BadEvent(Reason.BAD_JSON, f"data_base64: {error}") from None
+    return value, data
