@@ -571,6 +571,11 @@ def test_what_is_refused(live: Pipeline) -> None:
             "--until was 2023-01-01T00:10:00.000Z and is",
         ),
         (["--name", "fixed", "--until", at(10), "--to", "none"], {"k": "4"}, "k was 5 and is 4"),
+        (
+            ["--name", "fixed", "--until", at(10), "--to", "none"],
+            {"emit_min_changes": "2", "max_text_bytes": "999"},
+            "and is 999; COVERSUMM_EMIT_MIN_CHANGES was 1 and is 2.",
+        ),
         (["--to", live.output_topic], {}, "that is a topic of the live worker"),
         (["--to", both_topics(live)[1]], {}, "that is a topic of the live worker"),
         (["--until", "soon"], {}, "'soon' is not a time like"),
@@ -584,6 +589,29 @@ def test_what_is_refused(live: Pipeline) -> None:
         live, "--name", "fixed", "--until", at(20), "--to", "none", "--restart", "--yes"
     )
     assert report["read"] > 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "archive"])
+def test_files_that_changed_are_refused(live: Pipeline, tmp_path: Path, kind: str) -> None:
+    """Two lines that changed places, or another column of texts."""
+    row = {"entity_id": "e", "text": "Good.", "body": "Bad.", "sentences": []}
+    lines = [json.dumps(row | {"review_id": str(number)}) + "\n" for number in range(5)]
+    if kind == "archive":
+        lines = [*map(archived, read_topic(live.broker.bootstrap_servers, live.input_topic))]
+    file = tmp_path / "reviews.jsonl"
+    file.write_text("".join(lines))
+    options = ("--name", f"changed-{kind}", "--to", "none", "--from", str(file))
+    replay(live, *options)
+    for changed, fields, says in (
+        (lines, ("--fields", "text=body"), "--fields was none and is text=body. Give"),
+        ([lines[1], lines[0], *lines[2:]], (), "the content of the files was "),
+    ):
+        file.write_text("".join(changed))
+        process = ReplayProcess(live, *options, *fields).start()
+        process.wait(2)
+        assert says in process.errors
+    file.write_text("".join(lines))
+    assert replay(live, *options)["read"] == len(lines)
 
 
 @pytest.mark.long

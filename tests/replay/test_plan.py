@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import json
+from msgspec import json, structs
 
 from worker.errors import SetupError
 from worker.replay.plan import FORMAT, ReplayPlan, decode_plan, refuse_other
@@ -44,13 +44,23 @@ def test_a_plan_of_another_version_is_refused() -> None:
 
 def test_a_replay_keeps_to_its_mapping() -> None:
     """A plan of a worker that knew none was made without one."""
-    refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "none"})
+    refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "none"}, {})
     with pytest.raises(SetupError, match="mapping was none and is 0a1b"):
-        refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "0a1b"})
+        refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "0a1b"}, {})
 
 
 def test_the_same_again_is_gone_on_with() -> None:
-    refuse_other("name", PLAN, PLAN.request, PLAN.made_with)
+    refuse_other("name", PLAN, PLAN.request, PLAN.made_with, {"--fields": "none"})
+
+
+def test_a_replay_keeps_to_what_it_reads_with() -> None:
+    """A plan of an earlier build says nothing about it; `--accept-gone` was not accepted then."""
+    read_with = {"COVERSUMM_MAX_TEXT_BYTES": "100", "--fields": "none"}
+    plan = structs.replace(PLAN, read_with=read_with)
+    request = PLAN.request | {"--accept-gone": "no"}
+    refuse_other("name", plan, request, PLAN.made_with, read_with)
+    with pytest.raises(SetupError, match=r"--fields was none and is text=body\. Give"):
+        refuse_other("name", plan, request, PLAN.made_with, read_with | {"--fields": "text=body"})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,7 @@ def test_what_differs_is_named(
     request_: dict[str, str], settings: dict[str, str], says: str
 ) -> None:
     with pytest.raises(SetupError) as refused:
-        refuse_other("name", PLAN, request_, settings)
+        refuse_other("name", PLAN, request_, settings, {})
     assert says in str(refused.value)
     assert str(refused.value).startswith(
         "the replay name was begun on 2026-11-22T20:00:00Z as another one: "

@@ -151,7 +151,9 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     replay.plan = plan_of(replay, topic_id="one")
     replay.check_plan(None)
     assert checked == [{"in": "one"}, ("live-replay-two", "in", {0: 10, 1: 9, 2: 4})]
-    history = SimpleNamespace(partitions=lambda: {0: range(10), 1: range(5)}, name="in")
+    history = SimpleNamespace(
+        read_with={}, partitions=lambda: {0: range(10), 1: range(5)}, name="in"
+    )
     replay.names = ReplayIdentity(LIVE, replace(REQUEST, history=history))  # type: ignore[arg-type]
     replay.plan = plan_of(replay)
     replay.check_plan(None)

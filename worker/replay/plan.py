@@ -20,9 +20,10 @@ _OLDER = {MAPPING: NONE, OUTPUT_FORMAT: "json", ACCEPT_GONE: "no"}
 class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
-    `request` and `made_with` must be the same for a resume, by name. `whole`: whether a worker may
-    continue from its state. `facets_topic`: where facets are published, if any. `holes` is what the
-    files lack, `filled_from` by partition the offset from which their gaps are read from the topic.
+    `request`, `made_with` and `read_with` must be the same for a resume, by name; older plans have
+    no `read_with`. `whole`: whether a worker may continue from its state. `facets_topic`: where
+    facets are published, if any. `holes` is what the files lack, `filled_from` by partition the
+    offset from which their gaps are read from the topic.
     `gone`: by partition the first offset that is left, where the records before it make the replay
     partial; empty in older plans, which are whole without them.
     """
@@ -31,6 +32,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     begun: str
     request: dict[str, str]
     made_with: dict[str, str]
+    read_with: dict[str, str] | None = None
     whole: bool
     topic: str
     topic_id: str
@@ -82,7 +84,11 @@ def shown_gone(gone: Mapping[str, int]) -> str:
 
 
 def refuse_other(
-    name: str, plan: ReplayPlan, request: Mapping[str, str], settings: Mapping[str, str]
+    name: str,
+    plan: ReplayPlan,
+    request: Mapping[str, str],
+    settings: Mapping[str, str],
+    read_with: Mapping[str, str],
 ) -> None:
     """Raise SetupError, with the differences, if another replay of this name has begun."""
     differences = [
@@ -90,6 +96,7 @@ def refuse_other(
         for before, after in (
             (_OLDER | plan.request, request),
             (_OLDER | plan.made_with, settings),
+            (read_with if plan.read_with is None else plan.read_with, read_with),
         )
         for what, now in after.items()
         if before.get(what) != now

@@ -5,8 +5,9 @@ the offsets of that topic, from which its gaps are read: after the archive the r
 the topic.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import file_digest, sha256
 from itertools import chain
 from typing import Final, Protocol
 
@@ -27,10 +28,12 @@ class RecordSource(FileRecords, Protocol):
     """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows.
 
     Attributes:
-        name: identifies the files in a plan.
+        name: shows the files in a plan.
+        read_with: what they are read with and their content, for a plan.
     """
 
     name: str
+    read_with: Mapping[str, str]
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """The offset of the first record whose timestamp is not before a time, if any."""
@@ -56,6 +59,7 @@ class PlainFiles(RecordSource):
                 pass
             self._count = files.lines
         self.name = f"{len(self._paths)} files with {self._count} lines"
+        self.read_with = _read_with(fields, [_digest(path) for path in self._paths])
 
     def partitions(self) -> Mapping[int, range]:
         """See `RecordSource`."""
@@ -97,6 +101,7 @@ class Archived(RecordSource):
     archive: Archive
     filled_from: Mapping[int, int] = field(default_factory=dict)
     open_log: Callable[[int], TopicReader] = _no_log
+    read_with: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """The name has the offsets of the files alone."""
@@ -193,7 +198,24 @@ def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles 
             "some of the files are the archive of a topic (columns topic, partition, offset), "
             "others are not: replay them apart"
         )
-    return Archived(Archive(paths, fields)) if kinds == {True} else PlainFiles(paths, fields)
+    if kinds != {True}:
+        return PlainFiles(paths, fields)
+    digests = sorted(map(_digest, paths))  # an archive is the same in any order of its files
+    return Archived(Archive(paths, fields), read_with=_read_with(fields, digests))
+
+
+def _read_with(fields: Mapping[str, str], digests: Iterable[str]) -> dict[str, str]:
+    columns = ",".join(f"{field}={column}" for field, column in sorted(fields.items()))
+    content = sha256("".join(digests).encode()).hexdigest()[:16]
+    return {"--fields": columns or "none", "the content of the files": content}
+
+
+def _digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as cause:
+        raise SetupError(f"{path} cannot be read ({cause.strerror})") from cause
 
 
 def filled(

@@ -6,14 +6,14 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.errors import SetupError
-from worker.events import Record
+from worker.events import Limits, Record
 from worker.events.codec import DEFAULT
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
@@ -128,7 +128,14 @@ class Replay:
         """Raise SetupError if the plan is another replay's, or that of another topic."""
         assert self.plan is not None
         plan, request = self.plan, self.names.request
-        refuse_other(request.name, plan, request.facts(), self._made_with(len(plan.ranges), engine))
+        made_with = self._made_with(len(plan.ranges), engine)
+        refuse_other(request.name, plan, request.facts(), made_with, self._read_with())
+        if plan.read_with is None:
+            log.warning(
+                "an earlier build made the plan of the replay %s, without limits, --fields and the "
+                "content of files: keep them as they were",
+                request.name,
+            )
         self._topic_ids({plan.topic: plan.topic_id})
         in_files = _in_files(request)
         ends = {
@@ -157,6 +164,19 @@ class Replay:
         fields = processor_config(self.settings, partitions, engine).fingerprint.fields()
         digest = NONE if mapping is None else mapping.digest
         return {**fields, MAPPING: digest, OUTPUT_FORMAT: self.settings.output_format}
+
+    def _read_with(self) -> dict[str, str]:
+        """What else decides a result: limits, the registry, and files with their columns."""
+        history, names = self.names.request.history, [one.name for one in fields(Limits)]
+        limits = [one for one in names if one.startswith("max_")]
+        return {
+            **{
+                f"COVERSUMM_{one.upper()}": str(getattr(self.settings, one))
+                for one in (*limits, "emit_min_changes")
+            },
+            "schema registry": NONE if self.settings.schema_registry_url is None else "used",
+            **({} if history is None else history.read_with),
+        }
 
     def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
         """See `reading`. Raises SetupError if the mapping needs headers, which files lack."""
@@ -234,6 +254,7 @@ class Replay:
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
             made_with=self._made_with(partitions, engine),
+            read_with=self._read_with(),
             whole=request.is_whole and _is_proven(holes, ranges) and not gone,
             topic=topic,
             topic_id=ids.known(topic) or "",
