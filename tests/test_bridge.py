@@ -307,6 +307,41 @@ def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
     assert site.seen() == {0: [0, 1], 1: [0, 1]}
 
 
+@pytest.mark.parametrize("others", [{}, {"shop_dlq": 9}])
+@pytest.mark.parametrize("running", [False, True])
+def test_dead_letters_follow_a_source_that_got_more_partitions(
+    site: Site, running: bool, others: dict[str, int]
+) -> None:
+    def grown() -> None:
+        site.group.ends[2] = site.admin.partitions["shop"] = 3
+        site.group.starts[2] = 0
+        site.admin.others = {name.replace("_", "."): count for name, count in others.items()}
+
+    if running:
+        site.group.during += [lambda: None, grown, site.group.lose, site.group.join]
+    else:
+        grown()
+        site = site.restarted()
+    site.run()
+    assert site.seen() == {**ALL, 2: [0, 1, 2]}
+    assert site.admin.partitions["shop.dlq"] == max([3, *others.values()])
+    assert site.bridge.partitions() == (3, 3)
+
+
+def test_dead_letters_that_may_not_follow_are_named(site: Site) -> None:
+    site.admin.partitions["shop"] = 3
+    site.admin.refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(SetupError, match=r"shop\.dlq has 2 partitions and needs 3"):
+        site.restarted()
+
+
+@pytest.mark.parametrize("topic", ["reviews", "shop.dlq"])
+def test_a_topic_that_refuses_the_largest_message_is_refused(site: Site, topic: str) -> None:
+    site.admin.largest[topic] = 999_999
+    with pytest.raises(SetupError, match=f"{topic} has max.message.bytes=999999"):
+        site.restarted()
+
+
 @pytest.mark.parametrize("topic", ["shop", "reviews"])
 def test_a_topic_that_was_created_again_is_refused(site: Site, topic: str) -> None:
     """At the next commit, and at the next start, until an operator has set the offsets."""

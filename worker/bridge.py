@@ -33,7 +33,7 @@ from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
 from worker.kafka.reader import record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
-from worker.kafka.topics import Topics, TopicSpec, topic_specs
+from worker.kafka.topics import Topics, TopicSpec, check_configs, topic_specs
 from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
@@ -90,13 +90,18 @@ def source_mapping(settings: Settings) -> TopicMapping:
 
 
 def prepare_bridge(settings: Settings, clients: Clients) -> tuple[int, int]:
-    """Create the dead letter topic; the partition counts of the source and the target.
+    """Create the dead letter topic, or add partitions to it; the counts of source and target.
 
     Raises SetupError if a topic or the broker is not as required.
     """
     specs = topic_specs(settings)
-    target = TopicSpec("target", settings.output_topic, specs["input"].config)
-    kept = {role: specs[role] for role in ("input", "dead letters")} | {"target": target}
+    letters = specs["dead letters"]
+    largest = {"max.message.bytes": letters.config["max.message.bytes"]}
+    kept = {
+        "source": TopicSpec("source", settings.input_topic),
+        "target": TopicSpec("target", settings.output_topic, largest),
+        "dead letters": letters,
+    }
     topics = Topics(settings, clients, specs=kept, patient=True)
     if settings.input_topic not in topics.partitions:
         raise SetupError(f"--from {settings.input_topic}: there is no such topic")
@@ -108,12 +113,9 @@ def prepare_bridge(settings: Settings, clients: Clients) -> tuple[int, int]:
     count = topics.partitions[settings.input_topic]
     missing = [spec for spec in topics.missing() if spec.role == "dead letters"]
     patiently(lambda: topics.create(missing, count))
-    letters = topics.partitions[settings.dlq_topic]
-    if letters < count:
-        raise SetupError(
-            f"the dead letter topic {settings.dlq_topic} has {letters} partitions and "
-            f"{settings.input_topic} has {count}: add partitions to it"
-        )
+    if topics.partitions[letters.name] < count:  # the source got more
+        patiently(lambda: topics.grow(letters.name, count))
+    check_configs(topics)
     return count, topics.partitions[settings.output_topic]
 
 
@@ -130,7 +132,7 @@ class Bridge:
     """
 
     def __init__(self, settings: Settings, clients: Clients, metrics: Metrics) -> None:
-        self._settings = settings
+        self._settings, self._clients = settings, clients
         self._metrics = metrics
         self._source = settings.input_topic
         mapping, self._schemas = with_schemas(settings, source_mapping(settings))
@@ -203,6 +205,9 @@ class Bridge:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rule 1. An exception here reaches `consume`."""
         self._tenure += 1
+        if any(one.partition >= self._sources for one in partitions):
+            self._sources = prepare_bridge(self._settings, self._clients)[0]
+            self._transactions.ask(self._settings.dlq_topic, START_SECONDS)
         self._topics.read()
         starts = consumer.committed(partitions, START_SECONDS)
         for start in starts:

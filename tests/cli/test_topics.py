@@ -206,5 +206,5 @@ def test_a_broker_that_tells_no_policies(run, embedded_broker, names, monkeypatc
     monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 3)
     ended = run("topics")
     assert ended.code == 0
-    assert ended.err.startswith("the cleanup policies were not checked: ")
+    assert ended.err.startswith("the cleanup policies and largest messages were not checked: ")
     assert [row["cleanup_policy"] for row in _rows(ended)] == [None] * 4

@@ -30,6 +30,7 @@ class FakeAdmin:
         self.partitions = {name.replace("_", "."): count for name, count in partitions.items()}
         self.ids: dict[str, str] = {}  # of topics that have another than their name
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
+        self.largest: dict[str, int] = {}  # max.message.bytes, if not plenty
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
         self.others_at_second_look: dict[str, int] = {}
@@ -76,6 +77,18 @@ class FakeAdmin:
             future.set_result(None)
         return future
 
+    def create_partitions(self, new: list[Any]) -> dict[str, Future[None]]:
+        self.partitions |= self.others
+        found = {one.topic: Future[None]() for one in new}
+        for one in new:
+            if self.refusal is None and one.new_total_count > self.partitions[one.topic]:
+                self.partitions[one.topic] = one.new_total_count
+                found[one.topic].set_result(None)
+            else:
+                code = self.refusal or KafkaError.INVALID_PARTITIONS
+                found[one.topic].set_exception(KafkaException(KafkaError(code)))
+        return found
+
     def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
         found = {}
         for resource in resources:
@@ -84,6 +97,8 @@ class FakeAdmin:
             config["cleanup.policy"] = SimpleNamespace(
                 value=self.policies.get(resource.name, "delete")
             )
+            largest = str(self.largest.get(resource.name, 2**30))
+            config["max.message.bytes"] = SimpleNamespace(value=largest)
             found[resource].set_result(config)
         return found
 

@@ -5,6 +5,7 @@ broker's: tests/real_kafka).
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -159,7 +160,16 @@ def test_a_topic_that_may_not_be_created_is_reported() -> None:
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 
-def test_a_changelog_that_forgets_ends_the_worker() -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policies": {}}, "app-entities-changelog has cleanup.policy=delete"),
+        ({"largest": {"reviews.dlq": 2000}}, "reviews.dlq has max.message.bytes=2000"),
+    ],
+)
+def test_a_topic_that_would_lose_state_or_stop_the_worker_ends_it(
+    change: dict[str, Any], words: str
+) -> None:
     ends: list[BaseException] = []
     ended = threading.Event()
 
@@ -169,8 +179,8 @@ def test_a_changelog_that_forgets_ends_the_worker() -> None:
 
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL, 1)
-    admin.policies.clear()
+    vars(admin).update(change)
     assert prepare_topics(SETTINGS, clients_of(admin), die) == 1
     assert ended.wait(10)
     assert isinstance(ends[0], SetupError)
-    assert "app-entities-changelog has cleanup.policy=delete" in str(ends[0])
+    assert words in str(ends[0])

@@ -2,7 +2,9 @@
 that is counted.
 """
 
+import re
 from dataclasses import fields, replace
+from json import dumps
 
 import numpy as np
 import pytest
@@ -23,12 +25,30 @@ from tests.harness.drive import (
 )
 from worker.coversumm import max_sentences
 from worker.errors import SetupError
-from worker.events import Limits
+from worker.events import (
+    Cause,
+    FacetsChanged,
+    FacetSummary,
+    LastFacets,
+    Limits,
+    Ratings,
+    SummaryChanged,
+    SummarySentence,
+    change_message,
+)
+from worker.events.codec import OUTPUTS
+from worker.events.fields import MAX_ID_CHARS, MAX_SENTENCE_ID_CHARS
+from worker.events.messages import message_bytes
+from worker.events.publishing import FACETS, SUMMARIES
+from worker.events.ratings import HALVES
 from worker.limits import Limit
 from worker.processing import outbox, plan
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import BatchPlan
+from worker.registry.output import AvroOutput
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
+from worker.state.keys import last_change_key
+from worker.state.rows import encode_last_change
 from worker.text.splitting import split_sentences
 
 
@@ -472,13 +492,82 @@ def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     assert made == Limits(model=None, embeds=True, **other)
 
 
-def test_the_largest_message_counts_texts_ids_dates_and_languages(tmp_path):
-    """Of each sentence a text, four ids, a date and a language, every character escaped."""
-    least = 27 * 6 * (2000 + 4 * (1024 + 20) + 64 + 35)
-    chosen = {"data_dir": tmp_path, "embedder": "none", "k": 27}
-    assert Settings(**chosen, max_message_bytes=least)
-    with pytest.raises(SetupError, match=f"set at least {least}"):
-        Settings(**chosen, max_message_bytes=least - 1)
+def largest_bodies(sign, facet_names):
+    """A summary of 26 sentences, and facets of three each, every field as long as events allow."""
+    stamp = f"2026-11-26T09:00:00.{'0' * 38}+00:00"
+    ratings = Ratings(10**6, 13 / 3, dict.fromkeys(HALVES, 10**6))
+    sentence = SummarySentence(
+        rank=999,
+        sentence_id=sign * MAX_SENTENCE_ID_CHARS,
+        review_id=sign * MAX_ID_CHARS,
+        text=sign * 2000,
+        rating=-1.2345678901234567e-300,
+        occurred_at=stamp,
+        language=sign * 35,
+        distance=1.234567,
+        support=10**6,
+    )
+    shared = {
+        "entity_id": sign * MAX_ID_CHARS,
+        "epoch": 2**31 - 1,
+        "sequence": 2**63 - 1,
+        "previous_sequence": 2**63 - 1,
+        "review_count": 10**6,
+        "sentence_count": 10**6,
+        "cause": Cause("sentences.deleted", "t" * 249, 10**5, 2**63 - 1, sign * MAX_ID_CHARS),
+        "occurred_at": stamp,
+        "embedding_model": "m" * 200,
+        "ratings": ratings,
+    }
+    ids = [sentence.sentence_id] * 26
+    summary = SummaryChanged(sentences=[sentence] * 26, added=ids, removed=ids, k=26, **shared)
+    parts = [FacetSummary(name, 100, 10**6, 10**6, ratings, [sentence] * 3) for name in facet_names]
+    return summary, FacetsChanged(changed=list(facet_names), facets=parts, **shared)
+
+
+def sent_bytes(topic, body, codec):
+    """The larger of the body's message and of the row that has it until it is published."""
+    cause = record(0, body.entity_id, b"")
+    value = codec.encode(body)
+    message = change_message(
+        topic, "t", body.entity_id, body.epoch, body.occurred_at, value, cause, codec
+    )
+    key = last_change_key(body.entity_id.encode(), topic)
+    last = LastFacets("t" * 249, 2**63 - 1, 2**41, body.occurred_at, value)
+    row = len(key) + len(encode_last_change(key, last))
+    return max(row, message_bytes(message.key, message.value, message.headers))
+
+
+@pytest.mark.parametrize("output_format", ["json", "json-row", "avro"])
+def test_the_largest_messages_count_all_that_they_have(tmp_path, output_format):
+    sign = "\U0001f600" if output_format == "avro" else "\x01"
+    names = [f"{sign * 99}{number:02d}" for number in range(13)]
+    summary, facets = largest_bodies(sign, names)
+    codec = OUTPUTS.get(output_format) or AvroOutput({SummaryChanged: 1, FacetsChanged: 2})
+    path = tmp_path / "facets.toml"
+    quoted = [dumps(one, ensure_ascii=False) for one in names]
+    path.write_text("".join(f"[[facet]]\nname = {one}\nnewest = 9\n" for one in quoted))
+    chosen = {"data_dir": tmp_path, "embedder": "none", "output_format": output_format, "k": 26}
+    chosen |= {"schema_registry_url": "http://a"} if output_format == "avro" else {}
+    with pytest.raises(SetupError, match="set at least") as refused:
+        Settings(**chosen, max_message_bytes=2**18)
+    least = int(re.search("set at least ([0-9]+)", str(refused.value))[1])
+    assert 0.98 * least < sent_bytes(SUMMARIES, summary, codec) <= least
+    Settings(**chosen, max_message_bytes=least)
+    chosen |= {"k": 5, "facets": str(path)}
+    tight = Settings(**chosen, max_message_bytes=2**18)
+    with pytest.raises(SetupError, match=r"39 sentences .* of 13 facets") as refused:
+        processor_config(tight, 1, None)
+    most = int(re.search("may be ([0-9]+) bytes", str(refused.value))[1])
+    assert 0.97 * most < sent_bytes(FACETS, facets, codec) <= most
+    assert processor_config(replace(tight, max_message_bytes=most), 1, None).facets is not None
+
+
+def test_the_defaults_have_room_for_as_many_sentences_as_before(tmp_path):
+    chosen = {"data_dir": tmp_path, "embedder": "none"}
+    assert Settings(**chosen, k=26)
+    with pytest.raises(SetupError, match="COVERSUMM_K=27"):
+        Settings(**chosen, k=27)
 
 
 def test_the_largest_message_of_facets_fits_into_the_topic(tmp_path):

@@ -60,6 +60,22 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         assert check(site)["records"] == len(load)
 
 
+@pytest.mark.parametrize("role", ["output", "dlq", "changelog"])
+def test_a_topic_with_a_lower_limit_is_refused_before_a_message_is(
+    kafka: KafkaBroker, tmp_path: Path, role: str
+) -> None:
+    with pipeline(kafka, f"lower-{role}", tmp_path, settings=SETTINGS) as site:
+        name = getattr(site, f"{role}_topic")
+        policy = "delete" if role == "dlq" else "compact"
+        config = {"cleanup.policy": policy, "max.message.bytes": "999999"}
+        kafka.create_topic(name, site.partitions, config)
+        for command, code in ((["topics"], 1), (["config", "--check"], 1), (["run"], 2)):
+            process = WorkerProcess(tmp_path / command[0], site.environment, arguments=command)
+            site.workers.append(process)
+            process.refused(name, "999999", "max.message.bytes=1001024", code=code)
+        site.worker(max_message_bytes="999999").start().wait_ready()
+
+
 @pytest.fixture
 def hanging(
     kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest

@@ -680,9 +680,23 @@ RULES = (
     Rule(
         "a changelog that forgets ends the worker",
         "worker/kafka/topics.py",
-        '        if role == "changelog":\n',
-        "        if False:\n",
+        '            if spec.role == "changelog":\n',
+        "            if False:\n",
         ("tests/kafka/test_provisioning.py",),
+    ),
+    Rule(
+        "a topic that refuses the largest message ends the worker before it refuses one",
+        "worker/kafka/topics.py",
+        "    if (least := wanted - RECORD_OVERHEAD_BYTES) <= found:\n",
+        "    if (least := wanted - RECORD_OVERHEAD_BYTES) > 0:\n",
+        ("tests/kafka/test_provisioning.py",),
+    ),
+    Rule(
+        "dead letters of a bridge follow partitions that the source gets while it runs",
+        "worker/bridge.py",
+        "        if any(one.partition >= self._sources for one in partitions):\n",
+        "        if False:\n",
+        ("tests/test_bridge.py",),
     ),
     Rule(
         "lag counts the fetch position with nothing in flight",

@@ -48,10 +48,10 @@ def command(check: bool, as_json: bool) -> int:
     """Show every setting with its value and origin: default, computed (from this machine or other
     settings), environment, or a line of --env-file. Secrets are shown as ***.
 
-    With --check, also check the broker for `run`: the topics, their partition counts and cleanup
-    policies, the permissions of this client, and whether the group's state was built with these
-    settings. Also say how far back the input reaches, of which replays need all. Changes nothing.
-    Exit code 1 if a check fails.
+    With --check, also check the broker for `run`: the topics, their partition counts, cleanup
+    policies and largest messages, the permissions of this client, and whether the group's state was
+    built with these settings. Also say how far back the input reaches, of which replays need all.
+    Changes nothing. Exit code 1 if a check fails.
     """
     settings = Settings.from_environment()
     _show_settings(settings, as_json, only_set=check)

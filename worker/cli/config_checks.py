@@ -6,7 +6,7 @@ and would fence a worker.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -22,7 +22,7 @@ from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
-from worker.kafka.topics import Topics, TopicSpec, policy_complaint
+from worker.kafka.topics import Topics, TopicSpec, policy_complaint, size_complaint
 from worker.processing.config import configured_engine, processor_config
 from worker.registry.client import SchemaRegistry, patiently
 from worker.settings import Settings
@@ -153,7 +153,7 @@ class _Broker:
             return
         yield ConfigCheck(of, "exists", OK, f"{len(found.partitions)} partitions")
         yield self._count(spec, of, len(found.partitions))
-        yield from self._configured(spec, of)
+        yield from self._config(spec, of)
         yield self._allowed(
             of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}"
         )
@@ -191,27 +191,29 @@ class _Broker:
         )
         return ConfigCheck(of, "partitions", FAILED, str(count), remedy)
 
-    def _configured(self, spec: TopicSpec, of: str) -> Iterator[ConfigCheck]:
-        what = "cleanup policy"
+    def _config(self, spec: TopicSpec, of: str) -> Iterator[ConfigCheck]:
+        checks = (
+            ("cleanup policy", "cleanup.policy", policy_complaint),
+            ("largest message", "max.message.bytes", size_complaint),
+        )
         try:
             config = self.topics.configs([spec])[spec.name]
         except KafkaException as cause:
             reason = cause.args[0].str().rstrip(".")
-            yield ConfigCheck(of, what, NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
+            yield ConfigCheck(of, "cleanup policy", NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
             return
         except (TimeoutError, KeyError):
-            yield ConfigCheck(of, what, NOT_CHECKED, NO_ANSWER)
+            yield ConfigCheck(of, "cleanup policy", NOT_CHECKED, NO_ANSWER)
             return
-        policy = str(config["cleanup.policy"].value)
-        if policy_complaint(spec, policy) is None:
-            yield ConfigCheck(of, what, OK, policy)
-        else:
-            remedy = f"set cleanup.policy={spec.config['cleanup.policy']}"
-            yield ConfigCheck(of, what, FAILED, policy, remedy)
+        for what, key, complaint in checks:
+            if complaint(spec, config) is not None:
+                yield ConfigCheck(of, what, FAILED, config[key], f"set {key}={spec.config[key]}")
+            elif key in spec.config:
+                yield ConfigCheck(of, what, OK, config[key])
         if spec.role == "input":
             yield self._history(spec, of, config)
 
-    def _history(self, spec: TopicSpec, of: str, config: Any) -> ConfigCheck:
+    def _history(self, spec: TopicSpec, of: str, config: Mapping[str, str]) -> ConfigCheck:
         """How far back the input reaches; never a failure, since only replays need more."""
         try:
             with TopicReader(self.clients, spec.name, self.settings.app_id) as reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -70,14 +70,20 @@ COLUMNS = (
 def command(
     partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool
 ) -> int:
-    """Create the worker's topics, input included, or check those that exist: partition counts and
-    cleanup policies. Say how far back the input reaches, if replays lack records. Exit code 1 if a
-    check fails.
+    """Create the worker's topics, input included, or check those that exist: partition counts,
+    cleanup policies and largest messages. Say how far back the input reaches, if replays lack
+    records. Exit code 1 if a check fails.
     """
     from confluent_kafka import KafkaException
 
     from worker.kafka.clients import KafkaClients
-    from worker.kafka.topics import Topics, has_progress, policy_complaint, refused_counts
+    from worker.kafka.topics import (
+        Topics,
+        has_progress,
+        policy_complaint,
+        refused_counts,
+        size_complaint,
+    )
 
     settings = Settings.from_environment()
     clients = KafkaClients(settings)
@@ -86,32 +92,34 @@ def command(
     missing = topics.missing()
     if not dry_run:
         topics.create(missing, count, replication_factor or -1)
-    policies = {
-        spec.name: spec.config["cleanup.policy"]
-        for spec in missing
-        if spec.name in topics.partitions  # it was created just now
-    }
+    created = [spec for spec in missing if spec.name in topics.partitions]
+    configs: dict[str, Mapping[str, str]] = {}
     specs = topics.specs.values()
     try:
-        configs = topics.configs(spec for spec in specs if spec not in missing)
-        policies |= {name: str(one["cleanup.policy"].value) for name, one in configs.items()}
+        configs |= topics.configs(spec for spec in specs if spec not in missing)
     except (KafkaException, TimeoutError) as cause:  # no permission, or no such request
         is_refusal = isinstance(cause, KafkaException)
         reason = cause.args[0].str() if is_refusal else "no answer from the broker"
-        output.note(f"the cleanup policies were not checked: {reason}")
+        output.note(f"the cleanup policies and largest messages were not checked: {reason}")
     else:
         _note_reach(settings, clients, configs)
     problems = [
         *refused_counts(topics, count, lambda: has_progress(clients, settings, count)),
-        *(policy_complaint(spec, policies[spec.name]) for spec in specs if spec.name in policies),
+        *(
+            complaint(spec, configs[spec.name])
+            for spec in specs
+            if spec.name in configs
+            for complaint in (policy_complaint, size_complaint)
+        ),
     ]
+    configs |= {spec.name: spec.config for spec in created}
     status = "missing" if dry_run else "created"
     rows = [
         TopicStatus(
             spec.role,
             spec.name,
             topics.partitions.get(spec.name, count),
-            policies.get(spec.name),
+            configs.get(spec.name, {}).get("cleanup.policy"),
             spec.config["cleanup.policy"],
             status if spec in missing else "exists",
         )
@@ -121,7 +129,9 @@ def command(
     return output.exit_code(problem for problem in problems if problem is not None)
 
 
-def _note_reach(settings: Settings, clients: Clients, configs: Mapping[str, Any]) -> None:
+def _note_reach(
+    settings: Settings, clients: Clients, configs: Mapping[str, Mapping[str, str]]
+) -> None:
     """Say how far back an input that exists reaches, if replays lack records."""
     from worker.kafka.reader import TopicReader, reach
 

@@ -6,7 +6,6 @@ summary -> codec -> message                  `messages`
 
 from worker.events.bare import read_line
 from worker.events.decode import RecordMapping, decode
-from worker.events.fields import MAX_DETAILS_CHARS, MAX_SENTENCE_ID_CHARS
 from worker.events.inputs import (
     EVENT_TYPES,
     EntityDeleted,
@@ -43,8 +42,6 @@ from worker.events.rules import Limits
 __all__ = [
     "ALGORITHM",
     "EVENT_TYPES",
-    "MAX_DETAILS_CHARS",
-    "MAX_SENTENCE_ID_CHARS",
     "TRUNCATED_HEADERS",
     "Cause",
     "EntityDeleted",

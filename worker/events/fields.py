@@ -79,8 +79,6 @@ Timestamp = Annotated[
 ]
 MAX_LANGUAGE_CHARS: Final = 35
 """Longest language tag that summaries pass on: RFC 5646 makes none longer necessary."""
-MAX_DETAILS_CHARS: Final = MAX_TIMESTAMP_CHARS + MAX_LANGUAGE_CHARS
-"""Of a quoted sentence's date and language."""
 
 Language = Annotated[
     str,

@@ -164,13 +164,13 @@ class TopicReader:
         return sorted(found.partitions)
 
 
-def reach(reader: TopicReader, config: Mapping[str, Any]) -> str | None:
+def reach(reader: TopicReader, config: Mapping[str, str]) -> str | None:
     """How far back an input with this configuration reaches, if replays lack records, now or later.
 
     Raises SetupError if the broker does not answer.
     """
-    limits = [f"{name}={config[name].value}" for name in KEPT if config[name].value != KEPT[name]]
-    if "delete" not in config["cleanup.policy"].value:
+    limits = [f"{name}={config[name]}" for name in KEPT if config[name] != KEPT[name]]
+    if "delete" not in config["cleanup.policy"]:
         limits = []
     gone = [one for one in reader.partitions if reader.bounds(one).start]
     if not (gone or limits):

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ClusterMetadata,
     ConfigResource,
 )
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
@@ -157,21 +157,35 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
         TopicSpec(
             "changelog",
             changelog_topic(settings),
-            {**compacted, "delete.retention.ms": str(DELETE_RETENTION_MS)},
+            {**compacted, "delete.retention.ms": str(DELETE_RETENTION_MS), **largest},
         ),
     )
     return {spec.role: spec for spec in specs}
 
 
-def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
+def policy_complaint(spec: TopicSpec, config: Mapping[str, str]) -> str | None:
     """A sentence about a cleanup policy that loses data, if it does.
 
     It does for a compacted input, and for an output or changelog that deletes.
     """
-    wanted = spec.config["cleanup.policy"]
+    policy = config["cleanup.policy"]
+    wanted = spec.config.get("cleanup.policy", policy)
     if policy == wanted or spec.role == "dead letters":
         return None
     return f"the {spec.role} topic {spec.name} has cleanup.policy={policy}, it should be {wanted}"
+
+
+def size_complaint(spec: TopicSpec, config: Mapping[str, str]) -> str | None:
+    """A sentence about a topic that refuses the worker's largest messages, if it does."""
+    found = int(config["max.message.bytes"])
+    wanted = int(spec.config.get("max.message.bytes", found))
+    if (least := wanted - RECORD_OVERHEAD_BYTES) <= found:
+        return None
+    return (
+        f"the {spec.role} topic {spec.name} has max.message.bytes={found}, less than "
+        f"COVERSUMM_MAX_MESSAGE_BYTES={least}: set max.message.bytes={wanted} on the topic, or "
+        "lower COVERSUMM_MAX_MESSAGE_BYTES"
+    )
 
 
 class Topics:
@@ -235,13 +249,8 @@ class Topics:
         """The topics that do not exist yet, the input among them."""
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
 
-    def policies(self, specs: Iterable[TopicSpec]) -> dict[str, str]:
-        """By topic name the cleanup policies of those that exist. Raises as `configs` does."""
-        configs = self.configs(specs)
-        return {name: str(config["cleanup.policy"].value) for name, config in configs.items()}
-
-    def configs(self, specs: Iterable[TopicSpec]) -> dict[str, Any]:
-        """By topic name the configurations of those that exist, with entries by name.
+    def configs(self, specs: Iterable[TopicSpec]) -> dict[str, dict[str, str]]:
+        """By topic name the configurations of those that exist.
 
         Raises KafkaException or TimeoutError if the broker does not answer this client.
         """
@@ -252,19 +261,12 @@ class Topics:
             [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
         )
         return {
-            resource.name: future.result(METADATA_TIMEOUT_SECONDS)
+            resource.name: {
+                name: str(entry.value)
+                for name, entry in future.result(METADATA_TIMEOUT_SECONDS).items()
+            }
             for resource, future in futures.items()
         }
-
-    def check_policies(self) -> dict[str, str]:
-        """By role a `policy_complaint`, if any. Raises as `policies` does."""
-        policies = self.policies(self.specs.values())
-        complaints = {
-            spec.role: policy_complaint(spec, policies[spec.name])
-            for spec in self.specs.values()
-            if spec.name in policies
-        }
-        return {role: complaint for role, complaint in complaints.items() if complaint is not None}
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
         """Create topics; those that another process creates at the same time count as created.
@@ -289,6 +291,20 @@ class Topics:
         # The broker's answer counts: another process may have created a topic with another count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()
 
+    def grow(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic, up to this count. Raises SetupError if the broker refuses."""
+        future = self._admin.create_partitions([NewPartitions(name, partitions)])[name]
+        try:
+            future.result(CREATE_TIMEOUT_SECONDS)
+        except KafkaException as cause:
+            self.refresh()  # another process may have added them
+            if self.partitions[name] < partitions:
+                raise SetupError(
+                    f"the topic {name} has {self.partitions[name]} partitions and needs "
+                    f"{partitions}, which could not be added: {cause.args[0].str()}"
+                ) from cause
+        self.partitions[name] = max(partitions, self.partitions[name])
+
 
 def prepare_topics(
     settings: Settings,
@@ -299,7 +315,7 @@ def prepare_topics(
     """Create the worker's missing topics except the input, check all, return the partition count.
 
     Topics are created only for a group without committed offsets: any other group had all of them,
-    so a missing one was deleted. A thread calls `die` if the changelog's policy loses state.
+    so a missing one was deleted. A thread calls `die` for what `check_configs` refuses.
 
     Raises SetupError if a topic is not as it must be, or the broker does not answer.
     """
@@ -316,9 +332,7 @@ def prepare_topics(
     patiently(lambda: topics.create(missing, partitions))
     for refusal in refused_counts(topics, topics.input_partitions, has_begun):
         raise refusal
-    threading.Thread(
-        target=_watch_policies, args=[topics, die], name="policies", daemon=True
-    ).start()
+    threading.Thread(target=_check_beside, args=[topics, die], name="configs", daemon=True).start()
     return partitions
 
 
@@ -385,14 +399,29 @@ def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -
     ]
 
 
-def _watch_policies(topics: Topics, die: Callable[[BaseException], Any]) -> None:
+def _check_beside(topics: Topics, die: Callable[[BaseException], Any]) -> None:
     """Runs beside the start, which need not wait: an answer may be slow, or never arrive."""
     try:
-        complaints = topics.check_policies()
+        check_configs(topics)
+    except SetupError as refused:
+        die(refused)
+
+
+def check_configs(topics: Topics) -> None:
+    """Raise SetupError for a topic that loses state or refuses messages; log other complaints."""
+    try:
+        configs = topics.configs(topics.specs.values())
     except (KafkaException, TimeoutError) as cause:
-        log.info("could not fetch the topics' cleanup policies: %r", cause)
+        log.info("could not fetch the topics' configurations: %r", cause)
         return
-    for role, complaint in complaints.items():
-        if role == "changelog":
-            die(SetupError(f"{complaint}: the state cannot be restored from a log that forgets"))
-        log.warning("%s", complaint)
+    for spec in topics.specs.values():
+        if spec.name not in configs:
+            continue
+        if complaint := size_complaint(spec, configs[spec.name]):
+            raise SetupError(complaint)
+        if complaint := policy_complaint(spec, configs[spec.name]):
+            if spec.role == "changelog":
+                raise SetupError(
+                    f"{complaint}: the state cannot be restored from a log that forgets"
+                )
+            log.warning("%s", complaint)

@@ -1,15 +1,15 @@
 """The configuration of the processor, from the settings."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
+
+from msgspec import json
 
 from worker import __version__
 from worker.coversumm import NewIndex
 from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.errors import SetupError
 from worker.events import (
-    MAX_DETAILS_CHARS,
-    MAX_SENTENCE_ID_CHARS,
     Event,
     Limits,
     Record,
@@ -21,7 +21,7 @@ from worker.events.dates import milliseconds
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
 from worker.settings import Settings
-from worker.settings.checks import escaped_bytes
+from worker.settings.checks import largest_message
 from worker.state import Fingerprint
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
@@ -79,6 +79,8 @@ ALL = RecordSelection()
 
 VECTOR_OVERHEAD = 64
 """Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
+FACET_BYTES: Final = 512
+"""Upper bound of a facet's field names, counts and ratings in a message."""
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]
@@ -223,15 +225,19 @@ def load_facets(
     if not settings.facets:
         return None
     definitions = read_definitions(settings.facets)
-    shown = sum(definitions.facets[number].k for number in definitions.visible)
-    characters = settings.max_sentence_chars + 2 * MAX_SENTENCE_ID_CHARS + MAX_DETAILS_CHARS
-    most = shown * escaped_bytes(settings) * characters
+    visible = [definitions.facets[number] for number in definitions.visible]
+    shown = sum(facet.k for facet in visible)
+    # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice
+    names = [len(json.encode(json.encode(facet.name).decode())) for facet in visible]
+    most = largest_message(settings, shown, sentence_ids=1)
+    most += FACET_BYTES * len(visible) + 2 * sum(names)
     if most > settings.max_message_bytes:
         raise SetupError(
             f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="
-            f"{settings.max_sentence_chars} in one message may be {most} bytes, more than "
-            f"COVERSUMM_MAX_MESSAGE_BYTES ({settings.max_message_bytes}): lower the facets' k or "
-            "their number, or raise that and max.message.bytes of the topic"
+            f"{settings.max_sentence_chars} of {len(visible)} facets in one message may be {most} "
+            f"bytes, more than COVERSUMM_MAX_MESSAGE_BYTES ({settings.max_message_bytes}): lower "
+            "the facets' k or their number, or raise that and max.message.bytes of the worker's "
+            "topics"
         )
     return facet_criteria(definitions, dimension, None if engine is None else engine.embed)
 

@@ -115,7 +115,7 @@ class Promotion:
         topics = Topics(self.next, self.clients)
         if spec.name not in topics.partitions:
             return PromotionCheck(what, False, f"there is no topic {spec.name}")
-        complaint = policy_complaint(spec, topics.policies([spec])[spec.name])
+        complaint = policy_complaint(spec, topics.configs([spec])[spec.name])
         return PromotionCheck(what, complaint is None, complaint or spec.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:

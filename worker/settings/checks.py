@@ -23,6 +23,10 @@ LESS_THAN: Final = (
     ("commit_timeout_ms", "stall_timeout_ms", "a slow commit is not a stall"),
 )
 """Field, field of a larger value, and reason."""
+SENTENCE_BYTES: Final = 256
+"""Upper bound of a sentence's field names, numbers and date in a message."""
+MESSAGE_BYTES: Final = 8 * 2**10
+"""Upper bound of the rest of a message without its two ids: key, headers, and other fields."""
 
 
 def complaints(settings: Fields) -> Iterator[str]:
@@ -84,25 +88,34 @@ def _check_order(settings: Fields) -> Iterator[str]:
 
 
 def _check_message_bytes(settings: Fields) -> Iterator[str]:
-    from worker.events import MAX_DETAILS_CHARS, MAX_SENTENCE_ID_CHARS  # late: it loads NumPy
-
-    # a sentence has its ids four times
-    characters = settings.max_sentence_chars + 4 * MAX_SENTENCE_ID_CHARS + MAX_DETAILS_CHARS
-    summary_bytes = settings.k * characters * escaped_bytes(settings)
+    # its own id, and that of each list of changes
+    summary_bytes = largest_message(settings, settings.k, sentence_ids=3)
     if summary_bytes > settings.max_message_bytes:
         yield (
             f"COVERSUMM_MAX_MESSAGE_BYTES: {show_size(settings.max_message_bytes)} may be too "
             f"little for COVERSUMM_K={settings.k} sentences of "
             f"COVERSUMM_MAX_SENTENCE_CHARS={settings.max_sentence_chars}: set at least "
-            f"{summary_bytes}, and max.message.bytes of the output topic with it"
+            f"{summary_bytes}, and max.message.bytes of the worker's topics with it"
         )
 
 
-def escaped_bytes(settings: Fields) -> int:
-    """Most bytes of a character in a message: JSON escapes one in six, and a string of JSON the
-    backslash too. Avro has UTF-8.
+def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
+    """Most bytes of a message with so many sentences, and of each so many ids, whatever events
+    bring; key, headers, and the row of the message included.
     """
-    return {"json-row": 7, "avro": 4}.get(settings.output_format, 6)
+    from worker.events.fields import (  # late: it loads msgspec
+        MAX_ID_CHARS,
+        MAX_LANGUAGE_CHARS,
+        MAX_SENTENCE_ID_CHARS,
+    )
+
+    # JSON escapes a character in six, and a string of JSON the backslash too. Avro has UTF-8.
+    escaped = {"json-row": 7, "avro": 4}.get(settings.output_format, 6)
+    ids = MAX_ID_CHARS + sentence_ids * MAX_SENTENCE_ID_CHARS
+    characters = settings.max_sentence_chars + ids + MAX_LANGUAGE_CHARS
+    return sentences * (escaped * characters + SENTENCE_BYTES) + (
+        2 * escaped * MAX_ID_CHARS + MESSAGE_BYTES
+    )
 
 
 def _check_sasl(settings: Fields) -> Iterator[str]:
