@@ -591,6 +591,27 @@ def test_what_is_refused(live: Pipeline) -> None:
     assert report["read"] > 0
 
 
+def test_two_groups_never_publish_to_one_topic(live: Pipeline) -> None:
+    """The topic of facets follows from the name alone; a restart would delete it for both."""
+    facets = f"{both_topics(live)[1]}.shared"
+    replay(live, "--name", "shared", "--to", "replays.one")
+    before = published(live, facets)
+    assert before
+    for target, restart in (("two", ()), ("two", ("--restart", "--yes")), ("one", ())):
+        process = ReplayProcess(
+            live, "--name", "shared", "--to", f"replays.{target}", *restart, app_id="other"
+        ).start()
+        process.wait(2)
+        shared = "replays.one" if target == "one" else facets
+        assert f"{shared} belongs to the replay of the group replays-replay-shared" in (
+            process.errors
+        )
+    assert published(live, facets) == before
+    replay(live, "--name", "shared", "--to", "none", app_id="other")
+    report = replay(live, "--name", "shared", "--to", "replays.one", "--restart", "--yes")
+    assert report["facets_published_to"] == facets
+
+
 @pytest.mark.parametrize("kind", ["plain", "archive"])
 def test_files_that_changed_are_refused(live: Pipeline, tmp_path: Path, kind: str) -> None:
     """Two lines that changed places, or another column of texts."""

@@ -216,7 +216,7 @@ def command(
     from worker.kafka.topics import reached
     from worker.published.published import names_file
     from worker.replay.request import ReplayIdentity, Request, default_topic
-    from worker.replay.run import Replay
+    from worker.replay.run import Replay, refuse_shared
     from worker.stream.run_bounds import RateThrottle
 
     live = Settings.from_environment()
@@ -251,6 +251,7 @@ def command(
         if dry_run:
             return estimate(replay, as_json)
         if restart:
+            refuse_shared(names, clients)  # before it asks
             thrown = " and ".join([names.app_id, *names.published_topics])
             if not agreed(f"Throw away {thrown}?", yes):
                 return DECLINED

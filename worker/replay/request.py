@@ -207,9 +207,13 @@ class ReplayIdentity:
         return specs
 
 
+PLAN = "-plan"
+"""Suffix of the topic of a replay's plan, after its group."""
+
+
 def plan_topic(app_id: str) -> str:
     """The topic of the plan of the replay with this group."""
-    return f"{app_id}-plan"
+    return f"{app_id}{PLAN}"
 
 
 def default_topic(live: Settings, name: str) -> str:

@@ -17,8 +17,8 @@ from worker.events import Limits, Record
 from worker.events.codec import DEFAULT
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
-from worker.kafka.errors import patiently
-from worker.kafka.offsets import CommittedOffset, committed_offsets
+from worker.kafka.errors import broker_errors, patiently
+from worker.kafka.offsets import TIMEOUT_SECONDS, CommittedOffset, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import reading
@@ -42,7 +42,7 @@ from worker.replay.plan import (
 )
 from worker.replay.ranges import Range, check_ends, gone_before, ranges_of
 from worker.replay.record_source import Archived, filled
-from worker.replay.request import ACCEPT_GONE, ReplayIdentity, Request, plan_topic
+from worker.replay.request import ACCEPT_GONE, PLAN, ReplayIdentity, Request, plan_topic
 from worker.settings import Settings
 from worker.stream.run_bounds import RateThrottle, RunBounds
 from worker.text.engine import EmbeddingEngine
@@ -55,6 +55,27 @@ def stored_plan(app_id: str, clients: Clients) -> ReplayPlan | None:
     topic = plan_topic(app_id)
     value = AgreedRecord(clients, clients.admin(), topic).read()
     return None if value is None else decode_plan(value, f"the topic {topic}")
+
+
+def refuse_shared(names: ReplayIdentity, clients: Clients) -> None:
+    """Raise SetupError if a topic that this replay publishes to is in another replay's plan."""
+    admin = clients.admin()
+    with broker_errors("no answer from the broker"):
+        topics = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+    others = [one.removesuffix(PLAN) for one in topics if "-replay-" in one and one.endswith(PLAN)]
+    for group in sorted({*others} - {names.app_id}):
+        try:
+            plan = stored_plan(group, clients)
+        except SetupError as cause:
+            log.warning("the topics of another replay are unknown: %s", cause)
+            continue
+        published = () if plan is None else (plan.output_topic, plan.facets_topic)
+        if shared := [topic for topic in names.published_topics if topic in published]:
+            raise SetupError(
+                f"the topic {shared[0]} belongs to the replay of the group {group}: give this one "
+                f"another --name and --to. If nobody needs that replay and its workers any more, "
+                f"delete {shared[0]} and {plan_topic(group)}"
+            )
 
 
 class ReplayProgress(NamedTuple):
@@ -243,6 +264,7 @@ class Replay:
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
 
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
+        refuse_shared(self.names, self.clients)
         topic = self.settings.input_topic
         ids = self._topic_ids({})
         request, ranges = self._found_ranges(partitions)
