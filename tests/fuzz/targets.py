@@ -40,7 +40,7 @@ from worker.settings import Settings, settings_by_field
 from worker.sources.archive import Archive
 from worker.sources.columns import CELLS, review_of
 from worker.state import rows
-from worker.state.errors import CorruptRow, UnknownFormat
+from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
 from worker.state.rows import Applied, Header, Output, PublishedSets, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
@@ -196,11 +196,11 @@ def row(
     corpus = tuple(value[:1] + value[FRAME_BYTES:] for value in sealed)
 
     def law(data: bytes) -> None:
-        with suppress(CorruptRow, UnknownFormat):
+        with suppress(CorruptRow, NewerFormats, UnknownFormat):
             decode_row(KEY, data)  # as if it were the whole value
         try:
             found = decode_row(KEY, rows.seal(KEY, data[1:], data[0] if data else 0))
-        except (CorruptRow, UnknownFormat):
+        except (CorruptRow, NewerFormats, UnknownFormat):
             return
         written = encode(KEY, found)
         assert repr(decode_row(KEY, written)) == repr(found)

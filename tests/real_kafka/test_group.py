@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from tests.harness import newer
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent
@@ -116,6 +117,45 @@ def test_other_settings_cannot_join_a_running_group(
     site.wait_caught_up()
     assert first.terminate() == 0
     site.verify()
+
+
+@pytest.mark.parametrize(
+    "is_initial", [True, pytest.param(False, marks=pytest.mark.long)], ids=["began", "upgraded"]
+)
+def test_rows_of_a_newer_version_are_refused_before_a_worker_is_ready(
+    site: Pipeline, is_initial: bool
+) -> None:
+    """The newer worker is away for longer than its session, so the older one gets its
+    partitions.
+    """
+    if not is_initial:
+        (first,) = site.start(1)
+        feed(site, [upsert(0)])
+        site.wait_caught_up()
+        assert first.terminate() == 0
+    site.launcher = newer.__name__
+    (later,) = site.start(1)
+    feed(site, [upsert(1)])
+    site.wait_caught_up()
+    later.kill()
+    site.launcher = None
+    older = site.worker().start()
+
+    def ended() -> bool:
+        assert not older.ready(), older.log_end()
+        return not older.alive
+
+    eventually(ended, older.log_end, every_s=0.05)
+    words = ("header: format 3, the newest that this worker knows is 2", "run that version again")
+    refused(older, "a newer version of the worker wrote the stored state", *words)
+    checked = run_command("config", "--check", environment=older.environment)
+    assert checked.returncode == 1, checked
+    assert all(word in " ".join(checked.stdout.split()) for word in words), checked.stdout
+    later.start().wait_ready()
+    feed(site, [upsert(2)])
+    site.wait_caught_up()
+    site.stop()
+    site.verify(committed=False)
 
 
 @pytest.mark.long

@@ -664,6 +664,16 @@ RULES = (
         ("tests/kafka/test_topic_ids.py",),
     ),
     Rule(
+        "a partition of a newer version is refused at its takeover",
+        "worker/state/rows.py",
+        "        raise NewerFormats(newer)\n",
+        "        pass\n",
+        (
+            "tests/state/test_formats.py",
+            "tests/real_kafka/test_group.py::test_rows_of_a_newer_version_are_refused_before_a_worker_is_ready",
+        ),
+    ),
+    Rule(
         "topic ids: a changed one is a crash",
         "worker/kafka/topic_ids.py",
         "if self._known[topic] and found and found != self._known[topic]:",

@@ -16,6 +16,7 @@ from worker.events import LastFacets, RatingCounts
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
+from worker.state.errors import NewerFormats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
 from worker.state.rows import Applied, Header, Output, PublishedSets, ReviewRow
@@ -146,6 +147,14 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         Applied(992, "marketplace.reviews.v1", "zAcLMpi6TtaO_ucv43jIWA"),
     ),
     (
+        "applied 3",
+        formats.decode_applied,
+        "41",
+        "0377f63224e103000000000000160000006d61726b6574706c6163652e726576696577732e7631160000007a41634c4d7069365474614f5f"
+        "75637634336a49574102000000060000006865616465720100000031060000007265766965770100000032",
+        Applied(993, "marketplace.reviews.v1", "zAcLMpi6TtaO_ucv43jIWA"),
+    ),
+    (
         "output 1",
         formats.decode_output,
         "4f",
@@ -190,8 +199,9 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    of_two = (formats.decode_applied, formats.decode_review, formats.decode_header)
-    newest = 2 if read in of_two else 1
+    newest = {formats.decode_applied: 3, formats.decode_review: 2, formats.decode_header: 2}.get(
+        read, 1
+    )
     payload = b"\xffwhat nobody knows yet"
     newer = formats.seal(key, payload, newest + 1)
     with pytest.raises(UnknownFormat) as refused:
@@ -222,6 +232,29 @@ def test_a_flip_of_any_byte_is_refused_by_the_rows_name(
                 read(key, damaged)
             assert describe(key) in str(refused.value)
             assert "coversumm-worker reset --local" in str(refused.value)
+
+
+def test_an_applied_row_names_formats_that_older_workers_do_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are refused at the takeover of the partition, whatever row they would read first."""
+    applied = Applied(993, "reviews", "an id")
+    usual = formats.encode_applied(APPLIED, applied)
+    assert usual[0] == 2
+    monkeypatch.setitem(formats.FORMATS, "review", 3)
+    monkeypatch.setitem(formats.FORMATS, "rows to come", 1)
+    newer = formats.encode_applied(APPLIED, applied)
+    assert newer[0] == 3
+    assert formats.decode_applied(APPLIED, newer) == applied
+    assert formats.decode_applied(APPLIED, usual) == applied
+    monkeypatch.undo()
+    with pytest.raises(NewerFormats) as refused:
+        formats.decode_applied(APPLIED, newer)
+    message = str(refused.value)
+    assert "(review: format 3, the newest that this worker knows is 2; rows to come" in message
+    assert "header" not in message
+    assert "run that version again, or build a new epoch" in message
+    assert refused.value.exit_code == 2
 
 
 def test_an_older_row_is_upgraded_when_it_is_written_again() -> None:

@@ -27,9 +27,9 @@ from worker.processing.config import configured_engine, processor_config
 from worker.registry.client import SchemaRegistry, patiently
 from worker.settings import Settings
 from worker.state.errors import StateError
-from worker.state.keys import FINGERPRINT
+from worker.state.keys import APPLIED, FINGERPRINT
 from worker.state.partition import refuse_other
-from worker.state.rows import decode_fingerprint
+from worker.state.rows import decode_applied, decode_fingerprint
 
 OK: Final = "ok"
 FAILED: Final = "failed"
@@ -54,6 +54,10 @@ _RETRIABLE: Final = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
+REACHES: Final = (10, 1000, 100_000)
+"""Offsets before a changelog's end to search for the last applied row; one reach after the other,
+because aborted rows may follow it.
+"""
 NO_ANSWER: Final = "no answer from the broker"
 
 
@@ -102,8 +106,8 @@ def _check_registry(settings: Settings) -> ConfigCheck:
 
 
 def _check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
-    """Whether the first rows of the changelog have the fingerprint of these settings. Loads the
-    embedder, whose model is part of it.
+    """Whether the first rows of the changelog have the fingerprint of these settings, and its last
+    rows no newer formats. Loads the embedder, whose model is part of the fingerprint.
     """
     changelog = topics.specs["changelog"].name
     of, what = f"state in {changelog}", "built with these settings"
@@ -121,11 +125,26 @@ def _check_state(settings: Settings, clients: Clients, topics: Topics) -> Config
         wanted = processor_config(settings, topics.input_partitions, engine).fingerprint
         for one in fingerprints:
             refuse_other(one, wanted)
+        with TopicReader(clients, changelog, settings.app_id) as reader:
+            for partition in reader.partitions:
+                _check_formats(reader, partition)
     except StateError as cause:
         return ConfigCheck(of, what, FAILED, str(cause))
     except (SetupError, Crash) as cause:
         return ConfigCheck(of, what, NOT_CHECKED, str(cause))
     return ConfigCheck(of, what, OK, f"in {len(fingerprints)} partitions")
+
+
+def _check_formats(reader: TopicReader, partition: int) -> None:
+    """Decode the last applied row, which ends every transaction with rows. Raises StateError."""
+    for distance in REACHES:
+        rows = [
+            row.record for row in reader.read(partition, reader.bounds(partition).stop - distance)
+        ]
+        for row in reversed(rows):
+            if row.key == APPLIED and row.value is not None:
+                decode_applied(APPLIED, row.value)
+                return
 
 
 @dataclass(frozen=True, slots=True)

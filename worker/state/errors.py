@@ -5,6 +5,7 @@ SetupError
     |-- CorruptRow            a row's bytes, or its relation to other rows, are wrong
     |-- DamagedDatabase       the files that hold the rows are wrong
     |-- UnknownFormat         a row was written by another version of the worker
+    |-- NewerFormats          a partition has, or will have, such rows
     |-- IncompleteState       the changelog lost its beginning
     |-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
     `-- PartitionsChanged     the rows belong to another number of input partitions
@@ -76,6 +77,23 @@ class UnknownFormat(StateError):
         )
         self.row = row
         self.found = found
+
+
+class NewerFormats(StateError):
+    """A newer version of the worker writes the partition's rows.
+
+    `formats`: by kind of row its format and the newest that is known, 0 for an unknown kind.
+    """
+
+    def __init__(self, formats: Mapping[str, tuple[int, int]]) -> None:
+        listed = "; ".join(
+            f"{kind}: format {found}, the newest that this worker knows is {newest or 'none'}"
+            for kind, (found, newest) in formats.items()
+        )
+        super().__init__(
+            f"a newer version of the worker wrote the stored state ({listed}). "
+            f"Operator action: run that version again, or {NEW_EPOCH}."
+        )
 
 
 class IncompleteState(StateError):

@@ -21,6 +21,8 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
     applied 2     next offset u64 | len u32 | topic | topic id (empty if the broker gave none)
+    applied 3     next offset u64 | len u32 | topic | len u32 | topic id
+                  | the newest format of each kind of row, like a fingerprint
     output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty if the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
@@ -33,7 +35,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -45,7 +47,7 @@ from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import HALVES, RatingCounts
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetCriteria
-from worker.state.errors import CorruptRow, UnknownFormat
+from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
 from worker.state.keys import describe
 
 FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 2, 2
@@ -53,6 +55,17 @@ FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 2, 2
 
 A review without a date, a language and labels is written in format 1.
 """
+FORMATS: Final = {
+    "applied offset": APPLIED_FORMAT,
+    "header": HEADER_FORMAT,
+    "review": REVIEW_FORMAT,
+    "other rows": FORMAT,
+}
+UNRECORDED: Final = {"applied offset": 2, "header": 2, "review": 2, "other rows": 1}
+"""The formats that the applied row of format 2 stands for; the one of format 3 names others, so
+that an older worker is refused when it takes the partition over, and not at some row of it.
+"""
+RECORDED_FORMAT: Final = 3
 DIGEST_BYTES = 16
 MAX_SUM_EXPONENT, MAX_SUM_BYTES = 1074, 272
 """Of a sum of ratings: every float64 is an integer / 2**1074 below 2**1024, and there are below
@@ -476,15 +489,20 @@ def decode_criteria(key: bytes, value: bytes) -> FacetCriteria:
 def encode_applied(key: bytes, applied: Applied) -> bytes:
     """Value of the applied row."""
     topic = applied.topic.encode()
-    head = _APPLIED.pack(applied.next_offset, len(topic))
-    return seal(key, head + topic + applied.topic_id.encode(), APPLIED_FORMAT)
+    head, topic_id = _APPLIED.pack(applied.next_offset, len(topic)), applied.topic_id.encode()
+    if FORMATS == UNRECORDED:
+        return seal(key, head + topic + topic_id, APPLIED_FORMAT)
+    formats = _encode_fields({kind: str(newest) for kind, newest in FORMATS.items()})
+    return seal(key, head + topic + _U32.pack(len(topic_id)) + topic_id + formats, RECORDED_FORMAT)
 
 
 def decode_applied(key: bytes, value: bytes) -> Applied:
-    """Inverse of `encode_applied`; format 1 has no topic id."""
-    payload = unseal(key, value, APPLIED_FORMAT)
+    """Inverse of `encode_applied`; format 1 has no topic id. Raises NewerFormats too."""
+    payload = unseal(key, value, RECORDED_FORMAT)
     try:
-        if value[0] == 1:
+        if value[0] == RECORDED_FORMAT:
+            applied = _decode_recorded(payload)
+        elif value[0] == 1:
             applied = Applied(_U64.unpack_from(payload)[0], payload[_U64.size :].decode())
         else:
             next_offset, length = _APPLIED.unpack_from(payload)
@@ -496,10 +514,28 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
             )
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    if "\0" in applied.topic:
-        # No topic's name has one: the format's own byte, which no checksum covers, is damaged.
+    if "\0" in applied.topic + applied.topic_id:
+        # No name or id has one: the format's own byte, which no checksum covers, is damaged.
         raise CorruptRow(describe(key), "not of the format it says")
     return applied
+
+
+def _decode_recorded(payload: bytes) -> Applied:
+    """Format 3. Raises struct.error, ValueError, NewerFormats."""
+    next_offset, length = _APPLIED.unpack_from(payload)
+    end = _APPLIED.size + length
+    (id_length,) = _U32.unpack_from(payload, end)
+    start = end + _U32.size
+    topic, topic_id = payload[_APPLIED.size : end], payload[start : start + id_length]
+    fields = _decode_fields(payload[start + id_length :])
+    newer = {
+        kind: (int(found), FORMATS.get(kind, 0))
+        for kind, found in fields.items()
+        if int(found) > FORMATS.get(kind, 0)
+    }
+    if newer:
+        raise NewerFormats(newer)
+    return Applied(next_offset, topic.decode(), topic_id.decode())
 
 
 def encode_output(key: bytes, output: Output) -> bytes:
@@ -536,26 +572,33 @@ def decode_last_change(key: bytes, topic: OutputTopic, value: bytes) -> LastChan
 
 def encode_fingerprint(key: bytes, fields: dict[str, str]) -> bytes:
     """Value of the fingerprint row: names and values, in their order."""
+    return seal(key, _encode_fields(fields))
+
+
+def _encode_fields(fields: Mapping[str, str]) -> bytes:
     parts = [part.encode() for field in fields.items() for part in field]
-    return seal(
-        key, _U32.pack(len(fields)) + b"".join(_U32.pack(len(part)) + part for part in parts)
-    )
+    return _U32.pack(len(fields)) + b"".join(_U32.pack(len(part)) + part for part in parts)
 
 
 def decode_fingerprint(key: bytes, value: bytes) -> dict[str, str]:
     """Inverse of `encode_fingerprint`."""
     payload = unseal(key, value)
     try:
-        (count,) = _U32.unpack_from(payload)
-        if count > len(payload):
-            raise ValueError("impossible count")
-        parts, at = [], 4
-        for _ in range(2 * count):
-            end = at + 4 + _U32.unpack_from(payload, at)[0]
-            parts.append(payload[at + 4 : end].decode())
-            at = end
-        if at != len(payload):
-            raise ValueError("wrong length")
+        return _decode_fields(payload)
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
+
+
+def _decode_fields(payload: bytes) -> dict[str, str]:
+    """Inverse of `_encode_fields`. Raises struct.error, ValueError."""
+    (count,) = _U32.unpack_from(payload)
+    if count > len(payload):
+        raise ValueError("impossible count")
+    parts, at = [], 4
+    for _ in range(2 * count):
+        end = at + 4 + _U32.unpack_from(payload, at)[0]
+        parts.append(payload[at + 4 : end].decode())
+        at = end
+    if at != len(payload):
+        raise ValueError("wrong length")
     return dict(zip(parts[::2], parts[1::2], strict=True))
