@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -466,6 +467,50 @@ def test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted(
         checks = promote(site, "gone-replay-part", "gone.sparse")
         assert "it has an epoch of its own" in failed(checks)
         assert "1 in gone.sparse" in json.dumps(checks)
+
+
+def test_a_replay_that_has_ended_is_no_worker_and_facets_may_come_and_go(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """To a build without facets and back, by the commands that `promote` prints."""
+    settings = SETTINGS | FACETS
+    with pipeline(kafka, "ended", tmp_path, settings=settings, input_config=HISTORY) as site:
+        write_history(site, events(100))
+        site.start(1)
+        site.wait_caught_up()
+        plain = {"epoch": "2", "facets": ""}
+        parts = [
+            ReplayProcess(site, "--name", "2", "--to", "ended.two", label=f"part-{i}", **plain)
+            for i in range(2)
+        ]
+        for part in parts:
+            part.start()
+        for part in parts:
+            part.report()
+        build = ("ended-replay-2", "ended.two")
+        checks = promote(site, *build, "--facets-topic", "none")
+        assert failed(checks) == ["it is kept current"]
+        assert "ended-replay-2 is empty with 0 workers" in json.dumps(checks)
+        following = site.worker("next", app_id=build[0], output_topic=build[1], **plain).start()
+        following.wait_ready()
+        assert failed(promote(site, *build)) == ["its facets have a topic of their own"]
+        forth = promote(site, *build, "--facets-topic", "none")[-1]
+        assert forth["ok"]
+        assert forth["consumers_of_facets_stop"] == "reading ended.facets"
+        back = by_command(site, forth["to_go_back"])
+        assert back["consumers_of_facets_switch"] == "to ended.facets"
+        forth = by_command(site, back["to_go_back"])
+        assert forth["consumers_switch"] == "from ended.summaries to ended.two"
+
+
+def by_command(site: Pipeline, command: str) -> dict[str, Any]:
+    """The verdict of a printed command, which must pass."""
+    words = shlex.split(command)
+    program = words.index("coversumm-worker")
+    own = dict(word.removeprefix("COVERSUMM_").lower().split("=", 1) for word in words[:program])
+    verdict = promote(site, *words[program + 2 :], **own)[-1]
+    assert verdict["ok"], (command, verdict)
+    return verdict
 
 
 def sparse(site: Pipeline, topic: str, without: int) -> None:

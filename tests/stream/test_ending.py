@@ -98,6 +98,7 @@ def test_it_ends_once_all_is_done_here_and_the_group_has_nothing_open() -> None:
     rig.watch()
     assert rig.ends == 1
     assert rig.asked == [pytest.approx(3.0, abs=2 * IDLE_SECONDS)]
+    assert rig.clock.now_s - rig.began == pytest.approx(3.0, abs=2 * IDLE_SECONDS)
 
 
 def test_nobody_is_asked_before_a_takeover_is_done() -> None:
@@ -117,6 +118,8 @@ def test_who_is_done_stays_while_others_are_not_and_asks_now_and_then() -> None:
     rig.ledger.over = {0}
     rig.watch()
     assert rig.asked == pytest.approx([0, 1, 2, 3], abs=0.1)
+    # the others ask in between, and end before this one's partitions move to them
+    assert rig.clock.now_s - rig.began == pytest.approx(3 + 2 * ASK_SECONDS, abs=0.1)
     assert ASK_SECONDS == 1.0
 
 

@@ -17,6 +17,7 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from worker.published.comparison import Comparison
 
+NONE = "none"
 COLUMNS = (
     Column("check"),
     Column("holds", lambda row: "yes" if row["ok"] else "NO"),
@@ -45,8 +46,9 @@ COLUMNS = (
 )
 @click.option(
     "--facets-topic",
-    metavar="TOPIC",
-    help="The new build's topic of facets; by default that of the replay APP_ID.",
+    metavar="TOPIC|none",
+    help="The new build's topic of facets, none if it has no facets; by default that of the replay "
+    "APP_ID.",
 )
 @click.option(
     "--wait",
@@ -97,7 +99,10 @@ def command(
     clients = reached(present, KafkaClients(present))
     if facets_topic is None and (plan := stored_plan(app_id, clients)) is not None:
         facets_topic = plan.facets_topic
-    promotion = Promotion(present, following, clients, facets_topic)
+    shown = present
+    if facets_topic == NONE:
+        facets_topic, shown = None, replace(present, facets="")
+    promotion = Promotion(shown, following, clients, facets_topic)
     passed = True
 
     def checks() -> Iterator[dict[str, Any]]:
@@ -127,9 +132,14 @@ def _switch(present: Settings, following: Settings, facets_topic: str | None) ->
     if facets_topic is not None:
         origin = f"from {present.facets_topic} " if present.facets else ""
         steps["consumers_of_facets_switch"] = f"{origin}to {facets_topic}"
-        if present.facets:
-            variables["COVERSUMM_FACETS_TOPIC"] = facets_topic
-            back += ["--facets-topic", present.facets_topic]
+    elif present.facets:
+        steps["consumers_of_facets_stop"] = f"reading {present.facets_topic}"
+    if present.facets:
+        back += ["--facets-topic", present.facets_topic]
+    if facets_topic is not None and present.facets:
+        variables["COVERSUMM_FACETS_TOPIC"] = facets_topic
+    elif facets_topic is not None or present.facets:
+        variables["COVERSUMM_FACETS"] = ""  # only one of the two builds has facets
     words = [f"{name}={value}" for name, value in variables.items()]
     return steps | {
         "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",

@@ -102,7 +102,7 @@ class Promotion:
                 what,
                 False,
                 "the present build has facets, and no topic of the new one's is known: give "
-                "--facets-topic, or unset COVERSUMM_FACETS to switch without facets",
+                "--facets-topic TOPIC, or --facets-topic none if it has no facets",
             )
         output = topic_specs(self.next)["output"]
         facets = replace(output, role="facets", name=self.facets_topic)

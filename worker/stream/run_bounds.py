@@ -152,6 +152,9 @@ class Ending:
             while not (self._is_idle() and await self._is_over()):
                 seconds = ASK_SECONDS if self._is_idle() else IDLE_SECONDS
                 await self.surroundings.pause(seconds)
+            if len(self.assignment.positions) < len(self.bounds.ends):
+                # The end of this member moves partitions: other processes should have ended first.
+                await self.surroundings.pause(2 * ASK_SECONDS)
         except Exception as cause:
             self.surroundings.die(cause)
         self.end()

@@ -95,7 +95,10 @@ class _WithoutProducer(BootStrategy):
 
 
 class CoverSummApp(faust.App):
-    """A Faust app with its watchdog; `is_leaving` is True from the signal that ends it."""
+    """A Faust app with its watchdog.
+
+    `is_leaving` is True from the signal that ends it, `is_over` from the end of a bounded run.
+    """
 
     logger = FAUST_LOG
     BootStrategy = _WithoutProducer
@@ -103,7 +106,7 @@ class CoverSummApp(faust.App):
     stream_worker: StreamWorker
     watchdog: Watchdog
     contact_watch: ContactWatch
-    is_leaving = False
+    is_leaving = is_over = False
     ending: Ending | None = None
     """Of a bounded run."""
     end: Callable[[], None]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
@@ -92,11 +93,11 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
         Waits for at most `LEAVING_SECONDS`. Raises a broker's error.
         """
+        asyncio.run_coroutine_threadsafe(self._leave(), self.thread_loop).result(LEAVING_SECONDS)
+
+    async def _leave(self) -> None:
         coordinator = self._ensure_consumer()._coordinator
-        leaving = coordinator._send_req(
-            LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
-        )
-        asyncio.run_coroutine_threadsafe(leaving, self.thread_loop).result(LEAVING_SECONDS)
+        await coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
 
     async def _end_with(self, cause: BaseException) -> None:
         worker = self.transport.worker
@@ -111,8 +112,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
         aiokafka waits long for requests in flight. If a fetch has just failed, its end is a
         cancellation, which would end this thread while its callers wait. Nothing is lost either
-        way: offsets are committed with their results, and the group notices a silent member.
+        way: offsets are committed with their results, and the group notices a silent member. A
+        bounded run that is over leaves its group first, also as a static member: no process takes
+        its place, and until its session ended it would count as a worker.
         """
+        if self.app.is_over:
+            with suppress(Exception):
+                await asyncio.wait_for(self._leave(), LEAVING_SECONDS)
         leaving = asyncio.ensure_future(super().on_thread_stop())
         await asyncio.wait({leaving}, timeout=GOODBYE_SECONDS)
         if leaving.done() and not leaving.cancelled():

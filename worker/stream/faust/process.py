@@ -115,6 +115,7 @@ class _SignalledWorker(Worker):
     def end(self) -> None:
         """End in order, with everything done."""
         self.stopped_by = self.stopped_by or ("its end", time.monotonic())
+        self.app.is_over = True
         self._shut_down(signal.SIGTERM)
 
     def _shut_down(self, received: signal.Signals) -> None:
