@@ -17,14 +17,14 @@ _HEAP_MIB: Final = 400
 
 
 def plugins() -> Path:
-    """The folder with Debezium's JDBC connector, unpacked at the first call."""
+    """The folder with Debezium's connectors, unpacked at the first call."""
     library = jars(POM)
     folder = library.with_name(f"{library.name}-plugins")
     if not folder.is_dir():
-        (archive,) = library.glob("*-plugin.tar.gz")
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            with tarfile.open(archive) as packed:
-                packed.extractall(f"{scratch}/plugins", filter="data")
+            for archive in library.glob("*-plugin.tar.gz"):
+                with tarfile.open(archive) as packed:
+                    packed.extractall(f"{scratch}/plugins", filter="data")
             os.rename(f"{scratch}/plugins", folder)
     return folder
 

@@ -27,6 +27,7 @@ _SETTINGS: Final = (
     "synchronous_commit=off",
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
+    "wal_level=logical",
 )
 
 
