@@ -49,7 +49,8 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.MESSAGE_BYTES,
-        "a dead letter's value is cut to its first 64 KiB; a summary never reaches it",
+        "a dead letter's value is cut to its first 64 KiB, then headers are dropped; a summary "
+        "never reaches it",
         "MAX_MESSAGE_BYTES",
     ),
     _counted(Limit.BATCH_EVENTS, "the rest is the next micro-batch", "BATCH_SIZE"),

@@ -54,6 +54,16 @@ class DeadLetterHeaders(Struct, frozen=True):
     truncated_key: Annotated[_Number, Meta(description="The same for a key.")] | None = field(
         name="dlq.truncated_key_bytes", default=None
     )
+    dropped: (
+        Annotated[
+            _Number,
+            Meta(
+                description="How many headers of the record were dropped, because the message "
+                "would have been too large; absent if none were.",
+            ),
+        ]
+        | None
+    ) = field(name="dlq.dropped_headers", default=None)
 
 
 class Published(NamedTuple):

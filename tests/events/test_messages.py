@@ -151,6 +151,33 @@ def test_a_key_is_cut_only_where_it_alone_is_too_large() -> None:
     assert lone.key == b"k" * TRUNCATED_BYTES
 
 
+def test_headers_that_do_not_fit_are_dropped_and_counted() -> None:
+    small, large, wide = ("a", b"1"), ("b", b"2" * 1_010_000), ("\u20ac" * 200_000, b"")
+    many = [(f"n{number}", b"x" * 1000) for number in range(2000)]
+    for headers, kept in (
+        ([small, large, ("c", None), small], [small, small]),
+        ([wide, small, wide], [wide, small]),
+        (many, many[:750]),
+    ):
+        given = record(b"v" * 100_000)._replace(headers=headers)
+        message = dead_letter_message("dead", given, REJECTED, "0.1.0", 1_000_000)
+        found = dict(message.headers)
+        own = [one for one in message.headers if not one[0].startswith("dlq.")]
+        assert own[: len(kept)] == kept
+        assert int(found["dlq.dropped_headers"]) == len(headers) - len(own) - headers.count(
+            ("c", None)
+        )
+        assert message_bytes(message.key, message.value, message.headers) <= 1_000_000
+
+
+def test_a_value_is_cut_before_a_header_is_dropped() -> None:
+    given = record(b"v" * 900_000)._replace(headers=[("h", b"1" * 500_000)])
+    message = dead_letter_message("dead", given, REJECTED, "0.1.0", 1_000_000)
+    assert message.value == b"v" * TRUNCATED_BYTES
+    assert ("h", b"1" * 500_000) in message.headers
+    assert "dlq.dropped_headers" not in dict(message.headers)
+
+
 def test_a_detail_is_cut_between_characters() -> None:
     message = dead_letter_message(
         "dead", record(b""), Rejected(Reason.BAD_FIELD, "é" * 999 + "\ud800"), "0", 10**6

@@ -230,6 +230,7 @@ HEADERS = (
     "dlq.source.offset",
     "dlq.truncated_bytes",
     "dlq.truncated_key_bytes",
+    "dlq.dropped_headers",
     "other",
 )
 

@@ -26,7 +26,7 @@ CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "lz4": (3, lz4_encode),
     "zstd": (4, zstd_encode),
 }
-ACKS_ALL, TIMEOUT_MS = -1, 30_000
+ACKS_ALL, TIMEOUT_MS, NOT_LEADER = -1, 30_000, 6
 
 
 class RawRecord(NamedTuple):
@@ -61,11 +61,14 @@ async def _send(bootstrap: str, topic: str, batch: bytes, partition: int) -> int
         await client.set_topics([topic])
         node = client.cluster.leader_for_partition(TopicPartition(topic, partition))
         request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, [(topic, [(partition, batch)])])
-        answer = await client.send(node, request)
-        _, code, offset, *_ = answer.topics[0][1][0]
-        if code:
-            raise for_code(code)(f"{topic}-{partition}")
-        return int(offset)
+        while True:
+            answer = await client.send(node, request)
+            _, code, offset, *_ = answer.topics[0][1][0]
+            if not code:
+                return int(offset)
+            if code != NOT_LEADER:  # of a topic that was just created
+                raise for_code(code)(f"{topic}-{partition}")
+            await asyncio.sleep(0.1)
     finally:
         await client.close()
 

@@ -125,3 +125,33 @@ def test_a_header_name_of_any_bytes_stops_no_bridge(site: Pipeline) -> None:
     )
     found = [json.loads(line)["becomes"] for line in checked.stdout.splitlines()]
     assert found == ["review.upserted", "dead letter", "review.upserted"]
+
+
+def test_headers_that_do_not_fit_are_dropped_and_sent_again(site: Pipeline) -> None:
+    large = (b"large", b"x" * 1_010_000)
+    bad = RawRecord(b"k", b"no json", (OF_ENTITY, large))
+    put(site, site.input_topic, [review(0, OF_ENTITY)])
+    put(site, site.input_topic, [bad])
+    worker = site.worker(mapping=str(mapped(site, site.input_topic))).start()
+    worker.wait_ready()
+    site.wait_caught_up()
+    ((letter, headers),) = letters(site)
+    assert (letter.key, letter.value, headers["entity"]) == (b"k", b"no json", ENTITY)
+    assert (headers["dlq.dropped_headers"], headers["dlq.reason"]) == ("1", "bad_json")
+    done = run_command("dlq", "send", "--yes", environment=worker.environment)
+    assert done.returncode == 0, done.stderr
+    site.wait_caught_up()
+    site.stop()
+    again = read_topic(site.broker.bootstrap_servers, site.input_topic)[-1]
+    assert (again.value, dict(again.headers)["large"]) == (bad.value, large[1])
+    assert [found["dlq.source.offset"] for _, found in letters(site)] == ["1", str(again.offset)]
+
+
+def test_headers_that_do_not_fit_stop_no_bridge(site: Pipeline) -> None:
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    put(site, source, [RawRecord(b"k", b"no json", (OF_ENTITY, (b"large", b"x" * 1_010_000)))])
+    bridge(site, source)
+    wait_bridged(site, source, 1)
+    ((letter, headers),) = letters(site, f"{source}.dlq")
+    assert (letter.value, headers["dlq.dropped_headers"]) == (b"no json", "1")

@@ -310,6 +310,13 @@ RULES = (
         ("tests/stream/faust/test_records.py",),
     ),
     Rule(
+        "headers that do not fit into a dead letter stop no worker",
+        "worker/events/messages.py",
+        "if (size := header_bytes(*header)) <= room:",
+        "if (size := header_bytes(*header)) <= 2 * max_bytes:",
+        ("tests/events/test_messages.py",),
+    ),
+    Rule(
         "records below the cursor are dropped",
         "worker/stream/faust/consumer.py",
         "fresh = [record for record in records if record.offset >= cursor]",

@@ -114,9 +114,7 @@ class _Walk:
         yield from self._commit(partition)
 
     def _full(self, one_more: Record) -> bool:
-        size = sum(len(record.value or b"") for _, record in self.batch) + len(
-            one_more.value or b""
-        )
+        size = sum(record.size for _, record in self.batch) + one_more.size
         return len(self.batch) >= TRANSACTION_LETTERS or (
             bool(self.batch) and size > TRANSACTION_BYTES
         )

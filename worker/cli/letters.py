@@ -86,8 +86,10 @@ class DeadLetter:
 
     @property
     def truncated(self) -> bool:
-        """Whether the key or value was cut."""
-        return "dlq.truncated_bytes" in self.headers or "dlq.truncated_key_bytes" in self.headers
+        """Whether the key or value was cut, or headers were dropped."""
+        from worker.events import TRUNCATED_HEADERS
+
+        return not self.headers.keys().isdisjoint(TRUNCATED_HEADERS)
 
     @property
     def own_headers(self) -> tuple[tuple[str, bytes], ...]:
@@ -191,7 +193,9 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
             f"it is cut, and the record at its source has another {other} ({source}): the topic "
             "was created again"
         )
-    return found.record._replace(headers=letter.own_headers)
+    is_complete = "dlq.dropped_headers" not in letter.headers
+    headers = letter.own_headers if is_complete else tuple(found.headers.items())
+    return found.record._replace(headers=headers)
 
 
 def open_letters(settings: Settings) -> TopicReader:

@@ -44,6 +44,14 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     refused: Rejected | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        size = len(self.key or b"") + len(self.value or b"")
+        if self.headers:
+            size += sum(len(name) + len(data or b"") for name, data in self.headers)
+        return size
+
 
 class Head(Struct):
     """The raw type of a JSON body."""

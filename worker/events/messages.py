@@ -19,8 +19,16 @@ from worker.events.reasons import Rejected
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10  # length of a key or value truncated for the dead-letter topic
 
-TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
-"""Headers of a truncated dead letter: how many bytes of its value or key were cut off."""
+TRUNCATED_HEADERS: Final = (
+    "dlq.truncated_bytes",
+    "dlq.truncated_key_bytes",
+    "dlq.dropped_headers",
+)
+"""Headers of a truncated dead letter: how many bytes of its value or key were cut off, and how many
+headers were dropped."""
+
+TRUNCATION_HEADER_BYTES: Final = 256
+"""Upper bound of all `TRUNCATED_HEADERS` of a message."""
 
 MAX_DETAIL_BYTES: Final = 1024
 
@@ -77,7 +85,8 @@ def dead_letter_message(
 
     `max_bytes` is the topic's largest message. A value that does not fit is cut to its first 64
     KiB, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut the same way only if
-    it alone does not fit (`dlq.truncated_key_bytes`).
+    it alone does not fit (`dlq.truncated_key_bytes`). Headers that do not fit beside a value and a
+    key of that length are dropped, and counted in `dlq.dropped_headers`.
     """
     key, value = record.key, record.value
     headers = [
@@ -88,9 +97,18 @@ def dead_letter_message(
         ("dlq.source.offset", b"%d" % record.offset),
         ("dlq.worker.version", worker_version.encode()),
     ]
-    headers += [
-        (name, raw) for name, raw in record.headers if raw is not None and name[:4] != "dlq."
-    ]
+    own = [(name, raw) for name, raw in record.headers if raw is not None and name[:4] != "dlq."]
+    room = max_bytes - TRUNCATION_HEADER_BYTES
+    room -= message_bytes((key or b"")[:TRUNCATED_BYTES], (value or b"")[:TRUNCATED_BYTES], headers)
+    dropped = 0
+    for header in own:
+        if (size := header_bytes(*header)) <= room:
+            room -= size
+            headers.append(header)
+        else:
+            dropped += 1
+    if dropped:
+        headers.append((TRUNCATED_HEADERS[2], b"%d" % dropped))
     if (
         value is not None
         and len(value) > TRUNCATED_BYTES
@@ -114,8 +132,13 @@ def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[st
         128
         + len(key or b"")
         + len(value or b"")
-        + sum(16 + len(name) + len(data) for name, data in headers)
+        + sum(header_bytes(name, data) for name, data in headers)
     )
+
+
+def header_bytes(name: str, data: bytes) -> int:
+    """An upper bound of a header's size."""
+    return 16 + len(name.encode()) + len(data)
 
 
 def _detail(detail: str) -> bytes:

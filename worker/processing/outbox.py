@@ -61,6 +61,11 @@ class Outbox:
         self._load.add(message.key, message.value)
         self._messages.append((index, order, message))
 
+    def weigh_headers(self, record: Record) -> None:
+        """Count the headers that a dead letter has of its record. Raises TooMuch likewise."""
+        if record.headers:
+            self._load.weigh(record._replace(key=None, value=None).size)
+
     def put_change(self, draft: Draft) -> None:
         """Add a change; its message is made later with others.
 

@@ -47,6 +47,7 @@ def publish_dead_letters(outcomes: Sequence[Outcome], outbox: Outbox) -> None:
         if isinstance(outcome, Rejected):
             record = outbox.records[index]
             outbox.put(index, dead_letter_message(topic, record, outcome, version, limit))
+            outbox.weigh_headers(record)
 
 
 def publish(changes: EntityChanges, outbox: Outbox) -> None:

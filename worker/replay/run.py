@@ -253,7 +253,7 @@ class Replay:
                     yield from takewhile(lambda record: record.offset < end, records)
                 elif reader is not None:
                     for record, headers in reader.read(partition, start, end):
-                        yield record._replace(headers=tuple(headers.items()))
+                        yield record._replace(headers=tuple(headers.items()), refused=None)
 
             yield read
 

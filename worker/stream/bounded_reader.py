@@ -120,7 +120,7 @@ class FileBacklog:
             if record.offset >= self.stop:
                 break
             taken.append(record)
-            size += len(record.key or b"") + len(record.value or b"")
+            size += record.size
             if len(taken) >= most or size >= BACKLOG_BYTES:
                 return tuple(taken), record.offset + 1
         return tuple(taken), self.stop
@@ -197,7 +197,7 @@ class BoundedReader(LiveReader):
         batch, self._previous = self._previous, None
         if batch is None:
             return
-        size = sum(len(record.value or b"") + len(record.key or b"") for record in batch.records)
+        size = sum(record.size for record in batch.records)
         seconds = self._bounds.throttle.pause(len(batch.records), size)
         while seconds > 0 and not self._input.should_stop:
             await self._input.sleep(min(seconds, 1.0))

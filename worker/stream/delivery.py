@@ -190,13 +190,12 @@ class Delivery:
         part: list[Record] = []
         size = 0
         for record in batch.records:
-            length = len(record.value or b"") + len(record.key or b"")
-            if part and (limit := self._exceeded(len(part) + 1, size + length)):
+            if part and (limit := self._exceeded(len(part) + 1, size + record.size)):
                 self.on_limit(limit)
                 yield tuple(part)
                 part, size = [], 0
             part.append(record)
-            size += length
+            size += record.size
         yield tuple(part)
 
     def _exceeded(self, events: int, size: int) -> Limit | None:
