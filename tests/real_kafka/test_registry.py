@@ -117,7 +117,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
     ):
         writers = Writers(schemas, site.input_topic)
         good = [writers.write(one.events[0], at % 4) for at, one in enumerate(history)]
-        bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:]]
+        bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:], b"\0\xff\xff\xff\xff{}"]
         assert f"{site.output_topic}-value" in command(site, "schemas", "register")
         worker = site.worker().start()
         worker.wait_ready()

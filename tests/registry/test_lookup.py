@@ -13,6 +13,7 @@ from worker.events import Record
 from worker.events.reasons import BadEvent
 from worker.registry.client import (
     TIMEOUT_SECONDS,
+    RegistryMisconfigured,
     RegistryRefused,
     RegistryUnreachable,
     SchemaTexts,
@@ -29,10 +30,15 @@ class Registry:
         self.known: dict[int, SchemaTexts] = {}
         self.refusal: Exception | None = None
         self.asked: list[int] = []
+        self.outage: Exception | None = None
+
+    def ask(self) -> None:
+        if self.outage is not None:
+            raise self.outage
 
     def schema(self, identifier: int) -> SchemaTexts | None:
         self.asked.append(identifier)
-        if self.refusal is not None:
+        if self.refusal is not None and identifier not in self.known:
             raise self.refusal
         return self.known.get(identifier)
 
@@ -108,6 +114,41 @@ def test_an_unknown_id_is_refused_after_a_while_and_asked_for_again_later(
     clock.sleep(2 * AGAIN_SECONDS)
     assert lookup.missing(records) == []
     assert lookup.codec.unframe(framed(7, "string", "a")) == "a"
+
+
+@pytest.mark.parametrize("outage", [None, RegistryRefused(40401, "no such path")])
+def test_a_refusal_of_any_form_is_one_of_the_id_while_the_registry_answers(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock, outage: Exception | None
+) -> None:
+    records = [record(frame(7)), record(framed(8, "string", "a"))]
+    registry.refusal, registry.outage = RegistryMisconfigured("404 Not Found"), outage
+    registry.known = {8: SchemaTexts(TEXT, "AVRO", ())}
+    lookup.fetch([7, 8])
+    assert (lookup.missing(records), lookup.waiting) == ([7], None)
+    clock.sleep(GRACE_SECONDS)
+    lookup.fetch([7])
+    assert lookup.missing(records) == []
+    with pytest.raises(BadEvent, match="schema id 7: 404 Not Found"):
+        lookup.codec.decode(frame(7))
+
+
+def test_a_refusal_is_waited_for_while_the_registry_answers_nothing_else(
+    lookup: SchemaLookup, registry: Registry, clock: FakeClock
+) -> None:
+    registry.refusal = registry.outage = RegistryMisconfigured("404 Not Found")
+    for _ in range(3):
+        lookup.fetch([7])
+        clock.sleep(GRACE_SECONDS)
+    assert lookup.missing([record(frame(7))]) == [7]
+    assert lookup.waiting is not None
+
+
+def test_an_id_that_no_registry_gives_is_refused_at_once(lookup: SchemaLookup) -> None:
+    records = [record(frame(one)) for one in (2**31 - 1, 2**31, 2**32 - 1)]
+    assert lookup.missing(records) == [2**31 - 1]
+    for one in records[1:]:
+        with pytest.raises(BadEvent, match="is not a zero byte and a schema id"):
+            lookup.codec.decode(one.value or b"")
 
 
 def test_a_refused_reference_has_the_same_grace(

@@ -317,6 +317,13 @@ RULES = (
         ("tests/events/test_messages.py",),
     ),
     Rule(
+        "a schema id that a registry refuses stops no worker",
+        "worker/registry/lookup.py",
+        'return UnusableSchema(f"{refused}"), False',
+        "raise",
+        ("tests/registry/test_lookup.py",),
+    ),
+    Rule(
         "records below the cursor are dropped",
         "worker/stream/faust/consumer.py",
         "fresh = [record for record in records if record.offset >= cursor]",

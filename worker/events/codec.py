@@ -83,6 +83,7 @@ def decode_change(value: bytes) -> SummaryChanged | FacetsChanged:
 # -- values that a schema registry describes: a zero byte and a schema id, then the payload
 
 FRAME_BYTES: Final = 5
+MAX_SCHEMA_ID: Final = 2**31 - 1
 
 
 def is_framed(raw: bytes) -> bool:
@@ -90,9 +91,14 @@ def is_framed(raw: bytes) -> bool:
     return raw[:1] == b"\0"
 
 
+def is_frame(raw: bytes) -> bool:
+    """Whether it begins with a complete frame, with an id that a registry may give."""
+    return is_framed(raw) and len(raw) >= FRAME_BYTES and schema_id(raw) <= MAX_SCHEMA_ID
+
+
 def check_frame(raw: bytes) -> None:
-    """Raise BadEvent unless it begins with a complete frame."""
-    if raw[:1] != b"\0" or len(raw) < FRAME_BYTES:
+    """Raise BadEvent unless `is_frame`."""
+    if not is_frame(raw):
         raise BadEvent(
             Reason.BAD_WIRE_FORMAT, f"{shown(raw[:8])} is not a zero byte and a schema id"
         )

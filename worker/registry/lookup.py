@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from worker.clock import Clock
 from worker.errors import SetupError
-from worker.events.codec import FRAME_BYTES, is_framed, schema_id
+from worker.events.codec import FRAME_BYTES, is_frame, is_framed, schema_id
 from worker.events.inputs import Record
 from worker.events.reasons import BadEvent
 from worker.registry.avro import AvroSchema, BadSchema, check_fastavro
 from worker.registry.client import (
     TIMEOUT_SECONDS,
     Outage,
+    RegistryMisconfigured,
     RegistryRefused,
     RegistryUnreachable,
     SchemaRegistry,
@@ -83,7 +85,7 @@ class SchemaLookup:
             frames = {r.value[:FRAME_BYTES] for r in records if r.value and is_framed(r.value)}
         if self._in_keys:
             frames |= {r.key[:FRAME_BYTES] for r in records if r.key and is_framed(r.key)}
-        ids = {schema_id(one) for one in frames if len(one) == FRAME_BYTES}
+        ids = {schema_id(one) for one in frames if is_frame(one)}
         now = self._clock.monotonic() if self._expiry else 0.0
         return sorted(
             one for one in ids if one not in self._schemas or self._expiry.get(one, now) < now
@@ -95,8 +97,7 @@ class SchemaLookup:
         Raises SetupError if the registry does not answer a few times.
         """
         for one in self.missing(records):
-            found = patiently(partial(self._registry.schema, one))
-            self._schemas[one] = UnusableSchema(UNKNOWN) if found is None else usable(found)
+            self._schemas[one], _ = patiently(partial(self._answer, one))
 
     def fetch(self, ids: Sequence[int]) -> None:
         """Ask once for each of these ids."""
@@ -104,17 +105,29 @@ class SchemaLookup:
         for one in ids:
             self._asking = one, since
             try:
-                found = self._registry.schema(one)
+                schema, is_final = self._answer(one)
             except RegistryUnreachable as cause:
                 self._outage.lasts(str(cause))
                 break
-            except RegistryRefused as refused:
-                self._keep(one, UnusableSchema(str(refused)), is_final=not refused.code)
-            else:
-                schema = UnusableSchema(UNKNOWN) if found is None else usable(found)
-                self._keep(one, schema, is_final=found is not None)
+            self._keep(one, schema, is_final=is_final)
             self._outage.ends()
         self._asking = None
+
+    def _answer(self, identifier: int) -> tuple[KnownSchema, bool]:
+        """The schema of an id, or why it has none, and whether that is final.
+
+        A refusal of any form is one of this id if the registry answers another request. Raises
+        RegistryUnreachable if it does not.
+        """
+        try:
+            found = self._registry.schema(identifier)
+        except RegistryRefused as refused:
+            return UnusableSchema(str(refused)), not refused.code
+        except RegistryMisconfigured as refused:
+            with suppress(RegistryRefused):  # an answer too
+                self._registry.ask()
+            return UnusableSchema(f"{refused}"), False
+        return (UnusableSchema(UNKNOWN), False) if found is None else (usable(found), True)
 
     def _keep(self, identifier: int, schema: KnownSchema, *, is_final: bool) -> None:
         if is_final:
