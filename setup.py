@@ -1,4 +1,5 @@
-"""What of the package is compiled; everything else about the build is in pyproject.toml.
+"""What of the package is compiled, and its commit; everything else about the build is in
+pyproject.toml.
 
 - Each C file in `worker/` is an extension of that name. It is optional: without a
   C compiler the installation succeeds, and the package uses its NumPy version instead.
@@ -14,8 +15,13 @@ import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from worker import COMMIT_FILE, commit_of  # noqa: E402
+
 ASKED = os.environ.get("COMPILE_WORKER")
 COMPILE = ASKED == "1"
 BUILD = "build/mypyc"  # of its own, or what is compiled would be found by a later build without
@@ -70,7 +76,18 @@ def extensions() -> list[Extension]:
     return found
 
 
+class BuildWithCommit(build_py):
+    """Also writes the commit, which `coversumm-worker status` shows."""
+
+    def run(self) -> None:
+        """See `build_py`."""
+        super().run()
+        if not self.editable_mode and (commit := commit_of(ROOT)):
+            Path(self.build_lib, "worker", COMMIT_FILE).write_text(commit + "\n")
+
+
 setup(
+    cmdclass={"build_py": BuildWithCommit},
     ext_modules=extensions(),
     setup_requires=locked() if COMPILE else [],
     options={"build": {"build_base": BUILD}} if COMPILE else {},

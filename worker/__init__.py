@@ -1,3 +1,32 @@
 """The worker keeps the exact extractive summary of every entity's reviews on Kafka."""
 
+from functools import cache
+from pathlib import Path
+
 __version__ = "0.1.0"
+COMMIT_FILE = "commit.txt"  # in a wheel, written by setup.py
+
+
+@cache
+def build() -> str:
+    """The version and the commit of this build, as `0.1.0+ab12cd34ef`, to tell builds of one
+    version apart; the version alone if the commit is unknown.
+    """
+    folder = Path(__file__).parent
+    file = folder / COMMIT_FILE
+    commit = file.read_text().strip() if file.exists() else commit_of(folder.parent)
+    return f"{__version__}+{commit}" if commit else __version__
+
+
+def commit_of(checkout: Path) -> str:
+    """The commit of a git checkout, with `-modified` if files differ from it; else empty."""
+    import subprocess
+
+    if not (checkout / ".git").exists():
+        return ""
+    command = ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=-modified"]
+    try:
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -101,7 +101,8 @@ class Metrics:
         self._events = self._add(
             Counter,
             "events_total",
-            "Records by event type and outcome: applied, ignored:REASON, dead_letter:REASON",
+            "Records by event type (`none`: no event was read) and outcome: applied, "
+            "ignored:REASON, dead_letter:REASON",
             "type",
             "outcome",
         )

@@ -35,6 +35,13 @@ def test_refused(run, port, entity, code, told):
     assert ended.err.count("\n") == 1
 
 
+def test_a_worker_without_the_page_is_older_than_the_command(run, port):
+    ended = run("inspect", "misplaced", "--view", "facets", "--url", f"http://127.0.0.1:{port}")
+    assert (ended.code, ended.out) == (2, "")
+    assert "does not have this page: its version is older than this command's" in ended.err
+    assert "partitioner" not in ended.err
+
+
 def test_nobody_there(run):
     ended = run("inspect", "e", "--url", "http://127.0.0.1:9")
     assert ended.code == 2

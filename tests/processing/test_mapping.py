@@ -53,7 +53,7 @@ def test_a_mapped_topic_gives_the_summaries_of_the_contract(tmp_path):
     assert [one.key for one in own] == [one.key for one in expected.messages]
     (letter,) = (one for one in result.messages if one.topic == "dlq")
     assert (letter.key, letter.value) == (key(ROWS[8]), b"{")
-    assert result.stats.outcomes["unreadable", "ignored:by_mapping"] == 1
+    assert result.stats.outcomes["none", "ignored:by_mapping"] == 1
     # the plan's outcome of everything else is as without a mapping
     assert result.stats.outcomes["review.deleted", "applied"] == 2
 
@@ -64,8 +64,8 @@ def test_entities_are_selected_by_what_they_are_mapped_to(tmp_path):
     result = driver.run(*changes())
     assert {one.key for one in result.messages} == {b"1"}
     # all rows of other entities, and the broken record, whose entity nobody knows
-    assert result.stats.outcomes["unreadable", "ignored:not_selected"] == 8
-    assert result.stats.outcomes["unreadable", "ignored:by_mapping"] == 1
+    assert result.stats.outcomes["none", "ignored:not_selected"] == 8
+    assert result.stats.outcomes["none", "ignored:by_mapping"] == 1
 
 
 def test_times_are_selected_by_what_they_are_mapped_to(tmp_path):

@@ -512,7 +512,7 @@ def test_applied_offsets_are_ignored(driver):
     driver.run(upsert(0, "a", "one"), upsert(1, "b", "two"))
     for _ in range(2):
         batch = driver.run(upsert(0, "a", "one"), upsert(1, "b", "two"))
-        assert batch.stats.outcomes == {("unreadable", "ignored:already_applied"): 2}
+        assert batch.stats.outcomes == {("none", "ignored:already_applied"): 2}
         assert (batch.messages, batch.rows[0], batch.next_offsets) == ([], {}, {0: 2})
         driver.restart()
     batch = driver.run(

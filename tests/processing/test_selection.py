@@ -112,5 +112,5 @@ def test_other_entities_records_are_not_even_read():
     driver = Driver(config(selection=RecordSelection(entities=frozenset({b"e"}))))
     for offset, key in enumerate((b"other", None, b"")):
         stats = driver.run(Record("reviews", 0, offset, 0, key, b"{")).stats
-        assert stats.outcomes == {("unreadable", "ignored:not_selected"): 1}
+        assert stats.outcomes == {("none", "ignored:not_selected"): 1}
     assert json.loads(driver.run(upsert(9, "r", "good")).messages[0].value)["entity_id"] == "e"

@@ -22,7 +22,7 @@ from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from worker import __version__
+from worker import build
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -59,7 +59,7 @@ def test_a_workers_life(site: Pipeline) -> None:
     assert start[0]["level"] == "WARNING"
     assert "COVERSUMM_TOP_K (is it COVERSUMM_K?)" in start[0]["message"]
     facts = {name: value for entry in start for name, value in entry.items()}
-    assert (facts["version"], facts["group"]) == (__version__, site.name)
+    assert (facts["version"], facts["group"]) == (build(), site.name)
     assert facts["bootstrap_servers"] == site.broker.bootstrap_servers
     assert facts["topics"] == {
         "input": site.input_topic,

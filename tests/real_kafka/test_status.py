@@ -18,6 +18,7 @@ from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
+from worker import build
 from worker.state.listing import order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -122,7 +123,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     both = settled(site, 2)
     assert (both["state"], both["topic"]) == ("stable", site.input_topic)
     assert {one["url"] for one in both["workers"]} == {url(first), url(second)}
-    assert all(one["ready"] is True and one["version"] for one in both["workers"])
+    assert all(one["ready"] is True and one["version"] == build() for one in both["workers"])
     given = [one["partitions"] for one in both["workers"]]
     assert sorted(chain.from_iterable(given)) == list(range(site.partitions))
     assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), (

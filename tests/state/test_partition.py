@@ -89,6 +89,34 @@ def test_another_fingerprint_is_refused(name, value):
     assert raised.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("stored", "advice"),
+    [
+        (
+            {"splitter": "nupunkt-0.6.0/reviews-2"},
+            "run the version of the worker that built it "
+            "(0.1.0 from commit 8ea7645 to before 79ad5e1), or build a new epoch",
+        ),
+        (
+            {"splitter": "nupunkt-9/reviews-9"},
+            "run the version of the worker that built it (another one than this), or",
+        ),
+        (
+            {"splitter": "nupunkt-0.6.0/reviews-1", "k": 5},
+            "put the settings back and run the version of the worker that built it "
+            "(0.1.0 before commit 8ea7645), or",
+        ),
+        ({"k": 5}, "put the settings back, or"),
+    ],
+)
+def test_a_refusal_advises_what_can_be_put_back(stored, advice):
+    """No setting changes the splitter: it is the version's."""
+    rows = with_rows((put_fingerprint, replace(FINGERPRINT, **stored)))
+    with pytest.raises(FingerprintMismatch) as raised:
+        check_fingerprint(rows, FINGERPRINT)
+    assert f"Operator action: {advice}" in str(raised.value)
+
+
 def test_a_state_of_older_workers_goes_with_any_epoch_until_it_says_which():
     stored = replace(FINGERPRINT, epoch=None)
     assert "epoch" not in stored.fields()

@@ -61,7 +61,7 @@ class ContractWriter:
                 )
                 continue
             if not found:
-                outcomes["unreadable", f"ignored:{Ignored.BY_MAPPING}"] += 1
+                outcomes["none", f"ignored:{Ignored.BY_MAPPING}"] += 1
             messages += [message for message, _ in found]
         return Bridged(messages, outcomes)
 

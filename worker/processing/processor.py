@@ -42,7 +42,7 @@ from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions
 from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
-from worker.processing.stats import UNREADABLE, Stats
+from worker.processing.stats import NO_EVENT, UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows
 from worker.state.errors import CorruptRow
@@ -284,7 +284,7 @@ class Processor:
     def _plan(self, records: Sequence[Record], load: Load, embedder: Embedder) -> _Planned:
         limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
-        types = [UNREADABLE] * len(records)
+        types = [NO_EVENT] * len(records)
         new = [i for i, record in enumerate(records) if self._partitions.is_new(record)]
         events = self._select(records, new, outcomes)
         for i, event in events.items():

@@ -13,7 +13,8 @@ from worker.processing.changes import Outcome
 from worker.processing.config import RecordSelection
 from worker.processing.plan import BatchPlan
 
-UNREADABLE = "unreadable"  # the event type of a record without an event
+UNREADABLE = "unreadable"  # the event type of a dead letter without an event
+NO_EVENT = "none"  # of other records of which no event was read: applied already, left out
 
 
 class Coordinates(NamedTuple):

@@ -37,6 +37,13 @@ SETTINGS: Final = {
     "facets": "COVERSUMM_FACETS",
 }
 """The source of each field of the fingerprint, except the partition count."""
+OF_THE_VERSION: Final = {"splitter", "algorithm"}
+"""Fields that no setting changes."""
+SPLITTERS: Final = {
+    "reviews-1": "0.1.0 before commit 8ea7645",
+    "reviews-2": "0.1.0 from commit 8ea7645 to before 79ad5e1",
+}
+"""The builds with earlier splitters."""
 RESTORE: Final = (
     "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory "
     "and start it again; the state is restored from the changelog. If it happens again, "
@@ -118,7 +125,12 @@ class FingerprintMismatch(StateError):
             for name, (old, new) in differences.items()
         )
         partitions = differences.get("partitions")
-        advice = f"put the settings back, or {NEW_EPOCH}" if partitions is None else NEW_TOPIC
+        steps = ["put the settings back"] if differences.keys() - OF_THE_VERSION else []
+        if differences.keys() & OF_THE_VERSION:
+            stored, _ = differences.get("splitter", ("", ""))
+            build = SPLITTERS.get(str(stored).rpartition("/")[2], "another one than this")
+            steps.append(f"run the version of the worker that built it ({build})")
+        advice = NEW_TOPIC if partitions else f"{' and '.join(steps)}, or {NEW_EPOCH}"
         super().__init__(
             f"{whose} was built with other settings ({listed}). Operator action: {advice}."
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
-from worker import __version__
+from worker import build
 from worker.clock import Clock
 from worker.kafka.topics import topic_specs
 from worker.processing.stats import Coordinates, Stats
@@ -38,10 +38,10 @@ def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | Non
     changed = settings.changed()
     shown = " ".join(f"{variable}={value}" for variable, value in changed.items())
     _info(
-        f"coversumm-worker {__version__} starts: Kafka {settings.bootstrap_servers}, "
+        f"coversumm-worker {build()} starts: Kafka {settings.bootstrap_servers}, "
         f"group {settings.app_id}, instance {settings.instance_id}, "
         f"web {settings.web_advertised_url}, data {settings.data_dir}",
-        version=__version__,
+        version=build(),
         bootstrap_servers=settings.bootstrap_servers,
         group=settings.app_id,
         instance=settings.instance_id,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from worker import __version__
+from worker import build
 from worker.kafka.contact import Silence
 from worker.kafka.topics import partition_of
 from worker.processing.entity_view import Extent, V
@@ -163,7 +163,7 @@ class WorkerStatus:
         ready, reason = self.ready()
         membership, roles = self._assignment.membership, dict(self._assignment.roles)
         return {
-            "version": __version__,
+            "version": build(),
             "instance_id": self._worker.settings.instance_id,
             "group": self._worker.settings.app_id,
             "member_id": None if membership is None else membership.member_id,
