@@ -29,7 +29,8 @@ from worker.errors import Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
-from worker.kafka.errors import OVERTAKEN, is_retriable, patiently
+from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
+from worker.kafka.group import foreign_group
 from worker.kafka.reader import record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
@@ -243,15 +244,23 @@ class Bridge:
             if (error := message.error()) is not None:
                 if is_retriable(KafkaException(error)):
                     continue
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    raise SetupError(self._outside(message.partition()))
-                raise Crash(f"{self._source} [{message.partition()}]: {error.str()}")
+                raise self._fatal(error, message.partition())
             if message.offset() >= ends.get(message.partition(), message.offset() + 1):
                 records.append(record_of(message, with_headers=self._with_headers))
                 ends[message.partition()] = message.offset() + 1
         if records:
             self._contact.heard(CONSUMER)
         return records
+
+    def _fatal(self, error: KafkaError, partition: int) -> BaseException:
+        """What an error of the consumer ends the process with."""
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            return SetupError(self._outside(partition))
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            return session_refused(self._settings)
+        if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+            return foreign_group(self._clients, self._settings.app_id)
+        return Crash(f"{self._source} [{partition}]: {error.str()}")
 
     def _outside(self, partition: int) -> str:
         return (

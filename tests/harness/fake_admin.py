@@ -31,6 +31,7 @@ class FakeAdmin:
         self.ids: dict[str, str] = {}  # of topics that have another than their name
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.largest: dict[str, int] = {}  # max.message.bytes, if not plenty
+        self.unknown: set[str] = set()  # topics that metadata has, and others do not know yet
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
         self.others_at_second_look: dict[str, int] = {}
@@ -99,7 +100,11 @@ class FakeAdmin:
             )
             largest = str(self.largest.get(resource.name, 2**30))
             config["max.message.bytes"] = SimpleNamespace(value=largest)
-            found[resource].set_result(config)
+            if resource.name in self.unknown:
+                unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+                found[resource].set_exception(unknown)
+            else:
+                found[resource].set_result(config)
         return found
 
 

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import faust
+from confluent_kafka import KafkaError, KafkaException
 
+from tests.harness.fake_clients import FakeClients
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.clock import Clock
 from worker.events.publishing import FACETS, OutputTopic
@@ -52,6 +54,10 @@ class End(Exception):
 def die(cause: BaseException) -> NoReturn:
     """Stands for `worker.stream.surroundings.die`; a second call keeps the first cause."""
     raise cause if isinstance(cause, End) else End(cause)
+
+
+def _away(*_: Any, **__: Any) -> NoReturn:
+    raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
 class WatchedThreads(Threads):
@@ -245,7 +251,7 @@ class Parts:
     def __post_init__(self) -> None:
         self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
         self.surroundings = Surroundings(
-            clients=None,  # type: ignore[arg-type]
+            clients=FakeClients(admin=lambda: SimpleNamespace(describe_consumer_groups=_away)),
             databases=self.databases,
             clock=self.clock,
             die=lambda cause: self.die(cause),
@@ -280,6 +286,7 @@ class Parts:
             "batch_size": 10,
             "batch_bytes": 1000,
             "batch_ms": 2000,
+            "session_timeout_ms": 10_000,
             **settings,
         }
         return SimpleNamespace(

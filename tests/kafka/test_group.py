@@ -5,10 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 
-from worker.kafka.group import read_group, subscribed_url
+from tests.harness.fake_clients import FakeClients
+from worker.errors import Crash
+from worker.kafka.group import foreign_group, read_group, subscribed_url
 
 
 def subscription(url="http://worker-0.example:8080", topics=("reviews", "é")):
@@ -38,6 +46,7 @@ class Admin:
 
     def __init__(self, all_answer):
         self._all_answer = all_answer
+        self.answers, self.type = True, ConsumerGroupType.CLASSIC
 
     def describe_consumer_groups(self, names, **_):
         given = [
@@ -46,15 +55,36 @@ class Admin:
             TopicPartition("reviews", 0),
         ]
         assignment = SimpleNamespace(topic_partitions=given)
-        member = SimpleNamespace(member_id="m", host="/10.0.0.7", assignment=assignment)
+        member = SimpleNamespace(
+            member_id="m", client_id="billing", host="/10.0.0.7", assignment=assignment
+        )
         described = Future()
-        described.set_result(SimpleNamespace(members=[member], state=ConsumerGroupState.STABLE))
+        described.set_result(
+            SimpleNamespace(members=[member], state=ConsumerGroupState.STABLE, type=self.type)
+        )
+        if not self.answers:
+            described = Future()
+            described.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
         return {names[0]: described}
 
     def list_groups(self, _group, **_):
         if not self._all_answer:
             raise KafkaException(KafkaError(KafkaError._PARTIAL))
         return [SimpleNamespace(members=[SimpleNamespace(id="m", metadata=subscription())])]
+
+
+def test_clients_of_another_kind_are_named():
+    admin = Admin(True)
+    clients = FakeClients(admin=lambda: admin)
+    words = "the group g has clients that are no workers (billing at 10.0.0.7): stop them"
+    assert words in str(foreign_group(clients, "g"))
+    less = Crash("less")
+    assert foreign_group(clients, "g", less) is less
+    admin.type = ConsumerGroupType.CONSUMER
+    assert words in str(foreign_group(clients, "g", less))
+    admin.answers = False
+    assert "could not be listed" in str(foreign_group(clients, "g"))
+    assert foreign_group(clients, "g", less) is less
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.harness.load import Sent
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS, events, feed
-from tests.harness.topics import producer, read_topic
+from tests.harness.topics import consumer, producer, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import KafkaClients
@@ -36,6 +37,19 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
     name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
     with pipeline(kafka, name, tmp_path, settings=SETTINGS) as made:
         yield made
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_of_another_consumer_is_named(site: Pipeline, protocol: str) -> None:
+    options = {"group.protocol": protocol, "client.id": "billing-7", "enable.partition.eof": False}
+    if protocol == "consumer":
+        options |= {"group.remote.assignor": "uniform"}
+    servers = site.broker.bootstrap_servers
+    with closing(consumer(servers, site.name, **options)) as other:
+        other.subscribe([site.input_topic])
+        eventually(lambda: (other.poll(0.1), other.assignment())[1], str)
+        site.worker().refused("billing-7 at 127.0.0.1", "COVERSUMM_APP_ID")
+    site.worker().start().wait_ready()
 
 
 def upsert(review: int) -> Sent:

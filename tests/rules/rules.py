@@ -78,8 +78,8 @@ RULES = (
     Rule(
         "a coordination error ends the worker",
         "worker/stream/faust/consumer_thread.py",
-        "            worker.surroundings.die(cause)",
-        "            pass",
+        "            worker.surroundings.die(_explained(",
+        "            str(_explained(",
         ("tests/stream/faust/test_consumer_thread.py",),
     ),
     Rule(

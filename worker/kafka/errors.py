@@ -200,6 +200,14 @@ def group_refused(group: str) -> Exception:
     return refusal(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), group)
 
 
+def session_refused(settings: Settings) -> SetupError:
+    """The error of a session timeout outside the bounds of the broker."""
+    return SetupError(
+        f"the broker refuses COVERSUMM_SESSION_TIMEOUT_MS={settings.session_timeout_ms}: set it "
+        "between group.min.session.timeout.ms and group.max.session.timeout.ms of the broker"
+    )
+
+
 def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
     """SetupError that names the missing permission, if one is missing; else KafkaException."""
     wanted = {

@@ -7,11 +7,11 @@ and every broker of the cluster must answer it: so addresses may be unknown when
 
 import json
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from worker.errors import SetupError
@@ -22,6 +22,8 @@ from worker.settings.kinds import web_origin
 
 ADDRESS_SECONDS = 5.0
 """Seconds for all brokers together to return the addresses."""
+MEMBERS_SHOWN = 3
+"""Most clients that an error names."""
 UNKNOWN, EMPTY, STABLE, REBALANCING = "unknown", "empty", "stable", "rebalancing"
 STATES = {
     "DEAD": UNKNOWN,
@@ -76,6 +78,30 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
     members = [_member(one, urls.get(one.member_id)) for one in described.members]
     state = STATES.get(described.state.name, described.state.name.lower())
     return WorkerGroup(state, sorted(members, key=lambda one: (one.url or "", one.member_id)))
+
+
+def foreign_group(
+    clients: Clients, group: str, unless_new: BaseException | None = None
+) -> BaseException:
+    """The error of a client that a group refuses because of members of another kind.
+
+    `unless_new`: an error that says less, returned unless the group has Kafka's newer protocol.
+    """
+    members: list[Any] = []
+    is_new = False
+    admin = clients.admin()  # its futures fail once it is collected
+    with suppress(KafkaException, TimeoutError):
+        found = admin.describe_consumer_groups([group], request_timeout=ADDRESS_SECONDS)
+        described = found[group].result(ADDRESS_SECONDS)
+        members, is_new = described.members, described.type is ConsumerGroupType.CONSUMER
+    if unless_new is not None and not is_new:
+        return unless_new
+    others = sorted(f"{one.client_id} at {one.host.removeprefix('/')}" for one in members)
+    return SetupError(
+        f"the group {group} has clients that are no workers "
+        f"({', '.join(others[:MEMBERS_SHOWN]) or 'they left, or could not be listed'}): stop them, "
+        "or set another COVERSUMM_APP_ID"
+    )
 
 
 def _member(described: Any, url: str | None) -> GroupMember:

@@ -260,13 +260,16 @@ class Topics:
         futures = self._admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
         )
-        return {
-            resource.name: {
-                name: str(entry.value)
-                for name, entry in future.result(METADATA_TIMEOUT_SECONDS).items()
-            }
-            for resource, future in futures.items()
-        }
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            try:
+                config = future.result(METADATA_TIMEOUT_SECONDS)
+            except KafkaException as cause:
+                if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue  # this broker does not know a topic that was just created
+                raise
+            found[resource.name] = {name: str(entry.value) for name, entry in config.items()}
+        return found
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
         """Create topics; those that another process creates at the same time count as created.

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.errors import GroupAuthorizationFailedError, UnknownError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    UnknownError,
+)
 from faust.transport.drivers import aiokafka as driver
 
 from tests.harness.stream import GROUP, INPUT, INSTANCE, End, Parts, make_app
@@ -71,14 +77,24 @@ def check_membership(made: Any) -> None:
     assert f"{INSTANCE} in the group {GROUP}" in str(end.value.cause)
 
 
-def test_a_group_that_may_not_be_joined_is_a_missing_permission(consumer: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (GroupAuthorizationFailedError("tests"), f"READ on the group {GROUP}"),
+        (InvalidSessionTimeoutError(), "refuses COVERSUMM_SESSION_TIMEOUT_MS=10000"),
+        (InconsistentGroupProtocolError(), f"the group {GROUP} has clients that are no workers"),
+    ],
+)
+def test_a_group_that_may_not_be_joined_says_what_to_do(
+    consumer: Any, error: KafkaError, words: str
+) -> None:
     async def push() -> None:
-        await consumer._thread._end_with(GroupAuthorizationFailedError("tests"))
+        await consumer._thread._end_with(error)
 
     with pytest.raises(End) as end:
         asyncio.run(push())
     assert isinstance(end.value.cause, SetupError)
-    assert f"READ on the group {GROUP}" in str(end.value.cause)
+    assert words in str(end.value.cause)
     consumer._thread.thread_loop.close()
 
 

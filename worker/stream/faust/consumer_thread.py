@@ -5,14 +5,21 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 
 from worker.errors import Fenced
-from worker.kafka.errors import group_refused
+from worker.kafka.clients import Clients
+from worker.kafka.errors import group_refused, session_refused
+from worker.kafka.group import foreign_group
 from worker.settings import Settings
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.group_client import as_group_client
@@ -100,11 +107,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         await coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
 
     async def _end_with(self, cause: BaseException) -> None:
-        worker = self.transport.worker
-        if isinstance(cause, GroupAuthorizationFailedError):
-            cause = group_refused(worker.settings.app_id)
         if not self.app.should_stop:
-            worker.surroundings.die(cause)
+            worker = self.transport.worker
+            worker.surroundings.die(_explained(cause, worker.settings, worker.surroundings.clients))
         await asyncio.sleep(ENDING_SECONDS)
 
     async def on_thread_stop(self) -> None:
@@ -148,6 +153,16 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             on_fenced=lambda: transport.worker.surroundings.die(fenced(settings)),
         )
         return consumer
+
+
+def _explained(cause: BaseException, settings: Settings, clients: Clients) -> BaseException:
+    """The error of a coordination that cannot continue, in words that say what to do."""
+    if isinstance(cause, GroupAuthorizationFailedError):
+        return group_refused(settings.app_id)
+    if isinstance(cause, InvalidSessionTimeoutError):
+        return session_refused(settings)
+    is_foreign = isinstance(cause, InconsistentGroupProtocolError)
+    return foreign_group(clients, settings.app_id, None if is_foreign else cause)
 
 
 def fenced(settings: Settings) -> Fenced:
