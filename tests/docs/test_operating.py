@@ -119,6 +119,9 @@ def test_backup(cluster: PlayedCluster) -> None:
     compared = json.loads(printed[f"compare {OUTPUT} drill.jsonl --max-changed 0"])
     assert compared["differing"] == {"0": len({one.key for one in records})}
     assert len(read_topic(cluster.kafka.bootstrap_servers, OUTPUT)) == before
+    restored = json.loads(printed["compare drill.jsonl restored.jsonl --max-changed 0"])
+    assert restored["differing"] == compared["differing"]
+    assert json.loads(printed["send archive/"])["sent"] == REVIEWS
     assert cluster.releases["shop"].pods[NAMES[1]].process.restored_rows()[-1] > 0
 
 

@@ -37,7 +37,7 @@ from tests.harness.replays import (
     write_history,
 )
 from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, good_review
-from tests.harness.topics import committed_offsets, producer, read_topic
+from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, run_command
 from worker.kafka.topic_ids import RecreatedTopic
 
@@ -806,6 +806,96 @@ def test_an_archive_of_a_deleted_topic_is_not_laid_over_the_next_one(
         process = ReplayProcess(site, "--name", "over", "--from", str(archive), "--dry-run")
         process.start().wait(2)
         assert replay(site, "--name", "over")["read"] == 500
+
+
+def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The drill of docs/backup.md, with a `send` that is killed: each record once in the new topic,
+    those of a key in their order, and every summary as before.
+    """
+    final = ("--name", "final", "--emit", "final", "--to")
+    settings = SETTINGS | FACETS
+    with pipeline(kafka, "lost", tmp_path, settings=settings, input_config=HISTORY) as site:
+        write_history(site, events(1100, seed=11))
+        replay(site, *final, str(tmp_path / "before.jsonl"))
+        records = read_topic(site.broker.bootstrap_servers, site.input_topic)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in range(3):
+        lines = [archived(one) for one in records if one.offset // 7 % 3 == number]
+        (archive / f"{2 - number}.jsonl").write_text("".join(lines))
+
+    with pipeline(
+        kafka, "found", tmp_path / "new", partitions=5, settings=settings, input_config=HISTORY
+    ) as site:
+        servers = site.broker.bootstrap_servers
+
+        def send(*options: str, topic: str = site.input_topic) -> subprocess.CompletedProcess[str]:
+            own = {"COVERSUMM_INPUT_TOPIC": topic}
+            return run_command("send", str(archive), *options, environment=site.environment | own)
+
+        def arrived() -> list[Message]:
+            return read_topic(servers, site.input_topic)
+
+        killed = subprocess.Popen(
+            [*COMMAND, "send", str(archive), "--rate", "500"],
+            env=clean_environment({**site.environment, "PYTHONPATH": str(ROOT)}),
+        )
+        eventually(lambda: len(arrived()) >= 500, lambda: len(arrived()))
+        killed.kill()
+        killed.wait(PATIENCE_SECONDS)
+        already = len(arrived())
+        rest = send()
+        assert rest.returncode == 0, rest.stderr
+        assert json.loads(rest.stdout)["sent"] + already == len(records)
+        assert json.loads(send().stdout)["sent"] == 0
+        assert by_key(arrived()) == by_key(records)
+        assert len({one.partition for one in arrived()}) == 5
+
+        report = replay(site, *final, str(tmp_path / "after.jsonl"))
+        assert report["read"] == len(records)
+        before, after = (
+            [agreed(body) for body in bodies_in(tmp_path / f"{name}.jsonl")]
+            for name in ("before", "after")
+        )
+        assert after == before != []
+        assert "go_on_with" in replay(site, "--name", "whole")
+
+        for options, topic, config, says in (
+            (("--from-line", "3"), site.input_topic, None, "--from-line: the same command"),
+            ((), "found.short", {"retention.ms": "604800000"}, "retention.ms=604800000 and would"),
+            ((), "found.compact", {"cleanup.policy": "compact"}, "cleanup.policy=compact"),
+        ):
+            if config:
+                site.broker.create_topic(topic, 2, config)
+            refused = send(*options, topic=topic)
+            assert refused.returncode == 2
+            assert says in refused.stderr
+        site.broker.create_topic("found.torn", 2, HISTORY)
+        whole = (archive / "1.jsonl").read_text()
+        (archive / "1.jsonl").write_text(whole + "{torn\n")
+        refused = send(topic="found.torn")
+        assert refused.returncode == 2
+        assert "1 rows of the files cannot be read" in refused.stderr
+        assert read_topic(servers, "found.torn") == []
+        skipped = send("--skip-bad", topic="found.torn")
+        assert skipped.returncode == 1
+        assert json.loads(skipped.stdout)["sent"] == len(records)
+        (archive / "1.jsonl").write_text(whole)
+        assert json.loads(send().stdout)["sent"] == 0
+        (archive / "0.jsonl").unlink()  # another archive, or another producer
+        refused = send()
+        assert refused.returncode == 2
+        assert "a record that is not of these files as they are now" in refused.stderr
+        sending(site, [0])
+        assert send().returncode == 2
+
+
+def by_key(records: Iterable[Message]) -> dict[bytes | None, list[Any]]:
+    """The records of each key in their order, without their places."""
+    found: dict[bytes | None, list[Any]] = {}
+    for one in records:
+        found.setdefault(one.key, []).append((one.timestamp_ms, one.value))
+    return found
 
 
 @pytest.mark.long

@@ -1,11 +1,13 @@
 """`send`: files of reviews or events to the input topic."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -14,6 +16,9 @@ from worker.cli.command import Command
 from worker.cli.options import Parsed, fields_option, files_argument, found_files
 from worker.errors import SetupError
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.cli.sending import SendReport
 
 
 class FirstLine(NamedTuple):
@@ -64,6 +69,10 @@ def _parse_first_line(text: str) -> FirstLine:
             "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
             "the same for a folder, from this file on",
         ),
+        (
+            "COVERSUMM_INPUT_TOPIC=reviews.v2 coversumm-worker send archive/",
+            "an archive of a topic that is lost, to a new one",
+        ),
     ],
 )
 @files_argument
@@ -97,6 +106,10 @@ def command(
     patterns or folders; - is standard input. Files are sent one after the other; a folder's in the
     order of their paths, with those of inner folders.
 
+    Files of an archive of a topic (columns topic, partition, offset) are sent in the order of its
+    offsets, to a new topic with any number of partitions, unchanged and with their timestamps. The
+    same command resumes after an interruption, and sends nothing twice.
+
     All files are checked first; standard input is kept in a temporary file for that. If a line
     cannot be used, nothing is sent, the message names the lines, and the exit code is 2. With
     --skip-bad nothing is checked first; bad lines are skipped and make the exit code 1.
@@ -107,10 +120,19 @@ def command(
     from worker.cli.sending import Sending, check
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
-    from worker.sources import STDIN, ReviewFiles, spooled
+    from worker.sources import STDIN, ReviewFiles, is_archive, spooled
 
     settings = Settings.from_environment()
     found = found_files(files)
+    if any(Path(one).is_file() and is_archive(one) for one in found):
+        if from_line != FirstLine(None, 1):
+            raise SetupError("--from-line: the same command resumes to send an archive by itself")
+        from worker.cli.archive_sending import send_archive
+        from worker.replay.record_source import Archived, open_history
+
+        history = open_history(found, fields)
+        assert isinstance(history, Archived)
+        return _report(send_archive(history, settings, rate, skip_bad=skip_bad), as_json)
     paths = from_line.files(found)
     Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises SetupError
     with spooled() if STDIN in paths and not skip_bad else nullcontext(STDIN) as stdin:
@@ -127,14 +149,17 @@ def command(
                 check(reviews, settings, from_line.line)
         with read() as reviews:
             sending = Sending(reviews, settings, from_line.line, skip_bad)
-            sent = sending.run(rate)
-            if as_json:
-                output.print_json(sent)
-            else:
-                per_second = f"{sent.sent / max(sent.seconds, 1e-9):,.0f} a second"
-                output.say(
-                    f"{sent.sent:,} events sent to {sent.topic} in {sent.seconds:.1f} s "
-                    f"({per_second})"
-                )
+            code = _report(sending.run(rate), as_json)
             sending.report_bad()
+    return code
+
+
+def _report(sent: SendReport, as_json: bool) -> int:
+    if as_json:
+        output.print_json(sent)
+    else:
+        per_second = f"{sent.sent / max(sent.seconds, 1e-9):,.0f} a second"
+        output.say(
+            f"{sent.sent:,} events sent to {sent.topic} in {sent.seconds:.1f} s ({per_second})"
+        )
     return output.CHECK_FAILED if sent.skipped else 0

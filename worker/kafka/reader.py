@@ -164,14 +164,18 @@ class TopicReader:
         return sorted(found.partitions)
 
 
+def removing(config: Mapping[str, str]) -> list[str]:
+    """The retention limits in a topic's configuration."""
+    limits = [f"{name}={config[name]}" for name in KEPT if config[name] != KEPT[name]]
+    return limits if "delete" in config["cleanup.policy"] else []
+
+
 def reach(reader: TopicReader, config: Mapping[str, str]) -> str | None:
     """How far back an input with this configuration reaches, if replays lack records, now or later.
 
     Raises SetupError if the broker does not answer.
     """
-    limits = [f"{name}={config[name]}" for name in KEPT if config[name] != KEPT[name]]
-    if "delete" not in config["cleanup.policy"]:
-        limits = []
+    limits = removing(config)
     gone = [one for one in reader.partitions if reader.bounds(one).start]
     if not (gone or limits):
         return None

@@ -53,11 +53,12 @@ MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 """Without it Kafka compacts once half of a log is old, perhaps never, and erased data stays."""
 
 
-def partition_of(entity_id: str, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives the key (murmur2 of its UTF-8)."""
+def partition_of(key: str | bytes, partitions: int) -> int:
+    """The partition that Kafka's default partitioner gives a key (murmur2 of its UTF-8)."""
     from aiokafka.partitioner import murmur2  # loads all of aiokafka, which few commands need
 
-    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
+    data = key.encode() if isinstance(key, str) else key
+    return int((murmur2(data) & 0x7FFFFFFF) % partitions)
 
 
 def ask_metadata(

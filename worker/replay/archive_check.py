@@ -29,8 +29,8 @@ _SCHEMA_ID: Final = b"\0"
 """First byte of a value that a schema registry's serializer wrote."""
 _ANOTHER_TOPIC: Final = (
     "The topic was deleted and created again, or the files are of another topic of this name: "
-    "name the files of the topic as it is now, or replay the topic alone (--from without files), "
-    "after you have written the records of these files to it if they belong to its history"
+    "name the files of the topic as it is now, or replay the topic alone (--from without files). "
+    "To restore these files, `coversumm-worker send` them to a new topic, and replay that one"
 )
 
 
@@ -101,7 +101,8 @@ def difference(archived: Record, stored: Record) -> str:
     """How an archived record differs from that of the log, for people; empty if it does not.
 
     An archive may lack timestamps and keys, cut timestamps to seconds, and have JSON written
-    otherwise, or in columns.
+    otherwise, or in columns. Members that only one of both has do not count: archivers add and
+    drop some, and two records with equal members beside these are never two reviews.
 
     >>> one = Record("reviews", 0, 7, 1551708306000, b"e1", b'{"review_id": "r1"}')
     >>> difference(one, one._replace(value=b'{"review_id":"r1","rating":5}'))

@@ -295,10 +295,9 @@ class Replay:
         group = self.settings.app_id
         history = filled(self.names.request.history, self.clients, group)
         request = replace(self.names.request, history=history)
-        ranges = ranges_of(request, self.clients, self.settings, partitions)
         if isinstance(history, Archived):
             check_log(history, self.clients, group, request.partitions, self.clock)
-        return request, ranges
+        return request, ranges_of(request, self.clients, self.settings, partitions)
 
     def found(self) -> ReplayPlan | None:
         """The existing plan, if any."""
