@@ -10,10 +10,6 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.transactions import Hung, within
 
 
-def test_what_returns_in_time_is_the_result() -> None:
-    assert within(PATIENCE_SECONDS, lambda: 7) == 7
-
-
 @pytest.mark.parametrize(
     "error", [ValueError("refused"), TimeoutError("of the work itself"), SystemExit(2)]
 )

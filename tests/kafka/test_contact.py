@@ -23,28 +23,6 @@ def test_a_client_that_was_never_heard_of_is_not_missed(clock: FakeClock) -> Non
     assert contact.silent_seconds() == {}
 
 
-def test_contact_is_lost_when_nothing_was_heard_for_the_time_that_is_set(
-    contact: Contact, clock: FakeClock
-) -> None:
-    clock.now_s += 9.99
-    assert contact.silence() is None
-    clock.now_s += 2.01
-    silence = contact.silence()
-    assert silence is not None
-    assert (str(silence), silence.everywhere, silence.reason) == ("no broker for 12 s", True, "")
-    assert contact.silence(60.0) is None
-
-
-def test_the_clients_that_hear_nothing_are_named_where_others_do(
-    contact: Contact, clock: FakeClock
-) -> None:
-    clock.now_s += 30
-    contact.heard("consumer")
-    silence = contact.silence()
-    assert silence is not None
-    assert (str(silence), silence.everywhere) == ("no broker for 30 s for the producer", False)
-
-
 def test_an_older_answer_does_not_take_back_a_later_one(contact: Contact, clock: FakeClock) -> None:
     """Connections that were closed tell nothing any more."""
     clock.now_s += 30
@@ -105,16 +83,6 @@ def test_a_second_outage_is_reported_like_the_first(contact: Contact, clock: Fak
         contact.heard("consumer")
         contact.heard("producer")
         assert told(announcer) == ["a broker answers again, after 11 s"]
-
-
-def test_a_short_silence_is_not_told(contact: Contact, clock: FakeClock) -> None:
-    """A broker that restarts, among others or fast enough, is no news."""
-    announcer = Announcer(contact, clock)
-    clock.now_s += 9
-    assert told(announcer) == []
-    contact.heard("consumer")
-    contact.heard("producer")
-    assert told(announcer) == []
 
 
 def test_one_of_several_brokers_that_is_not_reached_is_reported_once_a_minute(

@@ -19,12 +19,11 @@ from worker.kafka.errors import FENCED, OVERTAKEN, REFUSED, RETRIABLE
 from worker.kafka.group import Membership, group_metadata
 from worker.kafka.producer import (
     ANSWER_SECONDS,
-    DECISION_SECONDS,
     FENCED_AGAIN,
     Patience,
     TransactionalProducer,
 )
-from worker.kafka.transactions import GRACE_SECONDS, RENEWAL_SECONDS
+from worker.kafka.transactions import GRACE_SECONDS
 from worker.settings import Settings
 
 MEMBER = Membership(7, "member-é")
@@ -91,16 +90,6 @@ def test_rows_and_messages_are_flushed_before_the_offsets_are_sent(
     }  # of the changelog alone: 104 and 105 are offsets of other topics
 
 
-def test_the_producer_is_transactional_and_places_keys_as_kafka_does(
-    producer: TransactionalProducer,
-) -> None:
-    config = fake(producer).config
-    assert config["transactional.id"] == "group-0"
-    assert config["transaction.timeout.ms"] == 10_000
-    assert config["partitioner"] == "murmur2_random"
-    assert config["message.max.bytes"] == 2_000_000
-
-
 @pytest.mark.parametrize("timeout_ms", [1_000, 10_000, 900_000])
 def test_librdkafka_makes_a_producer_for_every_transaction_timeout_that_may_be_set(
     timeout_ms: int,
@@ -134,6 +123,7 @@ def test_it_keeps_to_the_settings() -> None:
     assert {
         "transactional.id": "app-3",
         "transaction.timeout.ms": 7_000,
+        "partitioner": "murmur2_random",  # places keys as Kafka does
         "message.max.bytes": 2 * 2**20,
         "queue.buffering.max.messages": 60_000,
         "queue.buffering.max.kbytes": 128 * 2**10 + 7,
@@ -322,16 +312,22 @@ def test_a_fatal_error_that_flush_loses_is_asked_for(
     assert type(failed.value) is ending
 
 
-def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(
-    producer: TransactionalProducer,
+@pytest.mark.parametrize(
+    ("failure", "ending"),
+    [
+        (Unanswered("brokers are away"), InDoubt),  # the next takeover checks again
+        (Crash("a topic was created again"), Crash),
+    ],
+)
+def test_a_check_that_fails_ends_the_commit(
+    producer: TransactionalProducer, failure: Exception, ending: type[Exception]
 ) -> None:
-    """Brokers that are away: the next takeover checks again."""
-
     def check(last_offsets: Mapping[int, int]) -> None:
-        raise Unanswered("the broker does not tell the ids")
+        raise failure
 
-    with pytest.raises(InDoubt, match="does not tell the ids"):
+    with pytest.raises(ending, match=str(failure)) as failed:
         producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
+    assert type(failed.value) is ending
     assert fake(producer).calls[-1] == "flush"
 
 
@@ -381,17 +377,6 @@ def doubtful(producer: TransactionalProducer) -> None:
         commit(producer)
 
 
-def test_a_new_client_takes_the_id_over_and_continues(
-    producer: TransactionalProducer, producers: Producers, bounded: Bounded
-) -> None:
-    doubtful(producer)
-    producer.decide()
-    assert producers.last.calls == ["list", "init", "poll"]
-    assert bounded.seconds[-1] == RENEWAL_SECONDS + GRACE_SECONDS
-    assert producers.last.list_timeouts == [DECISION_SECONDS]
-    assert commit(producer) == {0: 102, 1: 103}
-
-
 @pytest.mark.parametrize("step", ["list", "init"])
 @pytest.mark.parametrize(
     ("code", "ending"),
@@ -432,36 +417,6 @@ def test_only_what_is_open_is_decided(
     assert len(producers.made) == 2
 
 
-def test_whoever_may_yet_be_given_the_id_asks_again_himself(
-    producer: TransactionalProducer, producers: Producers
-) -> None:
-    """Another client would get it, and then be fenced by the late answer to the first."""
-    doubtful(producer)
-    producers.failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
-    for _ in range(3):
-        with pytest.raises(Unanswered):
-            producer.decide()
-    asking = producers.last
-    assert len(producers.made) == 2
-    asking.failures = {}
-    producer.decide()
-    commit(producer)
-    assert asking.calls.count("init") == 4
-    assert len(producers.made) == 2
-
-
-def test_a_client_that_reaches_no_broker_asks_no_second_time(
-    producer: TransactionalProducer, producers: Producers
-) -> None:
-    """It may be confused permanently, and has asked for no id."""
-    doubtful(producer)
-    producers.failures = {"list": KafkaError(KafkaError._TRANSPORT)}
-    for _ in range(2):
-        with pytest.raises(Unanswered):
-            producer.decide()
-    assert len(producers.made) == 3
-
-
 def test_a_takeover_of_the_id_that_hangs_is_asked_for_again(
     producer: TransactionalProducer, bounded: Bounded
 ) -> None:
@@ -487,16 +442,6 @@ def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
     assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
 
 
-def test_a_topic_created_again_ends_the_commit(producer: TransactionalProducer) -> None:
-    def check(last_offsets: Mapping[int, int]) -> None:
-        raise Crash("created again")
-
-    with pytest.raises(Crash, match="created again") as crash:
-        producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
-    assert not isinstance(crash.value, InDoubt)
-    assert fake(producer).calls[-1] == "flush"
-
-
 @pytest.mark.parametrize(
     "membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")]
 )
@@ -507,20 +452,6 @@ def test_a_commit_without_a_membership_is_refused_before_it_begins(
     with pytest.raises(Crash, match="membership"):
         commit(producer, membership)
     assert fake(producer).calls == []
-
-
-@pytest.mark.parametrize(("room", "waits"), [(5, 0), (4, 1), (2, 3)])
-def test_a_full_queue_drains_and_the_commit_continues(
-    producer: TransactionalProducer, room: int, waits: int
-) -> None:
-    """There are five records; each one that has to wait for room is told."""
-    told: list[None] = []
-    producer._transactions.on_full = lambda: told.append(None)
-    fake(producer).room = room
-    assert commit(producer) == {0: 102, 1: 103}
-    assert fake(producer).calls.count("poll") == waits
-    assert len(told) == waits
-    assert len(fake(producer).produced) == 5
 
 
 def test_a_queue_that_does_not_drain_ends_the_commit(

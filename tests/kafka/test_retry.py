@@ -60,14 +60,6 @@ def test_a_first_call_that_nobody_answered_does_not_use_up_the_patience() -> Non
     assert retry(slow, LEADER_PATIENCE, clock) == "answer"
 
 
-def test_without_other_patience_it_lasts_half_a_minute() -> None:
-    ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 140)
-    assert retry(ask, clock=FakeClock()) == "answer"
-    ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 160)
-    with pytest.raises(KafkaException, match="UNSTABLE_OFFSET_COMMIT"):
-        retry(ask, clock=FakeClock())
-
-
 def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
     ask, _ = answering(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
     assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"

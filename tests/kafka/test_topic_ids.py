@@ -189,13 +189,6 @@ def test_a_broker_that_refuses_to_tell_is_a_crash() -> None:
     assert not isinstance(crash.value, Unanswered)
 
 
-def test_a_broker_older_than_ids_tells_none() -> None:
-    ids = asking({"in": NO_ID, "changelog": NO_ID})
-    ids.read()
-    assert (ids.known("in"), ids.known("changelog")) == ("", "")
-    check(ids)
-
-
 def test_a_cluster_without_a_controller_is_asked_until_it_has_one() -> None:
     """librdkafka times out where the metadata names no controller. Its topics have ids all the
     same: the checks of a takeover need them.

@@ -100,20 +100,6 @@ def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id
     assert "begin" not in old.calls
 
 
-def test_a_suspect_client_is_replaced_before_the_next_transaction(
-    transactions: Transactions, producers: Producers
-) -> None:
-    transactions.suspect()
-    commit(transactions)
-    old, new = producers.made
-    assert old.calls == []
-    assert [call for call in new.calls if call in ("init", "begin", "commit")] == [
-        "init",
-        "begin",
-        "commit",
-    ]
-
-
 @pytest.mark.parametrize("step", ["list", "init"])
 def test_a_suspect_client_stays_suspect_where_no_new_one_gets_an_answer(
     transactions: Transactions, producers: Producers, step: str
@@ -286,19 +272,6 @@ def test_what_is_refused_by_a_check_is_aborted_at_once(transactions: Transaction
 # -- what the tools need ---------------------------------------------------------------------------
 
 
-def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:
-    transactions = made()
-    transactions.take_over(30)
-    commit(transactions)
-    client = fake(transactions)
-    assert client.calls == ["init", "begin", "produce", "produce", "flush", "offsets", "commit"]
-    assert client.produced == [("in", 0, b"k", b"a", []), ("in", 1, None, None, [("h", b"1")])]
-    assert client.offsets == [("letters", 0, 5)]
-    assert client.metadata is METADATA
-    assert client.config["transactional.id"] == "tool"
-    assert client.config["message.max.bytes"] == 10**9
-
-
 ROWS: dict[bytes, bytes | None] = {b"a": b"1", b"b": None, b"c": b"3", b"d": b"4"}
 
 
@@ -323,34 +296,6 @@ def test_rows_are_all_handed_over_the_last_one_last_and_its_offset_is_reported(r
     assert len(fake(transactions).reports) == 2
 
 
-def test_a_row_that_is_too_large_for_the_client_fails_the_transaction() -> None:
-    transactions = made()
-
-    def send() -> None:
-        with transactions.transaction(3.0) as transaction:
-            fake(transactions).failures = {"produce": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
-            transaction.produce_rows("log", 7, ROWS, {})
-
-    with pytest.raises(TransactionError, match="MSG_SIZE_TOO_LARGE"):
-        send()
-
-
-def test_a_last_row_that_is_refused_fails_the_transaction_before_anything_is_committed() -> None:
-    transactions = made()
-    last: dict[int, int] = {}
-
-    def send() -> None:
-        with transactions.transaction(3.0) as transaction:
-            fake(transactions).refused = {"log": KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)}
-            transaction.produce_rows("log", 7, {b"only": b"1"}, last)
-            transaction.commit([], METADATA)
-
-    with pytest.raises(TransactionError, match="NOT_ENOUGH_REPLICAS"):
-        send()
-    assert "offsets" not in fake(transactions).calls
-    assert last == {}
-
-
 @pytest.mark.parametrize("step", ["begin", "produce", "flush", "offsets", "commit"])
 @pytest.mark.parametrize(("abort_seconds", "aborts"), [(30.0, ["abort"]), (None, [])])
 def test_a_failed_step_is_followed_by_an_abort_where_the_process_continues(
@@ -363,17 +308,6 @@ def test_a_failed_step_is_followed_by_an_abort_where_the_process_continues(
     assert not failed.value.fenced
     calls = fake(transactions).calls
     assert calls[calls.index(step) + 1 :] == aborts
-
-
-def test_what_goes_wrong_inside_aborts_and_is_raised_as_it_is() -> None:
-    transactions = made()
-
-    def check() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        commit(transactions, check=check)
-    assert fake(transactions).calls[-2:] == ["flush", "abort"]
 
 
 def test_records_that_are_not_written_in_time_abort() -> None:
@@ -460,10 +394,3 @@ def test_where_all_records_are_purged_the_client_is_asked_why(
         send()
     assert refused.value.error.code() == (code or purged)
     assert "commit" not in fake(transactions).calls
-
-
-def test_a_takeover_that_is_not_granted_is_the_brokers_own_error() -> None:
-    transactions = made()
-    fake(transactions).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
-    with pytest.raises(KafkaException, match="_TIMED_OUT"):
-        transactions.take_over(1)
