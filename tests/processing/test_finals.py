@@ -316,22 +316,6 @@ def test_a_partition_without_records_has_rows_from_its_end_on():
         assert driver.processor.check_partition(1) == end
 
 
-def test_a_deleted_entity_has_no_final_and_one_that_came_back_has_its_own():
-    driver = Driver(config(emit="final"))
-    deleted = {"type": "entity.deleted"}
-    driver.run(upsert(0, "r", "good", entity_id="gone"), upsert(1, "r", "good", entity_id="back"))
-    driver.run(
-        record(2, "gone", deleted),
-        record(3, "back", deleted),
-        upsert(4, "r", "bad", entity_id="back"),
-    )
-    driver.run(upsert(5, "r", "good", entity_id="emptied"))
-    driver.run(record(6, "emptied", {"type": "review.deleted", "review_id": "r"}))
-    (messages,) = finish(driver, 0, 7)
-    (body,) = bodies(messages)
-    assert (body["entity_id"], body["sequence"], body["sentences"][0]["text"]) == ("back", 4, "bad")
-
-
 def test_none_publishes_nothing_and_keeps_nothing():
     driver = Driver(config(emit="none"))
     result = driver.run(

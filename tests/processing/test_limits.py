@@ -304,12 +304,6 @@ def test_a_transaction_at_its_limit_passes_and_one_beyond_is_halved(which, beyon
     assert dict(batch.stats.limits) == ({which: 1} if beyond else {})
 
 
-@pytest.mark.parametrize("limits", [{"transaction_records": 1}, {"transaction_bytes": 1}])
-def test_a_single_event_always_passes(limits):
-    _, parts, _ = run_all(Driver(config(batch=limits)), REVIEWS)
-    assert parts == [1, 1, 1, 1]
-
-
 def test_dead_letters_count_in_a_transaction():
     letters = [record(offset, "e", b"x" * 1000) for offset in range(4)]
     assert Driver(config(batch={"transaction_bytes": 4 * 1001})).run(*letters).taken == 4

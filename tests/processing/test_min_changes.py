@@ -18,24 +18,13 @@ from tests.harness.drive import (
     Driver,
     config,
     delete,
-    delete_entity,
     delete_sentences,
     record,
     upsert,
 )
-from worker.events.publishing import is_due
 from worker.state import verify_partition
 
 sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
-
-
-@given(sets, sets, st.integers(1, 5))
-def test_when_a_set_is_due(
-    published: dict[bytes, bytes], now: dict[bytes, bytes], least: int
-) -> None:
-    come, gone = now.items() - published.items(), published.items() - now.items()
-    far = max(len(come), len(gone))
-    assert is_due(published, now, least) == (far >= least or (far > 0 and not (published and now)))
 
 
 def texts(body):
@@ -83,24 +72,6 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
 
 
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
-def test_the_first_and_the_empty_one_are_always_published(emit):
-    driver = Driver(config(k=3, min_changes=3, emit=emit))
-    (first,) = driver.bodies(upsert(0, "r0", "one"))
-    assert first["added"] == ["r0#0"]
-    assert driver.bodies(upsert(1, "r1", "three")) == []
-    assert driver.bodies(upsert(2, "r2", "sixsix")) == []
-    assert driver.summary(0, "e").sentence_count == 3  # what is asked for is not behind
-    assert len(driver.summary(0, "e").sentences) == 3
-    assert driver.bodies(delete(3, "r1"), delete(4, "r2")) == []  # neither is published
-    (empty,) = driver.bodies(delete(5, "r0"))
-    assert (empty["sentences"], empty["removed"], empty["previous_sequence"]) == ([], ["r0#0"], 0)
-    (again,) = driver.bodies(upsert(6, "r3", "one"))
-    assert again["added"] == ["r3#0"]
-    body, tombstone = driver.bodies(delete_entity(7))
-    assert (body["sentences"], tombstone) == ([], None)
-
-
-@pytest.mark.parametrize("emit", ["every", "coalesced"])
 @pytest.mark.parametrize(
     ("before", "deletion"),
     [
@@ -123,16 +94,6 @@ def test_a_deletion_of_what_is_published_is_published_at_once(emit, before, dele
     assert {one["review_id"] for one in body["sentences"]} == {"r1"}
     assert body["cause"]["type"] == json.loads(deletion.value)["type"]
     assert driver.bodies(delete(21, "unknown")) == []
-
-
-def test_a_few_net_changes_are_none():
-    """Of a micro-batch the set at its end counts, whatever it was meanwhile."""
-    driver = Driver(config(k=3, min_changes=2, emit="coalesced"))
-    driver.run(upsert(0, "r0", "one", "three", "sixsix"))
-    new = [upsert(1, "r1", "two", "four", "fives"), delete(2, "r1")]
-    assert driver.bodies(*new) == []
-    (body,) = driver.bodies(delete(3, "r0"), upsert(4, "r4", "a", "bb", "ccc"))
-    assert (body["sequence"], len(body["added"]), len(body["removed"])) == (4, 3, 3)
 
 
 @pytest.mark.parametrize("emit", ["final", "none"])

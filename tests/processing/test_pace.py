@@ -17,7 +17,6 @@ from worker.limits import Limit
 from worker.processing.pace import (
     FIRST_BYTES,
     FIRST_CHARACTERS,
-    FIRST_RECORDS,
     MOST_BYTES,
     Pace,
     Rate,
@@ -25,13 +24,6 @@ from worker.processing.pace import (
 )
 
 # -- what is likely --------------------------------------------------------------------------------
-
-
-def test_nothing_is_known_at_first():
-    pace = Pace(2.0)
-    assert not pace.is_too_long(FIRST_RECORDS, FIRST_CHARACTERS)
-    assert pace.is_too_long(1, FIRST_CHARACTERS + 1)
-    assert pace.most_records() == FIRST_RECORDS
 
 
 def test_a_rate_follows_what_was_measured_lately():

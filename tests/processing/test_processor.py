@@ -1,4 +1,6 @@
-"""Each rule of the contract by an example."""
+"""What the model of `test_processor_model` and the frozen streams leave open: the body by heart,
+engines, limits, and rows beside the entities'.
+"""
 
 import json
 
@@ -7,8 +9,6 @@ import pytest
 
 from tests.harness.drive import (
     Driver,
-    FakeEngine,
-    base64_vector,
     config,
     delete,
     delete_entity,
@@ -17,9 +17,8 @@ from tests.harness.drive import (
     upsert,
 )
 from worker.events import Record
-from worker.processing import plan as planning
 from worker.processing.processor import Processor
-from worker.state import FingerprintMismatch, read_applied, verify_partition
+from worker.state import FingerprintMismatch, read_applied
 from worker.state.keys import ENTITY, FINGERPRINT, GARBAGE, OUTPUT
 from worker.state.partition import read_output
 
@@ -36,103 +35,13 @@ def ids(body):
 # -- versions --------------------------------------------------------------------------------------
 
 
-def test_a_newer_version_replaces_all_sentences(driver):
-    driver.run(upsert(0, "r", "one", "two", review_version=3))
-    (body,) = driver.bodies(upsert(1, "r", "three", review_version=4))
-    assert ids(body) == ["r#0"]
-    assert (body["added"], body["removed"]) == (["r#0"], ["r#0", "r#1"])
-    assert (body["review_count"], body["sentence_count"]) == (1, 1)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_what_is_not_newer_is_ignored(driver, version):
-    driver.run(upsert(0, "r", "one", review_version=3))
-    assert driver.outcome(upsert(1, "r", "two", review_version=version)) == "ignored:not_newer"
-
-
-def test_an_unversioned_event_counts_as_the_next_version(driver):
-    driver.run(upsert(0, "r", "one", review_version=3), upsert(1, "r", "two"))
-    assert driver.outcome(upsert(2, "r", "three", review_version=4)) == "ignored:not_newer"
-    assert driver.outcome(upsert(3, "r", "three", review_version=5)) == "applied"
-
-
-def test_a_reviews_first_unversioned_event_counts_as_1(driver):
-    driver.run(upsert(0, "r", "one"))
-    assert driver.outcome(upsert(1, "r", "two", review_version=1)) == "ignored:not_newer"
-    assert driver.outcome(upsert(2, "r", "two", review_version=2)) == "applied"
-
-
-def test_version_0_is_a_version(driver):
-    assert driver.outcome(upsert(0, "r", "one", review_version=0)) == "applied"
-    assert driver.outcome(upsert(1, "r", "one", review_version=0)) == "ignored:not_newer"
-
-
 def test_the_greatest_version_still_has_a_successor(driver):
     driver.run(upsert(0, "r", "one", review_version=2**63 - 1))
     assert driver.outcome(upsert(1, "r", "two")) == "applied"
     assert driver.outcome(upsert(2, "r", "x", review_version=2**63 - 1)) == "ignored:not_newer"
 
 
-def test_without_versions_a_repeated_event_counts_again(driver):
-    driver.run(upsert(0, "r", "one"))
-    again = driver.run(upsert(1, "r", "one"))
-    assert again.stats.outcomes == {("review.upserted", "applied"): 1}
-    assert again.messages == []
-
-
-def test_a_deletion_of_the_live_version_applies(driver):
-    driver.run(upsert(0, "r", "one", review_version=3))
-    (body,) = driver.bodies(delete(1, "r", review_version=3))
-    assert (body["sentences"], body["removed"], body["review_count"]) == ([], ["r#0"], 0)
-
-
-def test_a_deletion_is_not_repeated_and_an_older_one_ignored(driver):
-    driver.run(upsert(0, "r", "one", review_version=3))
-    assert driver.outcome(delete(1, "r", review_version=2)) == "ignored:not_newer"
-    assert driver.outcome(delete(2, "r", review_version=3)) == "applied"
-    assert driver.outcome(delete(3, "r", review_version=3)) == "ignored:not_newer"
-    assert driver.outcome(delete(4, "r", review_version=4)) == "applied"
-
-
-def test_a_late_older_edit_does_not_resurrect(driver):
-    driver.run(upsert(0, "r", "one", review_version=3), delete(1, "r", review_version=5))
-    assert driver.outcome(upsert(2, "r", "two", review_version=4)) == "ignored:not_newer"
-    assert driver.outcome(upsert(3, "r", "two", review_version=5)) == "ignored:not_newer"
-    assert len(driver.bodies(upsert(4, "r", "three", review_version=6))) == 1
-
-
-def test_a_deletion_before_its_review_suppresses_it(driver):
-    assert driver.outcome(delete(0, "r", review_version=4)) == "applied"
-    assert driver.outcome(upsert(1, "r", "one", review_version=4)) == "ignored:not_newer"
-    assert driver.outcome(upsert(2, "r", "one", review_version=5)) == "applied"
-
-
-def test_an_unversioned_deletion_before_its_review_counts_as_version_1(driver):
-    assert driver.outcome(delete(0, "r")) == "applied"
-    assert driver.outcome(upsert(1, "r", "one", review_version=1)) == "ignored:not_newer"
-    assert driver.outcome(upsert(2, "r", "one")) == "applied"
-
-
 # -- sentences -------------------------------------------------------------------------------------
-
-
-def test_blank_sentences_are_dropped_and_keep_their_numbers(driver):
-    (body,) = driver.bodies(upsert(0, "r", "one", " \n", "", "four"))
-    assert sorted(ids(body)) == ["r#0", "r#3"]
-
-
-def test_a_text_is_split(driver):
-    body = {
-        "type": "review.upserted",
-        "review_id": "r",
-        "text": "Nice room. Bad food.\n\nNever again!",
-    }
-    (summary,) = driver.bodies(record(0, "e", body))
-    assert {s["sentence_id"]: s["text"] for s in summary["sentences"]} == {
-        "r#0": "Nice room.",
-        "r#1": "Bad food.",
-        "r#2": "Never again!",
-    }
 
 
 def test_given_sentences_win_over_the_text(driver):
@@ -173,35 +82,6 @@ def test_a_text_of_too_many_sentences_is_a_dead_letter_whatever_is_stored():
     assert driver.outcome(upsert(2, "r", "a", "b", "c")) == "dead_letter:too_many_sentences"
 
 
-def test_a_review_without_sentences_is_a_review(driver):
-    assert driver.bodies(upsert(0, "empty")) == []
-    (body,) = driver.bodies(upsert(1, "r", "one"))
-    assert (body["review_count"], body["sentence_count"]) == (2, 1)
-
-
-def test_ids_of_any_characters_are_just_ids(driver):
-    for number, odd in enumerate(["\0", '"#3', "é😀", "x" * 1024, "r#0"]):
-        partition_rows = driver.bodies(upsert(number, odd, "one", entity_id=odd))
-        assert ids(partition_rows[0]) == [f"{odd}#0"]
-        assert driver.summary(0, odd).sentences[0].review_id == odd
-    assert len(list(verify_partition(driver.rows[0], dimension=3, k=3, distinct=False))) == 5
-
-
-def test_sentences_are_deleted_until_a_newer_upsert(driver):
-    driver.run(upsert(0, "r", "one", "two", review_version=1))
-    (body,) = driver.bodies(delete_sentences(1, "r#0", "r#7", "nonsense"))
-    assert (body["removed"], body["review_count"], body["sentence_count"]) == (["r#0"], 1, 1)
-    assert driver.outcome(upsert(2, "r", "one", "two", review_version=1)) == "ignored:not_newer"
-    (body,) = driver.bodies(upsert(3, "r", "one", "two", review_version=2))
-    assert body["added"] == ["r#0"]
-
-
-def test_sentence_ids_end_at_their_last_mark(driver):
-    driver.run(upsert(0, "r#0", "one", "two"), upsert(1, "r", "three"))
-    (body,) = driver.bodies(delete_sentences(2, "r#0#1"))
-    assert body["removed"] == ["r#0#1"]
-
-
 @pytest.mark.parametrize("identifier", ["x#0", "r#1", "r#00", "r", "#0", "r#٠"])
 def test_unknown_sentences_are_ignored(driver, identifier):
     driver.run(upsert(0, "r", "one"))
@@ -226,51 +106,6 @@ def test_a_deleted_entity_publishes_the_empty_set_and_a_tombstone(driver):
     assert tombstone[:4] == ("summaries", 0, b"e", None)
     assert dict(tombstone.headers)["ce_time"] == b"2026-11-20T12:00:00Z"
     assert (batch.stats.changes, batch.stats.tombstones) == (1, 1)
-
-
-def test_a_null_value_deletes_the_entity(driver):
-    driver.run(upsert(0, "r", "one"))
-    assert driver.bodies(record(1, "e", None))[1] is None
-
-
-def test_an_entity_whose_set_is_empty_has_a_tombstone_alone(driver):
-    driver.run(upsert(0, "r", "one"), delete(1, "r"))
-    assert driver.bodies(delete_entity(2)) == [None]
-
-
-def test_an_entity_of_nothing_but_a_remembered_deletion_is_known(driver):
-    driver.run(delete(0, "r", review_version=3))
-    assert driver.bodies(delete_entity(1)) == [None]
-
-
-def test_an_unknown_entity_is_ignored(driver):
-    assert driver.outcome(delete_entity(0)) == "ignored:unknown_entity"
-    assert driver.run(record(1, "e", None)).messages == []
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_after_a_deletion_events_start_afresh(driver, together):
-    events = [
-        upsert(0, "r", "one", review_version=9),
-        delete_entity(1),
-        upsert(2, "r", "two", review_version=1),
-        delete_entity(3),
-        delete_entity(4),
-    ]
-    batches = [events] if together else [[event] for event in events]
-    bodies = [body for batch in batches for body in driver.bodies(*batch)]
-    assert [body and body["sequence"] for body in bodies] == [0, 1, None, 2, 3, None]
-    assert bodies[3]["previous_sequence"] is None
-    assert bodies[3]["review_count"] == 1
-
-
-def test_rows_of_a_deleted_entity_go_in_later_batches(driver):
-    driver.run(upsert(0, "r", "one", "two"))
-    driver.run(delete_entity(1), upsert(2, "n", "new"))
-    assert len(list(driver.rows[0].scan(GARBAGE))) == 1
-    driver.run(upsert(3, "n", "newer"))
-    assert list(driver.rows[0].scan(GARBAGE)) == []
-    assert len(list(driver.rows[0].scan(ENTITY))) == 4  # header, published set, review, vectors
 
 
 def test_an_entity_born_and_deleted_in_one_batch_leaves_no_row(driver):
@@ -300,17 +135,6 @@ def test_the_body_is_the_contracts(driver):
     assert '"added":["b#0","b#1"],"removed":[]' in second
     assert '"distance":0.471405,"support":2},{"rank":1,"sentence_id":"b#0"' in second
     assert '"occurred_at":null' in second
-
-
-def test_an_edited_member_is_in_both_lists(driver):
-    driver.run(upsert(0, "r", ("one", [1, 0, 0])))
-    (body,) = driver.bodies(upsert(1, "r", ("other text", [1, 0, 0])))
-    assert (body["added"], body["removed"]) == (["r#0"], ["r#0"])
-
-
-def test_another_vector_under_the_same_text_publishes_nothing(driver):
-    driver.run(upsert(0, "r", ("one", [1, 0, 0])))
-    assert driver.bodies(upsert(1, "r", ("one", [0, 1, 0]))) == []
 
 
 def test_a_rating_of_minus_zero_is_published_alike_from_memory_and_from_rows(driver):
@@ -344,79 +168,6 @@ def test_what_is_said_of_reviews_alone_publishes_nothing_but_shows_later(driver)
     assert (body["ratings"], tombstone) == ({"count": 0, "mean": None, "histogram": {}}, None)
 
 
-@pytest.mark.parametrize(
-    ("language", "passed_on"), [("x" * 35, True), ("x" * 36, False), ("", False)]
-)
-def test_a_language_tag_is_passed_on_if_it_can_be_one(driver, language, passed_on):
-    (body,) = driver.bodies(upsert(0, "r", "one", language=language))
-    assert ("language" in body["sentences"][0]) == passed_on
-
-
-def test_removed_is_in_the_rank_order_last_published(driver):
-    driver.run(upsert(0, "r", ("near", [1, 0.1, 0]), ("far", [0, 1, 0]), ("mid", [1, 0, 0])))
-    order = ids(driver.bodies(upsert(1, "x", ("y", [1, 0.2, 0])))[0])
-    (body,) = driver.bodies(delete_entity(2))[:1]
-    assert body["removed"] == order
-
-
-def test_a_sentence_edited_outside_of_the_set_comes_back_as_it_is_then():
-    driver = Driver(config(k=1))
-    sides = [upsert(0, "b", ("b", [0.9, 0.5, 0])), upsert(1, "c", ("c", [0.9, -0.5, 0]))]
-    assert ids(driver.bodies(*sides, upsert(2, "a", ("old", [1, 0, 0]), rating=1))[-1]) == ["a#0"]
-    (body,) = driver.bodies(upsert(3, "a", ("new", [-1, 0, 0]), rating=2))
-    assert (body["added"], body["removed"]) == (["b#0"], ["a#0"])
-    (*_, body) = driver.bodies(delete(4, "b"), delete(5, "c"))
-    assert body["sentences"][0]["text"] == "new"
-    (sentence,) = driver.summary(0, "e").sentences
-    assert (sentence.text, sentence.rating) == ("new", 2)
-
-
-def test_distinct_shows_each_vector_once_and_counts_every_copy():
-    driver = Driver(config(distinct=True))
-    copies = [upsert(i, f"r{i}", ("same", [1, 0, 0])) for i in range(3)]
-    driver.run(*copies)
-    (body,) = driver.bodies(upsert(3, "z", ("other", [0, 1, 0])))
-    assert [(s["sentence_id"], s["support"]) for s in body["sentences"]] == [
-        ("r0#0", 3),
-        ("z#0", 1),
-    ]
-
-
-def test_coalesced_publishes_the_net_change_under_its_last_sequence():
-    driver = Driver(config(emit="coalesced"))
-    first = [
-        upsert(0, "a", "one"),
-        upsert(1, "b", "two"),
-        upsert(2, "c"),
-        upsert(0, "a", "one", partition=1),
-    ]
-    bodies = driver.bodies(*first)
-    assert [(b["sequence"], b["cause"]["partition"], b["review_count"]) for b in bodies] == [
-        (1, 0, 2),
-        (0, 1, 1),
-    ]
-    assert sorted(bodies[0]["added"]) == ["a#0", "b#0"]
-    assert driver.bodies(delete(3, "a"), upsert(4, "a", "one")) == []
-    (body,) = driver.bodies(delete(5, "b"), delete(6, "a"), upsert(7, "a", "one"))
-    assert (body["sequence"], body["previous_sequence"], body["removed"]) == (7, 1, ["b#0"])
-
-
-def test_a_tombstone_is_never_coalesced_away():
-    driver = Driver(config(emit="coalesced"))
-    assert driver.bodies(upsert(0, "a", "one"), delete_entity(1)) == [None]
-    bodies = driver.bodies(upsert(2, "a", "one"), delete_entity(3), upsert(4, "b", "two"))
-    assert [body and body["sequence"] for body in bodies] == [None, 4]
-    bodies = driver.bodies(upsert(5, "c", "three"), record(6, "e", None))
-    assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(6, ["b#0"]), None]
-
-
-def test_coalesced_a_set_that_was_empty_before_its_deletion_changed_before_it():
-    driver = Driver(config(emit="coalesced"))
-    driver.bodies(upsert(0, "a", "one"))
-    bodies = driver.bodies(delete(1, "a"), delete_entity(2))
-    assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(1, ["a#0"]), None]
-
-
 # -- vectors ---------------------------------------------------------------------------------------
 
 
@@ -435,23 +186,9 @@ def test_an_edit_embeds_only_what_changed(driver):
     assert driver.engine.asked == ["one", "two", "three"]
 
 
-def test_a_given_vector_is_not_taken_over_by_an_edit_without(driver):
-    driver.run(upsert(0, "r", ("one", [0, 0, -1])))
-    driver.run(upsert(1, "r", "one"), upsert(2, "s", ("two", FakeEngine.vector("one"))))
-    assert driver.engine.asked == ["one"]
-    assert [s.support for s in driver.summary(0, "e").sentences] == [2, 2]
-
-
 def test_what_is_not_newer_is_not_embedded(driver):
     driver.run(upsert(0, "r", "one", review_version=2), upsert(1, "r", "stale", review_version=1))
     assert driver.engine.asked == ["one"]
-
-
-def test_base64_and_numbers_are_the_same_vector(driver):
-    driver.run(
-        upsert(0, "a", ("one", [1, 0.5, 0])), upsert(1, "b", ("two", base64_vector([1, 0.5, 0])))
-    )
-    assert [s.support for s in driver.summary(0, "e").sentences] == [2, 2]
 
 
 def test_a_text_the_engine_fails_on_is_a_dead_letter_and_the_rest_goes_on(driver):
@@ -491,21 +228,6 @@ def test_a_dead_letter_goes_to_its_topic_between_the_others_messages(driver):
     assert headers["dlq.source.offset"] == b"1"
     assert headers["dlq.worker.version"] == b"test"
     assert batch.stats.outcomes["unreadable", "dead_letter:bad_json"] == 1
-
-
-def test_a_full_entity_takes_no_more_but_lets_go(driver, monkeypatch):
-    monkeypatch.setattr(planning, "max_sentences", lambda dimension: 3)
-    driver.run(upsert(0, "a", "one", "two"))
-    assert driver.outcome(upsert(1, "b", "three", "four")) == "dead_letter:entity_full"
-    assert driver.outcome(upsert(2, "a", "1", "2", "3")) == "applied"
-    assert driver.outcome(upsert(3, "b", "more")) == "dead_letter:entity_full"
-    assert driver.outcome(delete_sentences(4, "a#0")) == "applied"
-    assert driver.outcome(upsert(5, "b", "more")) == "applied"
-    assert (
-        driver.outcome(upsert(6, "c", "1", "2", "3", "4", entity_id="new"))
-        == "dead_letter:entity_full"
-    )
-    assert driver.outcome(delete_entity(7, entity_id="new")) == "ignored:unknown_entity"
 
 
 def test_applied_offsets_are_ignored(driver):
@@ -618,18 +340,3 @@ def test_the_output_row_is_written_once_and_again_when_the_output_changes(driver
 def test_the_first_rows_have_the_output_behind_the_fingerprint(driver):
     driver.processor.publishes_to(0, "an id")
     assert list(driver.run(upsert(0, "r", "text")).rows[0])[:2] == [FINGERPRINT, OUTPUT]
-
-
-def test_another_epoch_is_refused(driver):
-    driver.run(upsert(0, "r", "one"))
-    other = Processor(config(epoch=8), driver.rows.__getitem__, driver.engine)
-    with pytest.raises(
-        FingerprintMismatch, match=r"epoch: stored '7', configured '8' \(COVERSUMM_EPOCH\)"
-    ):
-        other.check_partition(0)
-
-
-def test_the_core_is_counted(driver):
-    batch = driver.run(*[upsert(i, f"r{i}", "one") for i in range(5)])
-    assert batch.stats.core.steps == 5
-    assert driver.run(upsert(9, "r", "two")).stats.core.steps == 1

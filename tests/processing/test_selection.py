@@ -4,7 +4,6 @@ their offsets.
 
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.operations import ENTITIES, operations, records_of
 from worker.events import Record, Rejected, decode
 from worker.events.dates import milliseconds
-from worker.processing.config import ALL, RecordSelection, occurred
+from worker.processing.config import RecordSelection
 
 SINCE, UNTIL = 1_699_999_000_000, 1_700_000_001_000
 TIMES = st.sampled_from([SINCE - 1, SINCE, 1_700_000_000_000, UNTIL - 1, UNTIL, UNTIL + 1])
@@ -66,31 +65,6 @@ def test_what_is_left_out_is_as_if_it_had_never_been(records, selection, size):
     assert by_partition(messages) == by_partition(again)
     if selection.is_by_time and selection.until_ms is not None:
         assert late == sum(one.timestamp_ms >= UNTIL for one in records if id(one) in taken)
-
-
-@pytest.mark.parametrize(
-    ("selection", "is_all", "is_by_time"),
-    [
-        (ALL, True, False),
-        (RecordSelection(entities=frozenset()), False, False),
-        (RecordSelection(since_ms=0), False, True),
-        (RecordSelection(until_ms=0), False, True),
-    ],
-)
-def test_what_a_selection_says_of_itself(selection, is_all, is_by_time):
-    assert (selection.is_all, selection.is_by_time) == (is_all, is_by_time)
-
-
-def test_an_event_occurred_when_it_says_and_else_when_it_arrived():
-    driver = Driver(config())
-    says = upsert(0, "r", "good", occurred_at="1970-01-01T00:00:01Z")
-    silent = Record("reviews", 0, 1, 7, b"e", upsert(0, "r", "good").value)
-    broken = Record("reviews", 0, 2, 9, b"e", b"{")
-    events = decode([says, silent, broken], driver.config.limits)
-    times = [
-        occurred(one, event) for one, event in zip((says, silent, broken), events, strict=True)
-    ]
-    assert times == [1000, 7, 9]
 
 
 def test_what_arrived_when_its_span_was_over_is_late():

@@ -65,25 +65,6 @@ def test_of_real_reviews_it_is_the_definition(stays, threshold, count):
         assert view.sentence_count == len(live)
 
 
-def test_the_first_sentences_are_those_of_the_summary(stays):
-    """Same order, same distances, same texts; it goes on where the set ends."""
-    driver, entities = stays
-    for entity_id in entities:
-        summary = driver.summary(0, entity_id)
-        view = short(driver, entity_id, sentences=50, threshold=1 - 2**-53)
-        known = {one.sentence_id: one for one in view.sentences}
-        shared = [one for one in summary.sentences if one.sentence_id in known]
-        assert shared[0] is summary.sentences[0]
-        for one in shared:
-            other = known[one.sentence_id]
-            assert (other.text, other.rating, other.distance) == (
-                one.text,
-                one.rating,
-                one.distance,
-            )
-            assert other.stands_for == one.support
-
-
 def test_words(stays):
     driver, entities = stays
     for words in (1, 20, 75, 10_000):
@@ -168,16 +149,3 @@ def test_a_hundred_thousand_copies_are_read_in_a_moment():
         (1, 1),
     ]
     assert [one.sentence_id for one in view.sentences] == ["r0#0", "other#0"]
-
-
-def test_it_is_told_as_of_the_last_commit():
-    driver = Driver()
-    driver.run(upsert(0, "r0", "one", "three"))
-    view = short(driver)
-    assert (view.partition, view.next_offset, view.review_count) == (0, 1, 1)
-    batch = driver.processor.process([upsert(1, "r1", "two")])
-    assert short(driver) == view
-    driver.rows[0].write(batch.rows[0])
-    driver.processor.committed(batch)
-    assert short(driver).next_offset == 2
-    assert short(driver, "nobody") is None

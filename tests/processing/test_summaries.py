@@ -77,27 +77,6 @@ def test_an_entity_in_memory_is_told_without_a_look_at_its_rows():
     assert driver.summary(0, "e").reservoir is None
 
 
-def test_of_a_large_entity_that_was_asked_for_the_view_is_there_while_its_events_are_ranked(
-    monkeypatch,
-):
-    """Its rows would take long to read."""
-    monkeypatch.setattr(module, "LARGE", 3)
-    driver = Driver()
-    driver.run(many(0, 5), many(1, 3, "small"))
-    summaries = driver.processor.summaries
-    first = driver.summary(0, "e")
-    driver.summary(0, "small")
-    for offset in range(2, 10, 2):
-        before = driver.summary(0, "e")
-        batch = driver.processor.process([many(offset, 2), many(offset + 1, 2, "small")])
-        assert summaries.from_memory(EntityKey(0, "e")) == before
-        assert summaries.from_memory(EntityKey(0, "small")) is None
-        driver.rows[0].write(batch.rows[0])
-        driver.processor.committed(batch)
-    assert driver.summary(0, "e") != first
-    assert driver.summary(0, "e").sentence_count == 13
-
-
 def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     monkeypatch.setattr(module, "LARGE", 3)
     driver = Driver()
