@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,15 +120,3 @@ def test_near_copies_beyond_what_a_pass_keeps_are_walked_past() -> None:
     expected, counts = naive(live, 0.8, 4)
     assert (chosen.ids, stands_for(scan, chosen.vectors, 0.8, group_of)) == (expected, counts)
     assert set(expected[1:]) == {b"r500#0", b"r501#0", b"r502#0"}
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.8, 1 - 2**-53])
-def test_none_and_one(threshold: float) -> None:
-    nothing = choose(Stored({}), 2, threshold, 5)
-    assert (nothing.ids, nothing.distances, len(nothing.vectors)) == ([], (), 0)
-    assert stands_for(Stored({}), nothing.vectors, threshold, group_of) == []
-    (vector,) = quantize([[1.0, 2.0]])
-    scan = Stored({b"r#0": vector})
-    one = choose(scan, 2, threshold, 5)
-    assert (one.ids, one.distances) == ([b"r#0"], (0.0,))
-    assert stands_for(scan, one.vectors, threshold, group_of) == [StandsFor(1, 1)]

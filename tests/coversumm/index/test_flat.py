@@ -111,15 +111,6 @@ def test_what_a_count_has_read_serves_the_search_after_it(rows: int, passes: int
     assert len(scans) == 1  # it is kept for one search
 
 
-def test_a_commit_ends_what_was_read() -> None:
-    stored = [Review([b"a"], np.ones((1, 2), np.int16))]
-    index = FlatIndex(2, lambda: stored)
-    index.totals()
-    stored.append(Review([b"b"], np.zeros((1, 2), np.int16)))
-    index.on_rows_written()
-    assert len(index.nearest(2, np.ones(2), 5, ids_kept=1).vectors) == 2
-
-
 def test_refusals_name_the_sentence() -> None:
     x = np.ones((1, 2), np.int16)
     index = FlatIndex(2)

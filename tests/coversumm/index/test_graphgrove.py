@@ -229,22 +229,6 @@ def test_the_tree_is_built_again_when_more_than_half_is_gone(graphgrove: Any) ->
     assert index.memory_bytes == 0
 
 
-def test_copies_are_one_point(stand_in: None) -> None:
-    """The stand-in refuses equal points. A hundred copies come and go, the lowest ids are told."""
-    vectors = np.array([[3, 4]] * 100 + [[5, 0], [0, 9]], np.int16)
-    ids = [b"%03d" % i for i in range(102)]
-    index, flat = GraphgroveIndex(2), FlatIndex(2)
-    for one in (index, flat):
-        one.update(no_points(2), Points(ids, vectors))
-        one.nearest(102, vectors.sum(axis=0).astype(float), 2, 3)
-        one.update(Points(ids[:99], vectors[:99]), no_points(2))
-    agree(index, flat, 1)
-    for one in (index, flat):
-        one.update(Points(ids[99:100], vectors[99:100]), no_points(2))
-        one.update(no_points(2), Points(ids[7:9], vectors[7:9]))
-    agree(index, flat, 1)
-
-
 def test_copies_do_not_keep_what_is_gone(stand_in: None) -> None:
     """Rows are counted, not sentences: a hundred copies of one do not outweigh forty that went."""
     vectors = quantize(np.random.default_rng(0).normal(size=(41, 3)))
@@ -424,13 +408,3 @@ def test_what_cannot_be_used_is_refused_with_what_to_do(
         assert "\n" not in message
     for name in [name for name in sys.modules if name.split(".")[0] == "graphgrove"]:
         monkeypatch.delitem(sys.modules, name, raising=False)
-
-
-def test_every_name_makes_an_index(stand_in: None) -> None:
-    for name in NAMES:
-        index = index_class(name)(3, None)
-        index.update(no_points(3), points([(b"a", (1, 2, 3))], 3))
-        assert index.totals().total.tolist() == [1, 2, 3]
-        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).lowest_ids == [[b"a"]]
-    with pytest.raises(ValueError, match="no index is named 'tree'"):
-        index_class("tree")

@@ -28,20 +28,10 @@ from tests.coversumm.scripts import (
     scripts,
     tight,
 )
-from worker.coversumm import DuplicateSentence, EntityCore, FlatIndex, UnknownSentence, no_points
+from worker.coversumm import DuplicateSentence, EntityCore, UnknownSentence, no_points
 from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
 
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
-
-
-@settings(max_examples=150, deadline=None)
-@given(scripts(), SPARE, st.sampled_from([one_by_one, in_bulk, in_small_runs]))
-def test_the_core_over_the_tree_is_the_core_over_the_flat_index(
-    script: Script, spare: int | None, path
-) -> None:
-    results = path(script.core(spare, SGTreeIndex(script.dimension)), script.steps)
-    assert results == path(script.core(spare, FlatIndex(script.dimension)), script.steps)
-    assert results == script.expected()
 
 
 @settings(max_examples=200, deadline=None)

@@ -116,46 +116,6 @@ def test_deleting_the_root_or_inner_nodes_until_none_is_left(
     assert len(tree.nodes.children) <= 150  # nodes are used again
 
 
-@pytest.mark.parametrize("base", [1.1, 1.3, 2.0])
-def test_a_subtree_without_its_parent_stays_together(base: float) -> None:
-    """Far clusters hang below a node in the middle; when it goes, they are hung elsewhere, not
-    inserted again one by one.
-    """
-    rng = np.random.default_rng(2)
-    centers = [(20_000, 0), (-20_000, 0), (0, 20_000), (0, -20_000)]
-    live = {b"middle": (0, 0)} | {b"center %d" % i: c for i, c in enumerate(centers)}
-    for i, center in enumerate(centers):
-        for j, v in enumerate((center + rng.integers(-300, 300, (30, 2))).tolist()):
-            live[b"%d %d" % (i, j)] = tuple(v)
-    tree = planted(live, base, one_at_a_time=True)
-    before = tree.nodes.parent.rows.copy()
-    tree.delete(b"middle")
-    del live[b"middle"]
-    check(tree)
-    nodes = np.array(list(tree.nodes.of_vector.values()))
-    assert (tree.nodes.parent.rows[nodes] == before[nodes]).sum() >= 120
-    agree(tree, live, *centroid(live, 2), 7)
-
-
-def test_the_new_root_keeps_what_hangs_below_its_siblings() -> None:
-    """A leaf is nearer to the root, and so near to a sibling with a subtree that this could not
-    hang below it.
-    """
-    live = {b"root": (0, 0), b"leaf": (9500, 0), b"inner": (20_000, 0)}
-    live |= {b"%d" % i: (20_000 + 10_600 + 60 * i, 37 * i) for i in range(30)}
-    tree = planted(live, one_at_a_time=True)
-    inner = tree.sentences.node_of[b"inner"]
-    assert (
-        tree.nodes.parent.rows[[inner, tree.sentences.node_of[b"leaf"]]].tolist()
-        == [tree.nodes.root] * 2
-    )
-    children = list(tree.nodes.children[inner])
-    assert children
-    tree.delete(b"root")
-    check(tree)
-    assert list(tree.nodes.children[inner])[: len(children)] == children
-
-
 def test_deletion_dissolves_few_subtrees() -> None:
     live = random_live(6, 2000, 3, 32767)
     tree = planted(live)
@@ -196,54 +156,6 @@ def test_a_deep_chain_needs_no_recursion() -> None:
     assert depth > 20
 
 
-def test_collinear_vectors_in_order() -> None:
-    live = {b"%05d" % i: (3 * i - 30_000, 30_000 - 3 * i) for i in range(2000)}
-    for one_at_a_time in (False, True):
-        tree = planted(live, one_at_a_time=one_at_a_time)
-        agree(tree, live, *centroid(live, 2), 4)
-        for id_ in sorted(live)[:60]:  # among them the root, again and again
-            tree.delete(id_)
-        check(tree)
-
-
-def test_copies_are_one_node() -> None:
-    tree = PaperTree(2)
-    x = np.array([5, -7], np.int16)
-    tree.insert_batch(Points([b"%04d" % i for i in range(1000)], np.tile(x, (1000, 1))))
-    tree.insert(b"0000x", x)
-    tree.insert(b"a", np.array([5, -8], np.int16))
-    assert (tree.n, len(tree)) == (1002, 2)
-    totals = tree.totals()
-    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (
-        1002,
-        [5010.0, -7015.0],
-        89.0,
-    )
-    found = tree.nearest_distinct(*totals[:2], 1, ids_kept=3)
-    assert (found.counts, found.lowest_ids) == ([1001], [[b"0000", b"0000x", b"0001"]])
-    assert tree.knn(*totals[:2], 2).ids == [b"0000", b"0000x"]
-    for i in range(1, 1000):
-        tree.delete(b"%04d" % i)
-        if i % 250 == 0:
-            check(tree)
-    tree.delete(b"0000")
-    check(tree)
-    assert tree.knn(1, np.zeros(2), 9).ids == [b"0000x", b"a"]
-
-
-def test_equal_keys_go_by_id_and_none_is_cut() -> None:
-    ring = [(3, 4), (4, 3), (-3, 4), (5, 0), (0, -5), (-4, -3)]
-    live = {b"%d" % i: v for i, v in zip([4, 9, 2, 7, 1, 5], ring, strict=True)} | {
-        b"0": (6, 0),
-        b"3": (1, 1),
-    }
-    tree = planted(live)
-    assert tree.knn(1, np.zeros(2), 3).ids == [b"3", b"1", b"2"]
-    assert tree.range(1, np.zeros(2), 5.0).ids == [b"3", b"1", b"2", b"4", b"5", b"7", b"9"]
-    found = tree.nearest_distinct(1, np.zeros(2), 2, ids_kept=1)
-    assert (len(found.counts), found.radius_key) == (7, 36.0)
-
-
 def test_exact_where_float64_cannot_tell() -> None:
     """Squared distances that differ in the 17th digit: radii and lambdas just inside, at, and just
     outside.
@@ -278,18 +190,6 @@ def test_exact_around_a_far_centroid() -> None:
             radius = sqrt(truth.squared[id_])
             for r in (nextafter(radius, 0.0), radius, nextafter(radius, inf)):
                 assert tree.range(n, at, r).ids == truth.within(r)
-
-
-@pytest.mark.parametrize("infinite", [inf, 1e300])
-def test_everything_is_within_an_infinite_radius(infinite: float) -> None:
-    live = random_live(1, 40, 2, 100)
-    tree = planted(live)
-    for found in (
-        tree.range(1, np.zeros(2), infinite),
-        tree.reservoir_search(1, np.zeros(2), infinite, 3),
-    ):
-        assert sorted(found.ids) == sorted(live)
-    assert tree.range(1, np.zeros(2), -1.0).ids == []
 
 
 def test_queries_prune_and_the_reservoir_search_is_one_traversal() -> None:
