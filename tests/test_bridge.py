@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ from tests.harness.debezium import deletions
 from tests.harness.fake_admin import SETTINGS, FakeAdmin
 from tests.harness.fake_clients import FakeClients
 from tests.harness.fake_producer import FakeProducer
+from tests.harness.node import free_port
+from tests.harness.patience import PATIENCE_SECONDS
 from worker import bridge as module
 from worker.bridge import Bridge, bridge_settings
+from worker.cli.bridge import serve
 from worker.errors import Crash, Fenced, SetupError
 from worker.kafka.topics import partition_of
 from worker.metrics import Metrics
@@ -305,6 +310,43 @@ def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
     with pytest.raises(SetupError, match=r"the offset 2 of shop \[0\].*is outside the log"):
         site.run()
     assert site.seen() == {0: [0, 1], 1: [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status", "words"),
+    [
+        ("/healthz", "localhost", 200, '{"alive": true}'),
+        ("/readyz", "[::1]:8080", 503, "waiting for the group"),
+        ("/metrics", "bridge.example", 200, "coversumm_ready 0.0"),
+        ("/entities", "localhost", 404, "there are /healthz"),
+        ("/metrics", "evil.example", 421, "COVERSUMM_WEB_ALLOWED_HOSTS"),
+    ],
+)
+def test_its_web_server_has_the_rules_of_the_workers(
+    site: Site, path: str, host: str, status: int, words: str
+) -> None:
+    settings = replace(SETTINGS, web_port=free_port(), web_allowed_hosts="bridge.example")
+    serve(settings, site.bridge, site.metrics)
+    with pytest.raises(SetupError, match="COVERSUMM_WEB_PORT"):
+        serve(settings, site.bridge, site.metrics)
+    connection = HTTPConnection("127.0.0.1", settings.web_port, timeout=PATIENCE_SECONDS)
+    with closing(connection):
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        assert (answer.status, words in answer.read().decode()) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (KafkaError.INCONSISTENT_GROUP_PROTOCOL, "the group app-bridge-shop has clients that are"),
+        (KafkaError.INVALID_SESSION_TIMEOUT, "refuses COVERSUMM_SESSION_TIMEOUT_MS=10000"),
+    ],
+)
+def test_a_group_that_refuses_it_says_what_to_do(site: Site, code: int, words: str) -> None:
+    site.group.during = [lambda: [Fetched(0, -1, error(code))]]
+    with pytest.raises(SetupError, match=words):
+        site.run()
 
 
 @pytest.mark.parametrize("others", [{}, {"shop_dlq": 9}])

@@ -205,30 +205,53 @@ def test_a_stream_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
     served(follow)
 
 
-def test_connections_past_the_limit_are_closed(
+def logged_once(caplog: pytest.LogCaptureFixture) -> bool:
+    """Whether the only line is the one about connections."""
+    return [one.split(": ")[1] for one in caplog.messages] == ["more than 3 were open at once"]
+
+
+def test_idle_connections_past_the_limit_make_room_the_oldest_first(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
 
     async def connect(ask: Ask, port: int) -> None:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        for reader, writer in held:
-            writer.write(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"200 OK" in await reader.readline()
-        with suppress(ConnectionError):
-            assert not await ask(of_host("localhost"))
+        held[0][1].write(b"GET /status HTTP/1.1\r\nHost: localh")
+        assert status_of(await ask(of_host("localhost"))) == 200
+        assert not await held[0][0].read()
+        assert [reader.at_eof() for reader, _ in held] == [True, False, False]
+        held += [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        assert status_of(await ask(of_host("localhost", "/healthz"))) == 200
         for _, writer in held:
             writer.close()
-            await writer.wait_closed()
-        while True:  # until the server has seen that they are closed
-            try:
-                if await ask(of_host("localhost")):
-                    return
-            except ConnectionError:
-                await asyncio.sleep(0.01)
 
     served(connect)
-    assert (
-        sum("more than 3 were open at once" in record.getMessage() for record in caplog.records)
-        == 1
-    )
+    assert logged_once(caplog)
+
+
+@pytest.mark.parametrize("reserve", [0, 1])
+def test_probes_are_answered_while_all_other_connections_are_busy(
+    reserve: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "PROBE_CONNECTIONS", reserve)
+
+    async def connect(ask: Ask, port: int) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for reader, writer in held:
+            writer.write(of_host("localhost", "/stream"))
+            assert b"200 OK" in await reader.readline()
+        if reserve:
+            assert status_of(await ask(of_host("localhost", "/healthz"))) == 200
+            assert status_of(await ask(of_host("localhost"))) == 503
+        else:
+            with suppress(ConnectionError):
+                assert not await ask(of_host("localhost", "/healthz"))
+        for reader, writer in held:
+            assert (await reader.read()).count(b"data: more") == 10
+            writer.close()
+        assert status_of(await ask(of_host("localhost"))) == 200
+
+    served(connect)
+    assert logged_once(caplog)

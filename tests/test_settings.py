@@ -60,6 +60,21 @@ def test_variables_are_read(tmp_path: Path) -> None:
     assert settings.k == 20
 
 
+@pytest.mark.parametrize(
+    ("bind", "kept", "url", "local"),
+    [
+        ("::", "::", "http://[::]:8080", "http://127.0.0.1:8080"),
+        ("::1", "::1", "http://[::1]:8080", "http://[::1]:8080"),
+        ("[fd00::5]", "fd00::5", "http://[fd00::5]:8080", "http://[fd00::5]:8080"),
+        ("10.0.0.1", "10.0.0.1", "http://10.0.0.1:8080", "http://10.0.0.1:8080"),
+    ],
+)
+def test_urls_of_ipv6_addresses_have_brackets(bind: str, kept: str, url: str, local: str) -> None:
+    settings = Settings.from_environment({"COVERSUMM_WEB_BIND": bind})
+    assert (settings.web_bind, settings.web_advertised_url) == (kept, url)
+    assert settings.local_url == local
+
+
 BAD = [
     ("KAFKA_BOOTSTRAP_SERVERS", "localhost"),
     ("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092,"),
@@ -106,6 +121,10 @@ BAD = [
     ("COVERSUMM_WEB_PORT", "65536"),
     ("COVERSUMM_WEB_PORT", "tcp://10.0.0.1:8080"),
     ("COVERSUMM_WEB_BIND", "a b"),
+    ("COVERSUMM_WEB_BIND", "[127.0.0.1]"),
+    ("COVERSUMM_WEB_BIND", "[::1]:8080"),
+    ("COVERSUMM_WEB_BIND", "localhost:8080"),
+    ("COVERSUMM_WEB_BIND", "fe80::1%eth0"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "worker-0:8080"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://[::1:8080"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://worker:port"),

@@ -3,7 +3,9 @@ that is taken.
 """
 
 import asyncio
+import errno
 import json
+import re
 import socket
 from urllib.parse import quote
 
@@ -19,9 +21,11 @@ from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
 from worker.metrics import Metrics
 from worker.processing.entity_view import Extent
+from worker.server import bind, check_port
+from worker.settings.kinds import host_port
 from worker.state.listing import EntitySearch
 from worker.stream.queries import NotHere
-from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
+from worker.web import PAGE_SECONDS, add_pages, install_web
 
 
 @pytest.fixture
@@ -343,6 +347,34 @@ def test_a_port_that_is_taken_is_said_in_one_line():
         "COVERSUMM_WEB_BIND to an address that is free on this machine"
     )
     check_port("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "clients"),
+    [("::", ["127.0.0.1", "::1"]), ("::1", ["::1"]), ("0.0.0.0", ["127.0.0.1"])],
+)
+def test_addresses_of_both_families(host, clients):
+    with bind(host, 0) as listener:
+        port = listener.getsockname()[1]
+        for one in clients:
+            socket.create_connection((one, port), PATIENCE_SECONDS).close()
+        with pytest.raises(SetupError, match=re.escape(f"listen on {host_port(host, port)} (Addr")):
+            check_port(host, port)
+
+
+def test_a_machine_without_ipv6_listens_for_the_other_family(monkeypatch):
+    create = socket.socket
+
+    def without_ipv6(family=-1, *arguments, **options):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return create(family, *arguments, **options)
+
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    with bind("::", 0) as listener:
+        assert listener.getsockname()[0] == "0.0.0.0"
+    with pytest.raises(SetupError, match="Address family"):
+        check_port("::1", 0)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])

@@ -35,7 +35,7 @@ from worker.processing.processor import Processor
 from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.run import check_resumable
-from worker.server import allowed_hosts
+from worker.server import allowed_hosts, check_port
 from worker.settings import Settings, traces_endpoint, traces_protocol, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
@@ -67,7 +67,7 @@ from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
-from worker.web import check_port, install_web
+from worker.web import install_web
 
 log = logging.getLogger(__name__)
 

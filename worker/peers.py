@@ -23,6 +23,8 @@ from aiohttp import (
 )
 from yarl import URL
 
+from worker.settings.kinds import host_port
+
 ANSWER_SECONDS: Final = 25.0
 """Longer than a worker needs to answer that it is busy."""
 COMMAND_SECONDS: Final = 30.0
@@ -187,5 +189,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ClientConnectorError):
         code = error.errno or 0
         why = os.strerror(code) if code > 0 else error.os_error.strerror  # of names below 0
-        return f"{error.host}:{error.port}: {why or error.os_error}"
+        return f"{host_port(error.host, error.port or 80)}: {why or error.os_error}"
     return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)

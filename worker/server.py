@@ -3,14 +3,17 @@
 Host         only known names: a foreign web page could otherwise read a worker on an internal
              address by resolving its own name to that address (DNS rebinding)
 query        UTF-8
-connections  limited in number, and in time to send a request
+connections  limited in number, and in time to send a request; probes have some of their own
 errors       one log line a minute
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import re
+import socket
 import time
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -23,22 +26,77 @@ from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
 from worker.clock import Clock
+from worker.errors import SetupError
 from worker.settings import Settings
+from worker.settings.kinds import host_port
 from worker.stream.journal import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
 """Time a connection may be idle or take to send a request head. A stream of events is a request."""
 MOST_CONNECTIONS: Final = 512
 """Connections open at once, to leave file handles for databases and Kafka clients."""
+PROBE_CONNECTIONS: Final = 32
+"""Connections beyond these, for `PROBES`."""
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 LARGEST_LINE: Final = 40 * 2**10
 """Bytes of a request line: an id has up to 12 KiB percent-encoded, and a query may have three."""
 LARGEST_HEADER: Final = 8 * 2**10
 MOST_HEADERS: Final = 64
+METHODS: Final = ("GET", "HEAD")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+?)\.?(?::[0-9]{1,5})?", re.ASCII)
 _MOST_SHOWN: Final = 100
 
 REQUEST_LOG: Final = logging.getLogger(f"{__name__}.requests")
 log = logging.getLogger(__name__)
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise SetupError if the web server could not listen there."""
+    bind(host, port).close()
+
+
+def free_port(host: str) -> int:
+    """A free port. Raises SetupError if the address does not belong to this machine."""
+    with bind(host, 0) as listener:
+        return int(listener.getsockname()[1])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises SetupError if the address is not available.
+
+    `::` listens for IPv4 too, and for it alone on a machine without IPv6.
+    """
+    try:
+        try:
+            return _listener(host, port)
+        except OSError as cause:
+            if host != "::" or cause.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+            return _listener("0.0.0.0", port)  # noqa: S104 - the setting says so
+    except OSError as cause:
+        raise SetupError(
+            f"the web server cannot listen on {host_port(host, port)} ({cause.strerror or cause}): "
+            "set COVERSUMM_WEB_PORT or "
+            "COVERSUMM_WEB_BIND to an address that is free on this machine"
+        ) from cause
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listener = socket.socket(family, kind, protocol)
+    # A restart need not wait for old connections.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        if host == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
@@ -105,6 +163,20 @@ async def utf8_query(request: web.Request, handler: Handler) -> web.StreamRespon
     return await handler(request)
 
 
+@web.middleware
+async def read_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse other methods, and bodies without reading them."""
+    if request.method not in METHODS:
+        refusal = error(405, "only GET and HEAD are answered here")
+        refusal.headers["Allow"] = ", ".join(METHODS)
+    elif request.can_read_body:
+        refusal = error(413, "a request has no body here")
+    else:
+        return await handler(request)
+    refusal.force_close()
+    return refusal
+
+
 class RequestErrors(logging.Filter):
     """Merges aiohttp's errors into one line a minute, with a traceback if the error is ours."""
 
@@ -133,23 +205,56 @@ class RequestErrors(logging.Filter):
         return count > 0
 
 
+class _Refusing(asyncio.Protocol):
+    """A connection that no request is read from."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
+
+
 class _Server(web.Server):
-    """aiohttp's server with a limit of connections."""
+    """aiohttp's server with a limit of connections: a new one replaces the oldest idle one."""
 
     def __init__(self, handler: Any, **arguments: Any) -> None:
         super().__init__(handler, **arguments)
         self._refusals = OnceAMinute()
 
-    def connection_made(self, handler: RequestHandler, transport: Any) -> None:
-        super().connection_made(handler, transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
+    def __call__(self) -> Any:
+        if (found := self.excess()) >= 0:
             if count := self._refusals.count():
                 log.warning(
                     "closed %d HTTP connections: more than %d were open at once",
                     count,
                     MOST_CONNECTIONS,
                 )
+            idle = (one for one in self.connections if not (one._force_close or _is_busy(one)))
+            if oldest := next(idle, None):
+                oldest.force_close()
+            elif found >= PROBE_CONNECTIONS:
+                return _Refusing()
+        return super().__call__()
+
+    def excess(self) -> int:
+        """Open connections beyond `MOST_CONNECTIONS`; negative below it."""
+        if len(self._connections) < MOST_CONNECTIONS:
+            return -1
+        return sum(not one._force_close for one in self._connections) - MOST_CONNECTIONS
+
+
+def _is_busy(connection: RequestHandler) -> bool:
+    return connection._request_in_progress or bool(connection._messages)
+
+
+@web.middleware
+async def probes_first(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer probes alone if `MOST_CONNECTIONS` others are busy."""
+    manager = request.protocol._manager
+    is_full = isinstance(manager, _Server) and manager.excess() > 0
+    if is_full and request.path not in PROBES:
+        refusal = error(503, f"more than {MOST_CONNECTIONS} connections are open")
+        refusal.force_close()
+        return refusal
+    return await handler(request)
 
 
 class Runner(web.AppRunner):

@@ -33,13 +33,11 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler
 from faust.web.drivers.aiohttp import Web
 
-from worker.errors import SetupError
 from worker.metrics import CONTENT_TYPE, Metrics
 from worker.processing.entity_view import KINDS, Extent, NoFacets, View
-from worker.server import Runner, error, known_host, utf8_query
+from worker.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
 from worker.state.listing import LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere
@@ -53,7 +51,6 @@ DOTS: Final = (".", "..")
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
 """Time to search for a page of entities; the search shares one processor with the stream."""
-METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
     "/entities/ID/facets\n"
@@ -93,41 +90,6 @@ def install_web(
     return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
 
 
-def check_port(host: str, port: int) -> None:
-    """Raise SetupError if the web server could not listen there."""
-    bind(host, port).close()
-
-
-def free_port(host: str) -> int:
-    """A free port. Raises SetupError if the address does not belong to this machine."""
-    with bind(host, 0) as listener:
-        return int(listener.getsockname()[1])
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises SetupError if the address is not available."""
-    try:
-        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        listener = socket.socket(family, kind, protocol)
-        # A restart need not wait for old connections.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen(128)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as cause:
-        raise SetupError(
-            f"the web server cannot listen on {host}:{port} ({cause.strerror or cause}): set "
-            "COVERSUMM_WEB_PORT or "
-            "COVERSUMM_WEB_BIND to an address that is free on this machine"
-        ) from cause
-    return listener
-
-
 def add_pages(
     application: web.Application,
     worker: WorkerStatus,
@@ -137,7 +99,7 @@ def add_pages(
     hosts: Collection[str] = (),
 ) -> Pages:
     """Add the worker's pages to an aiohttp application; see `install_web`."""
-    application.middlewares.extend((known_host(hosts), read_only, utf8_query))
+    application.middlewares.extend((probes_first, known_host(hosts), read_only, utf8_query))
     pages = Pages(worker, metrics)
     if index:
         application.router.add_get("/", pages.index)
@@ -149,20 +111,6 @@ def add_pages(
     for suffix in (SUFFIX, FACETS):
         application.router.add_get(f"{PREFIX}{{id:.*}}{suffix}", partial(pages.view, suffix))
     return pages
-
-
-@web.middleware
-async def read_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse other methods, and bodies without reading them."""
-    if request.method not in METHODS:
-        refusal = error(405, "only GET and HEAD are answered here")
-        refusal.headers["Allow"] = ", ".join(METHODS)
-    elif request.can_read_body:
-        refusal = error(413, "a request has no body here")
-    else:
-        return await handler(request)
-    refusal.force_close()
-    return refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, p
 from tests.deploy.matrix import MAPPING, MATRIX, SECURED
 from worker.cli.group import cli
 from worker.settings import PREFIX, Settings, settings_by_field
+from worker.settings.kinds import web_origin
 
 pytestmark = pytest.mark.helm
 
@@ -115,7 +116,9 @@ def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
         variables["COVERSUMM_WEB_ADVERTISED_URL"]
         == f"http://{FULLNAME}-1.{FULLNAME}-headless.reviews.svc:8080"
     )
-    assert variables["COVERSUMM_WEB_BIND"] == "0.0.0.0"
+    assert variables["COVERSUMM_WEB_BIND"] == "::"  # both families
+    services = [one["spec"] for one in objects if one["kind"] == "Service"]
+    assert {one["ipFamilyPolicy"] for one in services} == {"PreferDualStack"}
     assert variables["COVERSUMM_DATA_DIR"].startswith("/data/")
 
 
@@ -353,15 +356,16 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
             {
                 "metadata.name": "x",
                 "metadata.namespace": "y",
-                "status.podIP": "10.0.0.1",
+                "status.podIP": address,
                 index: number,
             },
             {"worker/password": "x"},
         )
-        for number in ("0", "1")
+        for number, address in (("0", "10.0.0.1"), ("1", "fd00::5"))
     ]
     assert [one["COVERSUMM_INSTANCE_ID"] for one in found] == ["replay-0", "replay-1"]
-    assert found[0]["COVERSUMM_WEB_ADVERTISED_URL"] == "http://10.0.0.1:8080"
+    urls = [web_origin(one["COVERSUMM_WEB_ADVERTISED_URL"]) for one in found]
+    assert urls == ["http://10.0.0.1:8080", "http://[fd00::5]:8080"]
     assert (found[0]["COVERSUMM_K"], found[0]["COVERSUMM_EPOCH"]) == ("10", "2")
     assert found[0]["COVERSUMM_SASL_USERNAME"] == "worker"
     assert "COVERSUMM_K" not in environment(

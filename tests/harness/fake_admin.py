@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClients
 from worker.settings import Settings
@@ -61,6 +61,11 @@ class FakeAdmin:
             topic_id = self.ids.get(name, name)
             future.set_result(SimpleNamespace(topic_id=topic_id, partitions=partitions))
         return found
+
+    def describe_consumer_groups(self, names: list[str], **_: Any) -> dict[str, Future[Any]]:
+        described: Future[Any] = Future()
+        described.set_result(SimpleNamespace(members=[], type=ConsumerGroupType.CLASSIC))
+        return {names[0]: described}
 
     def create_topics(self, new: list[Any], operation_timeout: float) -> dict[str, Future[None]]:
         self.made += new

@@ -68,17 +68,30 @@ def test_an_address_is_host_and_port(text):
     assert kinds.web_origin(text) == text.rstrip("/")
 
 
+def test_a_template_may_put_any_address_in_brackets():
+    assert kinds.web_origin("http://[10.0.0.1]:8080") == "http://10.0.0.1:8080"
+
+
 NO_ADDRESS = (
     *("", "w-0:8080", "ftp://w", "http://", "http://u:p@w", "http://w/path", "http://w?q"),
     *("http://w#f", "http://w\\x", "http://w:0", "http://w:65536", f"http://w:{'9' * 5000}"),
-    *("http://w\n", " http://w", "http://w b", "http://é", "http://[::1", "file:///etc/passwd"),
+    *(
+        "http://w\n",
+        " http://w",
+        "http://w b",
+        "http://é",
+        "http://[::1",
+        "http://[::::]:1",
+        "http://[w]:1",
+        "file:///etc/passwd",
+    ),
     "http://" + "a" * 300,
 )
 
 
 @pytest.mark.parametrize("text", NO_ADDRESS)
 def test_anything_else_is_no_address(text):
-    with pytest.raises(ValueError, match=r"is not http|[Pp]ort|URL"):
+    with pytest.raises(ValueError, match=r"is not http|[Pp]ort|URL|not appear"):
         kinds.web_origin(text)
 
 

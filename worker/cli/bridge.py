@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import signal
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,6 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from worker.bridge import Bridge
     from worker.metrics import Metrics
-
-REQUEST_SECONDS = 10.0
-"""Seconds for a client of the web server to send its request."""
 
 
 @click.command(
@@ -66,55 +62,52 @@ def command(file: Path | None, source: str) -> int:
     stopping = threading.Event()
     with ending_at_sigterm():
         bridge = Bridge(own, KafkaClients(own, WORKER_LOG), metrics)
-        server = serve(own, bridge, metrics)
+        serve(own, bridge, metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
-        try:
-            bridge.run(stopping.is_set)
-        finally:
-            server.shutdown()
+        bridge.run(stopping.is_set)
     return 0
 
 
-def serve(settings: Settings, bridge: Bridge, metrics: Metrics) -> ThreadingHTTPServer:
-    """Serve health, readiness and metrics at the paths of a worker, in threads of its own, until
-    `shutdown`. Raises SetupError if the port is in use."""
+def serve(settings: Settings, bridge: Bridge, metrics: Metrics) -> None:
+    """Serve health, readiness and metrics at the paths of a worker, in a thread of its own.
+
+    Raises SetupError if the address is not available.
+    """
+    from aiohttp import web
+
+    from worker import server
     from worker.metrics import CONTENT_TYPE
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = REQUEST_SECONDS
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=metrics.page(bridge), headers={"Content-Type": CONTENT_TYPE})
 
-        def do_GET(self) -> None:
-            if self.path == "/metrics":
-                self._answer(200, CONTENT_TYPE, metrics.page(bridge))
-            elif self.path == "/readyz":
-                is_ready, why = bridge.ready()
-                self._json(200 if is_ready else 503, {"ready": is_ready, "reason": why})
-            elif self.path == "/healthz":
-                self._json(200 if bridge.is_alive else 503, {"alive": bridge.is_alive})
-            else:
-                self._json(404, {"error": "there are /healthz, /readyz and /metrics"})
+    async def readyz(_request: web.Request) -> web.Response:
+        is_ready, why = bridge.ready()
+        return web.json_response(
+            {"ready": is_ready, "reason": why}, status=200 if is_ready else 503
+        )
 
-        def _json(self, status: int, body: dict[str, object]) -> None:
-            self._answer(status, "application/json", json.dumps(body).encode())
+    async def healthz(_request: web.Request) -> web.Response:
+        is_alive = bridge.is_alive
+        return web.json_response({"alive": is_alive}, status=200 if is_alive else 503)
 
-        def _answer(self, status: int, content_type: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    async def other(_request: web.Request) -> web.Response:
+        return server.error(404, "there are /healthz, /readyz and /metrics")
 
-        def log_message(self, *_arguments: object) -> None:
-            """No line for each request."""
+    hosts = server.allowed_hosts(settings)
+    application = web.Application(
+        middlewares=[server.probes_first, server.known_host(hosts), server.read_only]
+    )
+    for path, handler in {"metrics": page, "readyz": readyz, "healthz": healthz}.items():
+        application.router.add_get(f"/{path}", handler)
+    application.router.add_get("/{other:.*}", other)
+    runner = server.Runner(application)
+    listener = server.bind(settings.web_bind, settings.web_port)
 
-    try:
-        server = ThreadingHTTPServer((settings.web_bind, settings.web_port), Handler)
-    except OSError as error:
-        raise SetupError(
-            f"port {settings.web_port} of {settings.web_bind} cannot be used ({error.strerror}); "
-            "set COVERSUMM_WEB_PORT"
-        ) from error
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="web", daemon=True).start()
-    return server
+    async def run() -> None:
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        await asyncio.Event().wait()
+
+    threading.Thread(target=lambda: asyncio.run(run()), name="web", daemon=True).start()

@@ -25,6 +25,7 @@ from worker.replay.ranges import gone_before
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import Replay, not_whole
 from worker.settings import COMPUTED, Settings, origins
+from worker.settings.kinds import host_port
 from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
 from worker.view.texts import folded
@@ -223,7 +224,7 @@ def run_command(names: ReplayIdentity) -> str:
 
 def _port_beside(live: Settings) -> int:
     """The first free port above that of the live worker, which may run on this machine."""
-    from worker.web import check_port  # loads Faust, which only a worker needs
+    from worker.server import check_port  # loads aiohttp
 
     for port in range(live.web_port + 1, min(live.web_port + PORTS, MAX_PORT) + 1):
         with suppress(SetupError):
@@ -321,13 +322,16 @@ def _worker_settings(settings: Settings, throttle: RateThrottle) -> Settings:
     A free port, since the live worker may have the other one. Large micro-batches, since nobody
     waits for an event; small ones with a throttle.
     """
-    from worker.web import free_port
+    from worker.server import free_port
 
     origin = origins()
     own: dict[str, Any] = {}
     if origin["web_port"] == "default":
         port = free_port(settings.web_bind)
-        own |= {"web_port": port, "web_advertised_url": f"http://{settings.web_bind}:{port}"}
+        own |= {
+            "web_port": port,
+            "web_advertised_url": f"http://{host_port(settings.web_bind, port)}",
+        }
     if origin["batch_size"] == "default":
         own |= {"batch_size": min(BATCH_EVENTS, throttle.events_at_once or BATCH_EVENTS)}
     if origin["batch_bytes"] == "default" and throttle.bytes_at_once:

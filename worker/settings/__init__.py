@@ -43,6 +43,7 @@ from worker.settings.fields import (
     Setting,
     settings_by_field,
 )
+from worker.settings.kinds import host_port
 
 __all__ = [
     "ALL_ADDRESSES",
@@ -130,7 +131,7 @@ class Settings(Fields):
             "dlq_topic": f"{self.input_topic}.dlq",
             "embedder_threads": os.cpu_count() or 1,
             "instance_id": f"{host}-{sha256(os.fsencode(self.data_dir)).hexdigest()[:8]}",
-            "web_advertised_url": f"http://{self.web_bind}:{self.web_port}",
+            "web_advertised_url": f"http://{host_port(self.web_bind, self.web_port)}",
         }
 
     def shown(self, name: str) -> Any:
@@ -174,7 +175,7 @@ class Settings(Fields):
     def local_url(self) -> str:
         """The URL of the worker on this machine that has these settings."""
         host = self.web_bind if self.web_bind not in ALL_ADDRESSES else "127.0.0.1"
-        return f"http://{host}:{self.web_port}"
+        return f"http://{host_port(host, self.web_port)}"
 
     @property
     def transactional_id(self) -> str:

@@ -262,7 +262,7 @@ class Fields:
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
     web_bind: str = setting(
-        "127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address of the web server"
+        "127.0.0.1", kinds.address(), "Address of the web server; `::` is all of both families"
     )
     web_page: bool = setting(
         True,

@@ -5,6 +5,7 @@ Plain Python: every `--help` reads the settings, and does not load msgspec for i
 
 import re
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -120,9 +121,14 @@ _ORIGIN: Final = re.compile(
 
 
 def web_origin(text: str) -> str:
-    """A URL of host and port only, without trailing slashes. Raises ValueError for another text."""
+    """A URL of host and port only, without trailing slashes; an IPv4 address may have the brackets
+    of IPv6, which are dropped. Raises ValueError for another text.
+    """
+    text = re.sub(r"//\[([0-9.]+)\]", r"//\1", text, count=1)
     if not _ORIGIN.fullmatch(text) or urlsplit(text).port == 0:
         raise ValueError(f"{text[:100]!r} is not http(s)://HOST:PORT")
+    if "[" in text:
+        IPv6Address(urlsplit(text).hostname or "")  # raises ValueError
     return text.rstrip("/")
 
 
@@ -159,6 +165,25 @@ def hosts() -> Kind:
 
     schema = {"type": "string", "pattern": rf"^{name}(,{name})*$"}
     return Kind("host names like summaries.example.com, separated by commas", parse, schema=schema)
+
+
+def address() -> Kind:
+    """A host name or an IP address; IPv6 with or without brackets, which the value lacks."""
+
+    def parse(text: str) -> str:
+        host = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
+        if not re.fullmatch(r"[^\s/%\[\]]+", host):
+            raise ValueError
+        if ":" in host or host != text:
+            IPv6Address(host)
+        return host
+
+    return Kind("an address", parse)
+
+
+def host_port(host: str, port: int) -> str:
+    """`HOST:PORT` as URLs have it: an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def one_line() -> Kind:

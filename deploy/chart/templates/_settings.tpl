@@ -10,7 +10,7 @@
   "DATA_DIR" "/data/state"
   "MODEL_CACHE_DIR" "/data/models"
   "INSTANCE_ID" "$(POD_NAME)"
-  "WEB_BIND" "0.0.0.0"
+  "WEB_BIND" "::"
   "WEB_ADVERTISED_URL" $url
   "EMBEDDER_THREADS" 2
   "INPUT_TOPIC" (first .Values.kafka.inputTopics)
