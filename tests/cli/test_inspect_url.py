@@ -17,6 +17,18 @@ def test_the_settings_name_the_worker(run, port, monkeypatch):
     monkeypatch.setenv("COVERSUMM_WEB_PORT", str(port))
     monkeypatch.setenv("COVERSUMM_WEB_BIND", "0.0.0.0")
     assert run("inspect", "a/b é").code == 0
+    assert run("entities", "misplaced", "--limit", "1").code == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "entities"])
+def test_a_worker_of_another_group_is_shown_by_its_url_alone(run, port, monkeypatch, command):
+    monkeypatch.setenv("COVERSUMM_WEB_PORT", str(port))
+    monkeypatch.setenv("COVERSUMM_APP_ID", "other")
+    given = ["a/b é"] if command == "inspect" else ["misplaced", "--limit", "1"]
+    ended = run(command, *given)
+    assert (ended.code, ended.out) == (2, "")
+    assert "is of the group coversumm-worker, not of COVERSUMM_APP_ID=other" in ended.err
+    assert run(command, *given, "--url", f"http://127.0.0.1:{port}").code == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SetupError
-from worker.storage.lock import held, is_running, lock_data_dir
+from worker.storage.lock import held, is_running, lock_data_dir, try_lock
 
 
 def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> None:
@@ -39,6 +39,20 @@ def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> Non
         assert (
             subprocess.run([*run, str(tmp_path / "free")], timeout=PATIENCE_SECONDS).returncode == 0
         )
+
+
+def test_a_data_directory_is_its_owners_alone(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir(mode=0o755)
+    for one in (old, tmp_path / "new"):
+        with held(one):
+            assert one.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    file = try_lock(shared, "COVERSUMM_VECTOR_STORE_DIR")
+    assert file is not None
+    os.close(file)
+    assert shared.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -70,13 +70,13 @@ def command(
         check_utf8(name, value)
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
-    from worker.cli.entity_sources import Listing, ServedEntities, StoredEntities
+    from worker.cli.entity_sources import Listing, ServedEntities, StoredEntities, local_worker
     from worker.state.listing import EntitySearch
 
     search, listing = EntitySearch(prefix, contains, after), Listing()
     with ExitStack() as opened:
         source = (
-            ServedEntities(url or Settings.from_environment().local_url)
+            ServedEntities(url or local_worker(Settings.from_environment()))
             if data_dir is None
             else StoredEntities(data_dir, opened)
         )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from worker.errors import SetupError
 from worker.peers import PeerAnswer, PeerUnreachable, ask, ask_owner
 from worker.processing.entity_view import Extent
+from worker.settings import Settings
 from worker.state.listing import EntitySearch, ListedEntity, Page, merged, read_page
 from worker.storage.snapshot import some_databases, stored_partition
 
@@ -114,6 +115,23 @@ class Listing:
 
 def _page(body: dict[str, Any]) -> Page:
     return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])
+
+
+def local_worker(settings: Settings) -> str:
+    """The URL of the worker with these settings on this machine.
+
+    Raises SetupError if a worker of another group listens there.
+    """
+    url = settings.local_url
+    with suppress(PeerUnreachable):  # the next request says it
+        group = ask(url, "/status").fields.get("group", settings.app_id)
+        if group != settings.app_id:
+            raise SetupError(
+                f"the worker at {url} is of the group {group}, not of "
+                f"COVERSUMM_APP_ID={settings.app_id}: set COVERSUMM_WEB_PORT to the port of this "
+                f"group's worker, or give --url {url}"
+            )
+    return url
 
 
 def answered(url: str, ask: Callable[[], PeerAnswer], missing_status: int = 0) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def command(
     committed more. Exit code 1 if the entity is unknown, 2 if another worker may have it.
     """
     from worker.cli.copies import stored_views
-    from worker.cli.entity_sources import listed_in, served_view
+    from worker.cli.entity_sources import listed_in, local_worker, served_view
 
     _check_usage(entity, url, data_dir, reviews, history)
     extent = extent_of(view, sentences, words, threshold)
@@ -131,7 +131,7 @@ def command(
             stored_views(entity, data_dir, settings, view, extent), view, as_json
         )
     else:
-        url = url or settings.local_url
+        url = url or local_worker(settings)
         served = served_view(url, entity, view, extent)
         is_found = _show_views([served] if served else [], view, as_json)
         if not is_found and (at := listed_in(entity, url)):

@@ -4,12 +4,13 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from worker.errors import SetupError
 
 _NAME = "lock"
+_DATA_DIR = "COVERSUMM_DATA_DIR"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -64,10 +65,15 @@ def try_lock(folder: Path, variable: str) -> int | None:
     return None
 
 
-def _file(folder: Path, variable: str = "COVERSUMM_DATA_DIR") -> int:
-    """The open lock file; creates it and its directories."""
+def _file(folder: Path, variable: str = _DATA_DIR) -> int:
+    """The open lock file; creates it and its directories. A data directory is its owner's alone,
+    since it has texts of reviews; several users may share a vector store, which has none.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if variable == _DATA_DIR:
+            with suppress(PermissionError):  # of another owner
+                folder.chmod(0o700)
         file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         os.truncate(file, 0)
     except OSError as cause:
