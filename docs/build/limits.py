@@ -87,7 +87,8 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.CACHE_BYTES,
-        "the least recently used entity is evicted, and read again when needed",
+        "the least recently used entity is evicted, and read again when needed; a micro-batch that "
+        "reads a quarter of it, and at least 64 MiB, ends there",
         "CACHE_BYTES",
     ),
     LimitRow(

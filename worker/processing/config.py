@@ -85,6 +85,8 @@ NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]
 """The published changes of an entity: each; the net one of each micro-batch; the last; none."""
+LEAST_LOADED_BYTES: Final = 64 * 2**20
+"""A micro-batch may always read so much into memory: a small cache needs no small transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class BatchLimits:
     sentences: int  # sentences added, replaced, or read with their vectors
     transaction_records: int  # messages and rows
     transaction_bytes: int  # bytes of their keys and values
+    loaded_bytes: int = LEAST_LOADED_BYTES
+    """Bytes of entities that it reads into memory, none of which is evicted before its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +279,7 @@ def batch_limits(settings: Settings) -> BatchLimits:
         sentences=settings.batch_sentences,
         transaction_records=settings.transaction_records,
         transaction_bytes=settings.transaction_bytes,
+        loaded_bytes=max(LEAST_LOADED_BYTES, settings.cache_bytes // 4),
     )
 
 

@@ -125,6 +125,11 @@ class CachedEntity:
         """Whether the core is in memory."""
         return self._set.core is not None
 
+    @property
+    def has_facets_loaded(self) -> bool:
+        """Whether its facets are in memory; True without any."""
+        return self._criteria is None or (self._facets is not None and self._facets.is_loaded)
+
     def load(self) -> None:
         """Read core and facets, unless they are in memory; a flat index does so in the same passes.
 
@@ -202,12 +207,17 @@ class CachedEntity:
         one.part = None
         if one.index is not None:
             one.index.on_rows_written()
-        self.memory_bytes = ENTITY_BYTES + self.cached_bytes
-        if one.core is not None:
-            self.memory_bytes += one.core.memory_bytes
         if self._facets is not None:
             self._facets.on_processed()
-            self.memory_bytes += self._facets.memory_bytes
+        self.memory_bytes = self.measure()
+
+    def measure(self) -> int:
+        """Approximate bytes in memory now; `memory_bytes` are those after the last micro-batch."""
+        core, facets = self._set.core, self._facets
+        size = ENTITY_BYTES + self.cached_bytes
+        if core is not None:
+            size += core.memory_bytes
+        return size if facets is None else size + facets.measure()
 
 
 class Entities:

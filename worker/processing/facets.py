@@ -221,13 +221,16 @@ class EntityFacets:
                 one.index.on_rows_written()
             if not one.sentences:
                 one.core = one.index = None
-            self._set_bytes[number] = one.memory_bytes
+        self.measure()
         self._touched.clear()
 
-    @property
-    def memory_bytes(self) -> int:
+    def measure(self) -> int:
         """Approximate bytes in memory."""
-        return sum(self._set_bytes.values()) + self._newest.memory_bytes
+        for number in self._touched:
+            self._set_bytes[number] = self._sets[number].memory_bytes
+        # a message has parts of all sets
+        parts = sum([one.part.memory_bytes for one in self.tracked.sets if one.part is not None])
+        return sum(self._set_bytes.values()) + parts + self._newest.memory_bytes
 
 
 @lru_cache(maxsize=1024)

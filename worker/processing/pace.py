@@ -140,6 +140,7 @@ class Pace:
         self._texts = Rate(FIRST_CHARACTERS)
         self._records = Rate(FIRST_RECORDS)
         self._record_bytes = 0.0  # of a transaction, by the last micro-batch
+        self._record_loaded = 0.0  # likewise, bytes of entities that it read into memory
 
     def is_too_long(self, records: int, characters: int) -> bool:
         """Whether these records with this much new text are expected to exceed the limit."""
@@ -147,11 +148,15 @@ class Pace:
             return False
         return self._records.seconds(records) + self._texts.seconds(characters) > self.limit_seconds
 
-    def most_records(self) -> int:
-        """Records without new text that fit into the limit and a transaction; at least one."""
+    def most_records(self, loaded_bytes: float = math.inf) -> int:
+        """Records without new text that fit into the limit, a transaction, and so many bytes of
+        entities read into memory; at least one.
+        """
         likely = self._records.units(self.limit_seconds) if self._is_limited else MOST
         if self._record_bytes:
             likely = min(likely, AIMED_AT * self.transaction.most / self._record_bytes)
+        if self._record_loaded:
+            likely = min(likely, AIMED_AT * loaded_bytes / self._record_loaded)
         return max(1, int(min(likely, MOST)))
 
     def parts(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -182,11 +187,14 @@ class Pace:
         self._texts.measured(sum(map(characters, texts)), seconds)
         self.on_progress()
 
-    def processed(self, records: int, seconds: float, size: int = 0) -> None:
-        """Record the time of these records, without embedding, and their transaction bytes."""
+    def processed(self, records: int, seconds: float, size: int = 0, loaded: int = 0) -> None:
+        """Record the time of these records, without embedding, their transaction bytes, and the
+        bytes that they read into memory.
+        """
         # a difference of clocks may be negative
         self._records.measured(records, max(0.0, seconds))
         self._record_bytes = size / max(1, records)
+        self._record_loaded = loaded / max(1, records)
 
 
 class TooMuch(Exception):
@@ -200,7 +208,15 @@ class TooMuch(Exception):
 class Load:
     """The size of a micro-batch of `records` records so far, in bytes. One record always fits."""
 
-    __slots__ = ("_limits", "_most_bytes", "_pace", "_records", "_transaction_records", "size")
+    __slots__ = (
+        "_limits",
+        "_most_bytes",
+        "_pace",
+        "_records",
+        "_transaction_records",
+        "loaded",
+        "size",
+    )
 
     def __init__(self, limits: BatchLimits, pace: Pace, records: int) -> None:
         self._limits = limits
@@ -209,6 +225,7 @@ class Load:
         self._transaction_records = 0
         self._most_bytes = min(limits.transaction_bytes, pace.transaction.most)
         self.size = 0
+        self.loaded = 0
 
     def check_plan(self, sentences: int, characters: int, index: int) -> None:
         """Check sentences and characters to embed, planned up to the record of this index.
@@ -232,6 +249,14 @@ class Load:
         self._transaction_records += 1
         if self._transaction_records > self._limits.transaction_records and self._records > 1:
             raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
+
+    def hold(self, size: int, index: int) -> None:
+        """Count the bytes of an entity that the record of this index was the first to read into
+        memory. Raises TooMuch, to continue without that record.
+        """
+        self.loaded += size
+        if index and self.loaded > self._limits.loaded_bytes:
+            raise TooMuch(Limit.CACHE_BYTES, index)
 
     def weigh(self, size: int) -> None:
         """Add bytes of messages or rows already counted. Raises TooMuch as `add` does."""

@@ -66,6 +66,7 @@ class ProcessedBatch:
     taken: int  # records processed; the others are next
     is_end: bool = False  # the last one of `Processor.finish`
     size: int = 0  # bytes of messages and rows
+    loaded: int = 0  # bytes of entities that were read into memory
 
 
 class _Planned(NamedTuple):
@@ -165,7 +166,7 @@ class Processor:
         embedder = Embedder(self._engine, self._pace, self._vectors)
         cuts: Counter[Limit] = Counter()
         records = records[: self._max_records]
-        is_slow = len(records) > (likely := self._pace.most_records())
+        is_slow = len(records) > (likely := self._pace.most_records(self.config.batch.loaded_bytes))
         records = records[:likely]
         with _no_collection():
             while True:
@@ -179,7 +180,8 @@ class Processor:
                     cuts[Limit.BATCH_TIME] += is_slow
                     batch.stats.limits += cuts
                     batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
-                    self._pace.processed(batch.taken, seconds - embedder.seconds, batch.size)
+                    seconds -= embedder.seconds
+                    self._pace.processed(batch.taken, seconds, batch.size, batch.loaded)
                     return self._add_rows(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
@@ -203,7 +205,14 @@ class Processor:
         stats = self._count(records, planned, messages, embedder)
         touched = [one.key for one in changes]
         return ProcessedBatch(
-            messages, rows, next_offsets, stats, touched, len(records), size=load.size
+            messages,
+            rows,
+            next_offsets,
+            stats,
+            touched,
+            len(records),
+            size=load.size,
+            loaded=load.loaded,
         )
 
     # -- the end of a replay
@@ -332,7 +341,11 @@ class Processor:
         outbox = Outbox(records, self.config, load)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
+            entity = changes.entity
+            is_loaded = entity.is_loaded and entity.has_facets_loaded
             publish(changes, outbox)
+            if not is_loaded and changes.steps:
+                load.hold(entity.measure() - entity.memory_bytes, changes.steps[0].index)
             self._pace.on_progress()
         publish_dead_letters(planned.outcomes, outbox)
         return outbox.messages()

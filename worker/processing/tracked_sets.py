@@ -97,6 +97,11 @@ class SetPart:
         ranking = self.ranking
         return ((), ()) if ranking is None else (ranking.distances(), ranking.support)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory."""
+        return self.size if self._encoded is None else len(self._encoded)
+
     def encode(self, codec: OutputCodec) -> bytes:
         """The facet; always of the same codec."""
         if self._encoded is None:
