@@ -31,6 +31,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
 from worker.kafka.group import foreign_group
+from worker.kafka.offsets import OF_TOPICS
 from worker.kafka.reader import record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
@@ -57,8 +58,6 @@ SCHEMA_PAUSE_SECONDS: Final = 0.5
 """Pause between two requests for a schema that could not be fetched."""
 LAG_SECONDS: Final = 1.0
 """Interval of measuring the lag."""
-NOTE: Final = "topics"
-"""Begins the metadata of a bridge's offsets."""
 
 
 def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
@@ -423,12 +422,12 @@ class BridgedTopics:
     def note(self) -> str:
         """The metadata of offsets that are committed now."""
         source, target = map(self._ids.known, self._names)
-        return f"{NOTE} {source} {target} {self._target}"
+        return f"{OF_TOPICS} {source} {target} {self._target}"
 
     def check(self, start: TopicPartition) -> None:
         """Raise SetupError if a committed offset is of other topics."""
         match (start.metadata or "").split(" "):
-            case [note, source, target, name] if note == NOTE:
+            case [note, source, target, name] if note == OF_TOPICS:
                 self._compare(start, self._source, source)
                 if name == self._target:  # another one is the operator's decision
                     self._compare(start, self._target, target)

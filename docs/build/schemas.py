@@ -64,6 +64,17 @@ class DeadLetterHeaders(Struct, frozen=True):
         ]
         | None
     ) = field(name="dlq.dropped_headers", default=None)
+    missing: (
+        Annotated[
+            str,
+            Meta(
+                description="What the dead letter lacks, because no client could read it; absent "
+                "if it has all of its record.",
+                examples=["key, value and headers"],
+            ),
+        ]
+        | None
+    ) = field(name="dlq.missing", default=None)
 
 
 class Published(NamedTuple):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
@@ -16,6 +18,11 @@ from tests.harness.raw_records import RawRecord, raw_batch, send_batch
 from tests.harness.small_load import SETTINGS, good_review
 from tests.harness.topics import Message, committed_offsets, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
+from worker.cli import skip as command
+from worker.cli.letters import Place
+from worker.errors import SetupError
+from worker.events import Record
+from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -155,3 +162,93 @@ def test_headers_that_do_not_fit_stop_no_bridge(site: Pipeline) -> None:
     wait_bridged(site, source, 1)
     ((letter, headers),) = letters(site, f"{source}.dlq")
     assert (letter.value, headers["dlq.dropped_headers"]) == (b"no json", "1")
+
+
+def skip(site: Pipeline, *arguments: str) -> tuple[int, str]:
+    """Run `skip` with a reason; its exit code and its error."""
+    command = ("skip", *arguments, "--reason", "ends the worker")
+    done = run_command(*command, environment=site.environment)
+    return done.returncode, done.stderr
+
+
+def test_a_skipped_record_is_a_dead_letter_and_the_worker_goes_on(site: Pipeline) -> None:
+    """The first record of a group, two in a row, and one after committed ones; not while a worker
+    runs, and only the next record.
+    """
+    put(site, site.input_topic, [review(number) for number in range(4)])
+    code, error = skip(site, "0:0")
+    assert (code, f"there is no topic {site.dlq_topic}" in error) == (2, True)
+    assert run_command("topics", environment=site.environment).returncode == 0
+    assert [skip(site, "0:0"), skip(site, "0:1")] == [(0, ""), (0, "")]
+    site.start(1)
+    site.wait_caught_up()
+    code, error = skip(site, "0:4")
+    assert (code, "has running workers" in error) == (2, True)
+    site.stop()
+    assert reviews_of(site) == 2
+    put(site, site.input_topic, [review(4), review(5)])
+    for place, words in (
+        ("0:3", "the next record of the group is at 0:4, not at 0:3"),
+        ("0:5", "the next record of the group is at 0:4, not at 0:5"),
+        ("0:6", "has no record at 0:6"),
+    ):
+        code, error = skip(site, place)
+        assert (code, words in error) == (2, True), error
+    assert skip(site, "0:4")[0] == 0
+    for _ in range(2):  # also without local state
+        site.workers[0].start()
+        site.wait_caught_up()
+        site.stop()
+        site.workers[0].wipe()
+    assert reviews_of(site) == 3
+    found = letters(site)
+    assert [headers["dlq.source.offset"] for _, headers in found] == ["0", "1", "4"]
+    assert [letter.value for letter, _ in found] == [review(one).value for one in (0, 1, 4)]
+    assert {(headers["dlq.reason"], headers["dlq.detail"]) for _, headers in found} == {
+        ("skipped", "ends the worker")
+    }
+
+
+def test_a_bridge_goes_on_after_a_skipped_record(site: Pipeline) -> None:
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    put(site, source, [review(0, OF_ENTITY)])
+    process = bridge(site, source)
+    wait_bridged(site, source, 1)
+    process.terminate()
+    put(site, source, [review(1, OF_ENTITY), review(2, OF_ENTITY)])
+    assert skip(site, "0:1", "--from", source)[0] == 0
+    process.start()
+    wait_bridged(site, source, 3)
+    bridged = read_topic(site.broker.bootstrap_servers, site.input_topic)
+    ids = [json.loads(one.value or b"")["review_id"] for one in bridged]
+    assert ids == ["good-0", "good-2"]
+    ((letter, headers),) = letters(site, f"{source}.dlq")
+    assert (letter.value, headers["dlq.reason"]) == (review(1).value, "skipped")
+
+
+def test_a_record_is_not_skipped_under_a_worker_that_joins(
+    site: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker may have the record already."""
+    servers, look = site.broker.bootstrap_servers, command._next_record
+    put(site, site.input_topic, [review(0)])
+    assert run_command("topics", environment=site.environment).returncode == 0
+    member = Consumer({"bootstrap.servers": servers, "group.id": site.name})
+
+    def found_and_joined(*given: Any) -> Record:
+        member.subscribe([site.input_topic])
+        eventually(lambda: member.poll(0.1) is None and member.assignment(), "does not join")
+        return look(*given)
+
+    monkeypatch.setattr(command, "_next_record", found_and_joined)
+    settings = Settings.from_environment(site.environment)
+    try:
+        with pytest.raises(SetupError, match="has running workers"):
+            command.skip(settings, Place(0, 0), "why")
+    finally:
+        member.close()
+    assert (letters(site), committed_offsets(servers, site.input_topic, site.name)[0]) == (
+        [],
+        -1001,
+    )

@@ -644,6 +644,9 @@ async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
         (10, Start(3, True, 10)),  # rewound: what is applied is ignored
         (10, Start(0, False, 10)),  # the group's offsets are gone, the state is not
         (None, Start(4, False, 10)),  # a new worker on a log that was cut
+        (8, Start(10, True, 10, "skipped-from 8")),
+        (9, Start(10, True, 10, "skipped-from 8")),
+        (None, Start(1, True, 10, "skipped-from -1")),  # before anything was committed
     ],
 )
 async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
@@ -700,6 +703,8 @@ BEHIND = f"the state ends at {{}}: records or rows of the changelog {CHANGELOG} 
     [
         (9, Start(10, True, 20), BEHIND.format(9)),
         (None, Start(10, True, 20), BEHIND.format(0)),
+        (7, Start(10, True, 20, "skipped-from 8"), BEHIND.format(7)),
+        (None, Start(10, True, 20, "skipped-from 8"), BEHIND.format(0)),
         # retention passed over unread records
         (9, Start(10, False, 20), BEHIND.format(9)),
         (11, Start(0, False, 10), "created again"),

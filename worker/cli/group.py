@@ -54,6 +54,7 @@ SECTIONS = {
     },
     "When something went wrong": {
         "dlq": "List, show and send dead letters.",
+        "skip": "Pass over a record that ends every worker, with a dead letter.",
         "reset": "Throw away local state, offsets and changelog.",
     },
 }

@@ -183,6 +183,8 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
         )
     if source.partition not in source_topic.partitions:
         raise Impossible(f"{wanted} has no partition {source.partition}")
+    if missing := letter._text("dlq.missing"):
+        raise Impossible(f"it lacks {missing} of its record, which could not be read")
     if not letter.truncated:
         return Record(*source, letter.timestamp_ms, letter.key, letter.value, letter.own_headers)
     found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)

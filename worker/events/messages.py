@@ -86,7 +86,8 @@ def dead_letter_message(
     `max_bytes` is the topic's largest message. A value that does not fit is cut to its first 64
     KiB, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut the same way only if
     it alone does not fit (`dlq.truncated_key_bytes`). Headers that do not fit beside a value and a
-    key of that length are dropped, and counted in `dlq.dropped_headers`.
+    key of that length are dropped, and counted in `dlq.dropped_headers`. `dlq.missing` names what a
+    client could not read.
     """
     key, value = record.key, record.value
     headers = [
@@ -97,6 +98,9 @@ def dead_letter_message(
         ("dlq.source.offset", b"%d" % record.offset),
         ("dlq.worker.version", worker_version.encode()),
     ]
+    if record.refused is not None:
+        missing = "headers" if key or value else "key, value and headers"
+        headers.append(("dlq.missing", missing.encode()))
     own = [(name, raw) for name, raw in record.headers if raw is not None and name[:4] != "dlq."]
     room = max_bytes - TRUNCATION_HEADER_BYTES
     room -= message_bytes((key or b"")[:TRUNCATED_BYTES], (value or b"")[:TRUNCATED_BYTES], headers)

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     TOO_MANY_SENTENCES = "too_many_sentences"
     TOO_LARGE = "too_large"
     ENTITY_FULL = "entity_full"
+    SKIPPED = "skipped"  # by an operator
 
 
 class Ignored(StrEnum):

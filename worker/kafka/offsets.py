@@ -77,6 +77,20 @@ def committed_offsets(
     }
 
 
+SKIPPED = "skipped-from "
+"""Begins the note of an offset that `skip` has committed; the offset before the skips follows."""
+OF_TOPICS = "topics"
+"""Begins the note of a bridge's offsets. A bridge has no state."""
+NOTHING = -1
+"""In that note: the group had committed nothing."""
+
+
+def skip_note(before: CommittedOffset | None) -> str:
+    """The note of the offset after a skipped record."""
+    offset, note = before or (NOTHING, "")
+    return note if note.startswith((SKIPPED, OF_TOPICS)) else f"{SKIPPED}{offset}"
+
+
 class Start(NamedTuple):
     """Where to read a partition from: the committed offset, or the log's start without one.
 
@@ -87,6 +101,12 @@ class Start(NamedTuple):
     committed: bool
     end: int
     note: str = ""
+
+    @property
+    def applied(self) -> int:
+        """The least offset that the state must have applied: all but skipped records."""
+        skipped = self.note.startswith(SKIPPED)
+        return int(self.note.removeprefix(SKIPPED)) if skipped else self.offset
 
 
 @dataclass(eq=False)

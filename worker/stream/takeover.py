@@ -27,7 +27,7 @@ from worker.errors import SetupError
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.changelog import ChangelogReader, Logs, StaleCopy
 from worker.kafka.errors import is_retriable
-from worker.kafka.offsets import Start
+from worker.kafka.offsets import NOTHING, Start
 from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.state.errors import NEW_EPOCH
@@ -295,12 +295,13 @@ def _check_topic(processor: Processor, logs: Logs, partition: int) -> None:
 def _check_state(processor: Processor, logs: Logs, partition: int, start: Start) -> None:
     """Committed offsets may lie below the applied ones (rewound: those records are ignored).
 
-    Beyond them rows or records would be missing.
+    Beyond them rows or records would be missing, except those that an operator skipped.
     """
     applied = processor.check_partition(partition)
     if applied is None and not start.committed:
         return
-    if applied is None or applied < start.offset:
+    reached = NOTHING if applied is None else applied
+    if reached < start.applied:
         raise SetupError(
             f"{logs.input.topic}-{partition} would be read from offset {start.offset}, but the "
             f"state ends at {applied or 0}: records or rows of the changelog "
@@ -311,7 +312,7 @@ def _check_state(processor: Processor, logs: Logs, partition: int, start: Start)
     # by another worker that took over while this one was paused: this assignment is past, and the
     # broker refuses its commits.
     topic_id = logs.ids.known(logs.input.topic)
-    if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
+    if reached > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
         raise SetupError(
             f"the state of {logs.input.topic}-{partition} ends at offset {applied}, the topic at "
             f"{start.end}: it was deleted and created again, and its records would pass for "
