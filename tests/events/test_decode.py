@@ -49,6 +49,21 @@ def test_bad_input_has_one_reason(value: Any, reason: str, detail: str) -> None:
     assert len(result.detail) < 300
 
 
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (rb"a \ud83d b", "a \ufffd b"),
+        (rb"\udc00\ud83d\ude00\\ud83d \uD83D", "\ufffd😀\\ud83d \ufffd"),
+    ],
+)
+def test_half_of_a_pair_of_surrogates_is_a_lost_character(written: bytes, text: str) -> None:
+    value = VALID.replace(b"Good.", written)
+    for one in (value, value[:-1] + rb',"more":"\ud800"}'):
+        result = decode_one(one)
+        assert isinstance(result, ReviewUpserted)
+        assert result.text == text
+
+
 def test_bad_input_leaves_its_neighbours_alone() -> None:
     good = given(vector([3, 4]), vector(packed(1, 0), "Fine."))
     values = [value for row in BAD for value in (row[1], good)]

@@ -148,12 +148,15 @@ def _members(line: bytes) -> dict[str, Any] | None:
 
 
 def _line(event: Mapping[str, Any]) -> ParsedLine:
-    """As JSON. A lone surrogate stays an escape, which no decoder accepts."""
+    """As JSON. A lone surrogate stays an escape, for `decode` to judge."""
     try:
         return ParsedLine(_key(event), msgspec.json.encode(event))
     except ValueError as error:
+        key = None
+        with suppress(ValueError):  # it has a surrogate itself
+            key = _key(event)
         with suppress(ValueError):  # an integer of more digits than Python writes
-            return ParsedLine(None, json.dumps(event, default=str).encode())
+            return ParsedLine(key, json.dumps(event, default=str).encode())
         return ParsedLine(None, str(error).encode())
 
 

@@ -97,7 +97,11 @@ def decode(value: bytes) -> Body:
     try:
         body: Body = _decode_body(value)
     except msgspec.DecodeError as error:
-        raise _diagnose(value, error) from None
+        whole = _without_halves(value)
+        if whole == value:
+            raise _diagnose(value, error) from None
+        body = decode(whole)
+        check_ids(body, value)
     return body
 
 
@@ -107,6 +111,8 @@ def parse(value: bytes) -> Any:
     try:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
+        if (whole := _without_halves(value)) != value:
+            return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
 
@@ -209,6 +215,28 @@ def _depth(value: bytes) -> int:
         value = _ESCAPE.sub(b"", value)
     structure = _STRING.sub(b"", value.translate(None, _NO_STRUCTURE))
     return max(accumulate(_STEP[byte] for byte in structure), default=0)
+
+
+_LOST: Final = "\ufffd"
+_ESCAPED: Final = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u])"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
+    re.DOTALL,
+)
+
+
+def _without_halves(value: bytes) -> bytes:
+    """With U+FFFD for each half of a pair of surrogates: a text that was cut within an emoji has
+    one.
+    """
+    return _ESCAPED.sub(lambda found: found[1] or _LOST.encode(), value)
+
+
+def check_ids(body: Body, value: bytes | None) -> None:
+    """Raise BadEvent if an id has lost a character of which `value` has half: it may be another one's."""
+    for name in ("entity_id", "review_id"):
+        if _LOST in getattr(body, name, "") and value and _without_halves(value) != value:
+            raise BadEvent(Reason.BAD_FIELD, f"{name}: it has half of a pair of surrogates")
 
 
 def _diagnose(value: bytes, error: msgspec.DecodeError) -> BadEvent:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from worker.events.codec import FRAME_BYTES, check_frame, is_framed
 from worker.events.inputs import Body, Record
-from worker.events.json_codec import parse
+from worker.events.json_codec import check_ids, parse
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
 from worker.mapping.paths import CE, HEADERS, KEY, Path, Roots
 from worker.mapping.rules import Rule
@@ -98,6 +98,8 @@ class TopicMapping:
         if record.refused is not None:
             raise BadEvent(*record.refused)
         found = [body for rule, roots in self.decided(record) for body in rule.bodies(roots)]
+        for body in found:
+            check_ids(body, record.value)
         if self.refuse is not None:
             for body in found:
                 if complaint := self.refuse(body.entity_id, record):

@@ -1,8 +1,9 @@
 """From a review's text to its sentences.
 
 nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need some
-preprocessing, all of it here: `<br>` ends a line, "<expected" is no tag, a sentence never spans
-lines, "days.Seller" lacks a blank, Chinese and Japanese write none, and "!!!" is not a sentence.
+preprocessing, besides that of `cleaning`: a text may be wrapped or have one statement on each line,
+"days.Seller" lacks a blank, Chinese and Japanese write none, nupunkt knows full stops of few
+scripts, and "!!!" is not a sentence.
 
 Texts are untrusted, so every step is linear in their length: each regular expression consumes what
 it scanned or gives up after a bounded number of characters, and nupunkt, which is quadratic in the
@@ -10,53 +11,47 @@ length of a word, sees only the end of a long one. A sentence id is the sentence
 result must be a pure function of the text and `SPLITTER`, which the state records.
 """
 
-import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
-from html.entities import html5
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Protocol
+from unicodedata import category
 
-SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-3"
+from worker.text.cleaning import clean
+
+SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-4"
 """Splitter, its version, and the version of this module's rules: raise it with any change of
 results.
 """
 
-# One pass, so "&amp;lt;" becomes "&lt;" and no more. Unlike html.unescape this needs the semicolon
-# ("AT&T", "?a=1&copy=2").
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
-# Inside a tag the scan ends at the next "<" or after 300 characters, inside a comment at the next
-# "<!--". So each character is scanned a bounded number of times.
-_MARKUP = re.compile(
-    r"<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->"
-    r"|<(?P<kind>[/!]?)(?P<name>[a-zA-Z][a-zA-Z0-9:]{0,15})(?P<rest>[^<>]{0,300})>"
+# Unicode's Sentence_Terminal without those of ASCII, which nupunkt knows.
+_ENDS = (
+    "\u0589\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u104a\u104b\u1362"
+    "\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b\u1b5e"
+    "\u1b5f\u1b7d\u1b7e\u1c3b\u1c3c\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u2e2e\u2e3c\u2e53\u2e54\u3002\ua4ff"
+    "\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb"
+    "\ufe52\ufe56\ufe57\uff01\uff0e\uff1f\uff61\U00010a56\U00010a57\U00010f55-\U00010f59"
+    "\U00010f86-\U00010f89\U00011047\U00011048\U000110be-\U000110c1\U00011141-\U00011143\U000111c5"
+    "\U000111c6\U000111cd\U000111de\U000111df\U00011238\U00011239\U0001123b\U0001123c\U000112a9"
+    "\U0001144b\U0001144c\U000115c2\U000115c3\U000115c9-\U000115d7\U00011641\U00011642"
+    "\U0001173c-\U0001173e\U00011944\U00011946\U00011a42\U00011a43\U00011a9b\U00011a9c\U00011c41"
+    "\U00011c42\U00011ef7\U00011ef8\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38\U00016b44"
+    "\U00016e98\U0001bc9f\U0001da88"
 )
-# Reviews also write "<expected and ...>", "<a bit> more" and "<mail@example.org>". So a tag has the
-# name of an element, and after it nothing or attributes, of which the first has a value. Some
-# without a value may come before it.
-_ATTRIBUTES = re.compile(
-    r"(?:\s+(?:async|autoplay|checked|controls|disabled|hidden|loop|muted|noshade|nowrap)(?=[\s/]|$))*"
-    r"(?:\s*/?|\s+[a-z_:][a-z0-9_:.-]*=.*)",
-    re.DOTALL | re.IGNORECASE,
+_CLOSING = "\ufe0f”’»」』）】》\"')"
+_WIDE = "\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+# A full stop of full width between digits is a point. In text of full width !? need no blank.
+_OTHER_END = re.compile(
+    rf"(?:(?!\uff0e[0-9\uff10-\uff19])[{_ENDS}])[!?{_ENDS}]*[{_CLOSING}]*"
+    rf"|(?<=[{_WIDE}])[!?]+[{_CLOSING}]*(?=[{_WIDE}])"
 )
-_BLOCKS = "br p div li ul ol tr table hr blockquote h1 h2 h3 h4 h5 h6"
-_OTHERS = """
-    a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink
-    body button canvas caption center cite code col colgroup data datalist dd del details dfn dialog
-    dir dl dt em embed fieldset figcaption figure font footer form frame frameset head header hgroup
-    html i iframe img input ins kbd label legend link main map mark marquee menu menuitem meta meter
-    nav nobr noembed noframes noscript object optgroup option output param picture plaintext pre
-    progress q rb rp rt rtc ruby s samp script search section select slot small source span strike
-    strong style sub summary sup svg tbody td template textarea tfoot th thead time title track tt u
-    var video wbr xmp o:p
-"""  # HTML's, also those of the past, and the paragraph mark of texts out of Word
-_BLOCK_ELEMENTS = frozenset(_BLOCKS.split())
-_ELEMENTS = _BLOCK_ELEMENTS.union(_OTHERS.split())
-# C0 and C1 controls that are no line breaks, lone surrogates, and characters that show nothing
-# (byte order mark, ...).
-_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
-_CJK_END = re.compile("[。！？｡]+[”’」』）】》\"')]*")
+# One look for a character outside of Latin, Greek, Cyrillic and their signs saves most searches.
+_RARE = re.compile("[^\x00-\u0588\u2010-\u2027]")
+_ENDS_SENTENCE = re.compile(rf"[.!?…:{_ENDS}][{_CLOSING}]*$")
+_WRAPPED_CHARS = 60
+"""A line of at least so many characters is likely to be wrapped where it ends."""
 _GLUED = re.compile(r"(?<=\w)[.!?…]+(?=\w)")
 _LONG_WORD = re.compile(r"\S{48,}|(?:\. ){24,}")
 _WORD_END = 24
@@ -76,8 +71,8 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
     ['Sharp display & light.', 'The battery lasts for days.', 'Dr. Smith likes it!!! :)']
     """
     pieces: list[list[str]] = []
-    for line in _clean(text).splitlines():
-        for sentence in _line_sentences(" ".join(line.split())):
+    for line in _unwrapped(_with_ends(clean(text))):
+        for sentence in _line_sentences(line):
             if says_something(sentence):
                 pieces.append([sentence])
             elif pieces:
@@ -93,7 +88,8 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
 def cap_sentence(text: str, max_chars: int) -> list[str]:
     """`text` itself if it has at most `max_chars` characters, otherwise pieces; nothing if blank.
 
-    Cuts at the last blank in the second half of the cap, or at the cap.
+    Cuts at the last blank in the second half of the cap, or at the cap, before a character that
+    does not combine with the one before it.
 
     >>> cap_sentence("It was a very long stay.", max_chars=10)
     ['It was a', 'very long', 'stay.']
@@ -108,12 +104,40 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
         stop = min(start + max_chars, end)
         if stop < end and not text[stop].isspace():
             blank = text.rfind(" ", start + max_chars // 2, stop)
-            stop = blank if blank > start else stop
+            stop = blank if blank > start else _before_base(text, start, stop)
         piece = text[start:stop].strip()
         if piece:
             pieces.append(piece)
         start = stop
     return pieces
+
+
+def _before_base(text: str, start: int, stop: int) -> int:
+    """The last place up to `stop` where a character as people see it begins; `stop` if there is
+    none nearby.
+    """
+    for at in range(stop, max(start, stop - 64), -1):
+        if not _continues(text, at):
+            return at
+    return stop
+
+
+def _continues(text: str, at: int) -> bool:
+    """Whether the code point belongs to the one before it: marks, emoji that are joined or have a
+    tone, flags, vowels and final consonants of Hangul.
+    """
+    one, before = text[at], text[at - 1]
+    if category(one) in ("Mn", "Me", "Mc") or "\u200d" in (one, before):
+        return True
+    if "\U0001f3fb" <= one <= "\U0001f3ff" or "\u1160" <= one <= "\u11ff":
+        return True
+    if not "\U0001f1e6" <= one <= "\U0001f1ff":
+        return False
+    flags = _FLAGS_BEFORE.search(text, max(0, at - 64), at)
+    return flags is not None and len(flags[0]) % 2 == 1
+
+
+_FLAGS_BEFORE = re.compile("[\U0001f1e6-\U0001f1ff]+$")
 
 
 def says_something(text: str) -> bool:
@@ -125,36 +149,57 @@ def says_something(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _clean(text: str) -> str:
-    """`text` without markup, entities and invisible characters; block tags become line breaks."""
-    # Most texts have none of it, and one look for a character takes less than a search for what
-    # begins with it.
-    if "<" in text:
-        text = _MARKUP.sub(_without_markup, text)
-    if "&" in text:
-        text = _ENTITY.sub(_character, text)
-    text = _INVISIBLE.sub(" ", text)
-    if not text.isascii():
-        text = _CJK_END.sub(lambda end: end[0] + "\n", text)
+def _with_ends(text: str) -> str:
+    """`text` with a blank line after each end of a sentence that nupunkt does not know."""
+    if _RARE.search(text):
+        text = _OTHER_END.sub(r"\g<0>\n\n", text)
     return _GLUED.sub(_with_blank, text)
 
 
-def _character(entity: re.Match[str]) -> str:
-    """The character of an entity; html.unescape would find `&not;` in `&nothing;`."""
-    name = entity[0][1:]
-    return html.unescape(entity[0]) if name.startswith("#") else html5.get(name, entity[0])
+def _unwrapped(text: str) -> Iterator[str]:
+    """The lines of a text whose whitespace is single blanks; those of running text as one.
+
+    A line goes on in the next one if that begins with a small letter, and the text looks like
+    running text: the line ends with a comma or is long, or the last one of the paragraph ends with
+    a full stop. Small letters begin other lines too: people write one statement on each.
+    """
+    for paragraph in _paragraphs(text):
+        whole = paragraph[0]
+        is_text = len(paragraph) > 1 and _ENDS_SENTENCE.search(paragraph[-1]) is not None
+        for line, following in pairwise(paragraph):
+            goes_on = _begins_within(following) and not _ENDS_SENTENCE.search(line)
+            if goes_on and (is_text or line[-1] == "," or len(line) >= _WRAPPED_CHARS):
+                whole = f"{whole} {following}"
+            else:
+                yield whole
+                whole = following
+        yield whole
 
 
-def _without_markup(found: re.Match[str]) -> str:
-    """Nothing or a line break for a comment or a tag, `found` itself for plain text."""
-    if found["name"] is None:
-        return ""
-    name = found["name"].lower()
-    if found["kind"] == "!":
-        return "" if name == "doctype" else found[0]
-    if name not in _ELEMENTS or not _ATTRIBUTES.fullmatch(found["rest"]):
-        return found[0]
-    return "\n" if name in _BLOCK_ELEMENTS else ""
+def _paragraphs(text: str) -> Iterator[list[str]]:
+    """The lines between blank ones."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if single := " ".join(line.split()):
+            lines.append(single)
+        elif lines:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _begins_within(line: str) -> bool:
+    """Whether its first letter may be in the middle of a sentence: a small one, or one of a script
+    that has no capitals and writes blanks.
+    """
+    first = line[0]
+    if first.islower():
+        return True
+    return first.isalpha() and first.lower() == first.upper() and not _WIDE_LETTER.match(first)
+
+
+_WIDE_LETTER = re.compile(f"[{_WIDE}]")
 
 
 def _with_blank(end: re.Match[str]) -> str:
