@@ -233,7 +233,7 @@ def _without_halves(value: bytes) -> bytes:
 
 
 def check_ids(body: Body, value: bytes | None) -> None:
-    """Raise BadEvent if an id has lost a character of which `value` has half: it may be another one's."""
+    """Raise BadEvent if an id has lost a character of which `value` has half."""
     for name in ("entity_id", "review_id"):
         if _LOST in getattr(body, name, "") and value and _without_halves(value) != value:
             raise BadEvent(Reason.BAD_FIELD, f"{name}: it has half of a pair of surrogates")
