@@ -160,6 +160,8 @@ def test_samples_of_a_topic_and_their_partitions(file, embedded_broker, capsys, 
     embedded_broker.create_topic(TOPIC, 2)
     producer = KafkaClients(Settings.from_environment()).producer({})
     one = row(5, 3)
+    assert execute(["mapping", "check", file, "--from-topic"]) == 1
+    assert f"no record was checked: {TOPIC} has none" in capsys.readouterr().err
     for partition in (0, 1):
         for number in range(3):
             producer.produce(TOPIC, change("c", one, number), key(one), partition)

@@ -90,7 +90,6 @@ class _Sending:
 
     def __init__(self, history: Archived, settings: Settings, clients: KafkaClients) -> None:
         self._history, self._topic = history, settings.input_topic
-        self._digest = sha256(repr(history.read_with).encode()).hexdigest()[:16]
         self.sent = 0
         name = f"{self._topic}-send"
         self._producer = clients.producer(
@@ -99,6 +98,9 @@ class _Sending:
         with broker_errors(f"the broker did not start a transaction of {name}"):
             self._producer.init_transactions(TIMEOUT_SECONDS)
         with TopicReader(clients, self._topic, settings.app_id) as reader:
+            # with other partitions, keys would have other places
+            whole = repr((history.read_with, reader.partitions))
+            self._digest = sha256(whole.encode()).hexdigest()[:16]
             self._last = {number: self._end(reader, number) for number in reader.partitions}
 
     def _end(self, reader: TopicReader, partition: int) -> tuple[int, int]:
@@ -115,9 +117,10 @@ class _Sending:
         digest, _, place = stored.headers.get(HEADER, b"").decode(errors="replace").partition(" ")
         if digest != self._digest:
             raise SetupError(
-                f"{self._topic} has a record that is not of these files as they are now (partition "
-                f"{stored.record.partition}, offset {stored.record.offset}): send an archive to a "
-                "new topic, which nothing else writes to until it is complete"
+                f"{self._topic} has a record that is not of these files as they are now, or came "
+                f"before partitions were added (partition {stored.record.partition}, offset "
+                f"{stored.record.offset}): send an archive to a new topic, which nothing else "
+                "writes to until it is complete"
             )
         partition, _, offset = place.partition(":")
         return int(partition), int(offset)

@@ -235,8 +235,7 @@ class _Broker:
     def _history(self, spec: TopicSpec, of: str, config: Mapping[str, str]) -> ConfigCheck:
         """How far back the input reaches; never a failure, since only replays need more."""
         try:
-            with TopicReader(self.clients, spec.name, self.settings.app_id) as reader:
-                found = reach(reader, config)
+            found = reach(self.clients, spec.name, self.settings.app_id, config)
         except SetupError as cause:
             return ConfigCheck(of, "history", NOT_CHECKED, str(cause))
         return ConfigCheck(of, "history", OK, found or "it has its first records, and keeps all")

@@ -93,9 +93,9 @@ def check(
     broker only with --from-topic.
 
     An error in the file is a line with its position, and exit code 2. A record that would become a
-    dead letter makes the exit code 1. Warnings at the end name rules that took no record, fields
-    that no event had, parts of joined texts that no record had, times in 1970, and deletions in
-    entities of which the records have no upsert.
+    dead letter makes the exit code 1, and so does a sample without records. Warnings at the end
+    name rules that took no record, fields that no event had, parts of joined texts that no record
+    had, times in 1970, and deletions in entities of which the records have no upsert.
     """
     if sample is not None and from_topic:
         raise click.UsageError("--sample and --from-topic exclude each other.")
@@ -141,4 +141,6 @@ def check(
         output.note(f"warning: {doubt}")
     parts = [f"{becomes} {count:,}" for becomes, count in counts.most_common()]
     output.note(", ".join([output.many(records, "records"), *parts]))
+    if not records:
+        return output.exit_code([f"no record was checked: {sample or ', '.join(topics)} has none"])
     return output.CHECK_FAILED if counts[DEAD_LETTER] else 0

@@ -15,7 +15,6 @@ from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.kafka.clients import Clients
     from worker.kafka.topics import Topics
 
 
@@ -77,6 +76,7 @@ def command(
     from confluent_kafka import KafkaException
 
     from worker.kafka.clients import KafkaClients
+    from worker.kafka.reader import reach
     from worker.kafka.topics import (
         Topics,
         has_progress,
@@ -101,8 +101,13 @@ def command(
         is_refusal = isinstance(cause, KafkaException)
         reason = cause.args[0].str() if is_refusal else "no answer from the broker"
         output.note(f"the cleanup policies and largest messages were not checked: {reason}")
-    else:
-        _note_reach(settings, clients, configs)
+    if (name := settings.input_topic) in configs:
+        try:
+            reached_back = reach(clients, name, settings.app_id, configs[name])
+        except SetupError as cause:
+            reached_back = f"its beginning was not checked ({cause})"
+        if reached_back is not None:
+            output.note(f"the input topic {name}: {reached_back}")
     problems = [
         *refused_counts(topics, count, lambda: has_progress(clients, settings, count)),
         *(
@@ -127,23 +132,6 @@ def command(
     ]
     show(rows, COLUMNS, as_json)
     return output.exit_code(problem for problem in problems if problem is not None)
-
-
-def _note_reach(
-    settings: Settings, clients: Clients, configs: Mapping[str, Mapping[str, str]]
-) -> None:
-    """Say how far back an input that exists reaches, if replays lack records."""
-    from worker.kafka.reader import TopicReader, reach
-
-    if (topic := settings.input_topic) not in configs:
-        return
-    try:
-        with TopicReader(clients, topic, settings.app_id) as reader:
-            found = reach(reader, configs[topic])
-    except SetupError as cause:
-        found = f"its beginning was not checked ({cause})"
-    if found is not None:
-        output.note(f"the input topic {topic}: {found}")
 
 
 def _wanted_partitions(topics: Topics, asked: int | None) -> int:

@@ -170,16 +170,17 @@ def removing(config: Mapping[str, str]) -> list[str]:
     return limits if "delete" in config["cleanup.policy"] else []
 
 
-def reach(reader: TopicReader, config: Mapping[str, str]) -> str | None:
+def reach(clients: Clients, topic: str, group: str, config: Mapping[str, str]) -> str | None:
     """How far back an input with this configuration reaches, if replays lack records, now or later.
 
     Raises SetupError if the broker does not answer.
     """
     limits = removing(config)
-    gone = [one for one in reader.partitions if reader.bounds(one).start]
+    with TopicReader(clients, topic, group) as reader:
+        gone = [one for one in reader.partitions if reader.bounds(one).start]
+        begins = [f"partition {one} at {_first(reader, one)}" for one in gone[:GONE_SHOWN]]
     if not (gone or limits):
         return None
-    begins = [f"partition {one} at {_first(reader, one)}" for one in gone[:GONE_SHOWN]]
     more = len(gone) - len(begins)
     since = ", ".join(begins) + (f", and {more} more partitions" if more else "")
     return (

@@ -388,9 +388,7 @@ def check_resumable(settings: Settings, clients: Clients) -> None:
         )
     if plan.gone:
         raise SetupError(
-            f"COVERSUMM_APP_ID={settings.app_id} is a replay without the records of "
-            f"{shown_gone(plan.gone)}, which retention had removed: start it over with --restart "
-            f"and files that have them (--from), or accept the loss with {ACCEPT_GONE}"
+            f"COVERSUMM_APP_ID={settings.app_id}: {not_whole(plan.gone)}, and --restart"
         )
     if not plan.whole:
         raise SetupError(
