@@ -49,18 +49,6 @@ def test_a_creation_date_that_is_no_timestamp_is_left_out(created_at: object) ->
     assert result.occurred_at is None
 
 
-def test_occurred_at_wins() -> None:
-    _, value = read_line(
-        line(
-            entity_id="e",
-            review_id="r",
-            occurred_at="2020-01-01T00:00:00Z",
-            created_at="2016-02-05T00:00:00Z",
-        )
-    )
-    assert json.loads(value)["occurred_at"] == "2020-01-01T00:00:00Z"
-
-
 def test_events_go_on_byte_for_byte() -> None:
     raw = json.dumps(upsert(), indent=None, separators=(" , ", " : ")).encode()
     assert read_line(raw + b"\r\n") == (b"e", raw)
@@ -102,14 +90,6 @@ def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> 
     reading = read_json(bare % b"occurred_at")
     assert list(map(str, reading.left_out.values())) == [number]
     assert isinstance(judged(*reading.line), ReviewUpserted)
-
-
-def test_zeros_in_front_change_no_rating() -> None:
-    result = judged(
-        *read_line(line(entity_id="e", review_id="r", text="a", rating="0" * 5000 + "4"))
-    )
-    assert isinstance(result, ReviewUpserted)
-    assert result.rating == 4.0
 
 
 def test_an_infinite_rating_of_a_row_is_no_missing_one() -> None:

@@ -36,7 +36,7 @@ from worker.events import (
     decode,
     summary_sentence,
 )
-from worker.events.codec import CODECS, OUTPUTS, Codec, OutputCodec
+from worker.events.codec import OUTPUTS, Codec, OutputCodec
 from worker.events.inputs import EVENT_TYPES, Body
 from worker.events.json_codec import unknown_type, wrong_field
 from worker.events.reasons import BadEvent, Reason
@@ -74,10 +74,6 @@ OTHER: Codec = MessagePack()
 def decode_other(event: Any, key: bytes | None = b"e") -> Event | Rejected:
     (result,) = decode([record(msgspec.msgpack.encode(event), key)], LIMITS, OTHER)
     return result
-
-
-def test_the_json_codec_is_registered() -> None:
-    assert CODECS["json"].CONTENT_TYPE == b"application/json"
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,7 @@ from worker.events import (
     EntityDeleted,
     Record,
     Rejected,
-    ReviewDeleted,
     ReviewUpserted,
-    SentencesDeleted,
     decode,
 )
 from worker.events.fields import MAX_ID_CHARS
@@ -62,23 +60,6 @@ def test_half_of_a_pair_of_surrogates_is_a_lost_character(written: bytes, text: 
         result = decode_one(one)
         assert isinstance(result, ReviewUpserted)
         assert result.text == text
-
-
-def test_bad_input_leaves_its_neighbours_alone() -> None:
-    good = given(vector([3, 4]), vector(packed(1, 0), "Fine."))
-    values = [value for row in BAD for value in (row[1], good)]
-    results = decode([record(value) for value in values], LIMITS)
-    for i, result in enumerate(results):
-        if i % 2:
-            assert isinstance(result, ReviewUpserted)
-            assert result.sentences is not None
-            assert [s.vector.tolist() for s in result.sentences if s.vector is not None] == [
-                [19660, 26214],
-                [32767, 0],
-            ]
-        else:
-            assert isinstance(result, Rejected)
-            assert result.reason == BAD[i // 2][2]
 
 
 @pytest.mark.parametrize(
@@ -126,53 +107,6 @@ def test_a_model_is_compared_only_with_vectors_and_only_if_the_worker_has_one() 
     assert isinstance(decode_one(given(vector([1, 0]))), ReviewUpserted)
     event = given(vector([1, 0]), embedding_model="huge")
     assert isinstance(decode_one(event, limits=NO_ENGINE), ReviewUpserted)
-
-
-def test_upsert_comes_through_whole() -> None:
-    event = upsert(
-        entity_id="e",
-        review_version=2**63 - 1,
-        rating=4,
-        language="en",
-        occurred_at="2026-11-20t12:00:60.123456789+01:00",
-        text="Ünïcödé 🎉\u0000",
-        sentences=["a", " ", vector([0, -2.5], "b"), vector(None, "c")],
-        embedding_model="tiny",
-        unknown={"nested": [1e5, None]},
-    )
-    result = decode_one(event)
-    assert isinstance(result, ReviewUpserted)
-    assert (result.entity_id, result.review_id, result.review_version) == ("e", "r", 2**63 - 1)
-    assert (result.rating, result.occurred_at) == (4.0, "2026-11-20t12:00:60.123456789+01:00")
-    assert result.text == "Ünïcödé 🎉\u0000"
-    assert result.sentences is not None
-    assert [s.text for s in result.sentences] == ["a", " ", "b", "c"]
-    vectors = [s.vector for s in result.sentences]
-    assert [v is None for v in vectors] == [True, True, False, True]
-    assert vectors[2] is not None
-    assert vectors[2].dtype == np.int16
-    assert vectors[2].tolist() == [0, -32767]
-
-
-def test_deletions_come_through_whole() -> None:
-    at = "2024-02-29T00:00:00Z"
-    deletion = {
-        "type": "review.deleted",
-        "entity_id": "e",
-        "review_id": "r",
-        "review_version": 0,
-        "reason": "spam",
-    }
-    assert decode_one(deletion | {"occurred_at": at}) == ReviewDeleted("e", "r", 0, "spam", at)
-    assert decode_one(
-        {"type": "review.deleted", "entity_id": "e", "review_id": "r"}
-    ) == ReviewDeleted("e", "r")
-    ids = {"type": "sentences.deleted", "entity_id": "e", "sentence_ids": ["r#0", "no id at all"]}
-    assert decode_one(ids) == SentencesDeleted("e", ["r#0", "no id at all"])
-    assert decode_one(
-        {"type": "entity.deleted", "entity_id": "e", "occurred_at": None}
-    ) == EntityDeleted("e")
-    assert decode_one(None) == EntityDeleted("e")
 
 
 @pytest.mark.parametrize(
@@ -271,10 +205,6 @@ def test_vectors_are_those_of_the_core_whatever_their_form_and_company() -> None
                 assert result.sentences is not None
                 assert result.sentences[0].vector is not None
                 np.testing.assert_array_equal(result.sentences[0].vector, row)
-
-
-def test_no_records() -> None:
-    assert decode([], LIMITS) == []
 
 
 def test_results_do_not_depend_on_the_batch() -> None:

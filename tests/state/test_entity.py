@@ -5,11 +5,10 @@ stays.
 import numpy as np
 import pytest
 
-from worker.events.publishing import SUMMARIES
 from worker.state import CorruptRow, MemoryRows
-from worker.state.entity import EntityRows, Review, Sentence, read_header
+from worker.state.entity import EntityRows, Review, Sentence
 from worker.state.keys import sentence_id
-from worker.state.rows import CHUNK_BYTES, Header, PublishedSets
+from worker.state.rows import CHUNK_BYTES
 
 DIMENSION = 384
 RANDOM = np.random.default_rng(5)
@@ -67,12 +66,6 @@ def test_a_review_is_read_as_written(count, text):
             entity(rows).text_and_details(sentence_id(b"r", ordinal))
 
 
-def test_one_sentence_is_two_rows():
-    changes = {}
-    entity().put_review(changes, b"r", review(1))
-    assert len(changes) == 2
-
-
 def test_a_smaller_review_leaves_nothing_of_the_larger():
     rows = MemoryRows()
     large = review(1000, text="x" * 500)
@@ -82,17 +75,6 @@ def test_a_smaller_review_leaves_nothing_of_the_larger():
     stored(rows, entity(rows), b"r", deleted)
     assert len(rows) == 1
     assert entity(rows).review(b"r") == Review(2, deleted=True)
-
-
-def test_reviews_whose_ids_begin_alike_are_apart():
-    rows = MemoryRows()
-    reviews = {
-        review_id: review(3, review_id=review_id) for review_id in (b"a", b"a#", b"a\0", b"ab")
-    }
-    for review_id, written in reviews.items():
-        stored(rows, entity(rows), review_id, written)
-    for review_id, written in reviews.items():
-        assert same(read(entity(rows), review_id), written)
 
 
 def test_blocks_are_the_live_sentences():
@@ -126,17 +108,3 @@ def test_vectors_of_other_sentences_are_noticed():
     rows.write({key: other.get(key)})
     with pytest.raises(CorruptRow, match="not the sentences of its review"):
         read(entity(rows), b"r")
-
-
-def test_header_and_published():
-    rows, changes = MemoryRows(), {}
-    header = Header(2, 5, 4)
-    published = PublishedSets(9, [{b"r#1": bytes(16), b"r#0": bytes(16)}])
-    assert read_header(rows, b"hotel") is None
-    assert entity(rows).published(SUMMARIES) is None
-    entity(rows).put_header(changes, header)
-    entity(rows).put_published(changes, SUMMARIES, published)
-    rows.write(changes)
-    assert read_header(rows, b"hotel") == header
-    assert entity(rows).published(SUMMARIES) == published
-    assert entity(rows, incarnation=5).published(SUMMARIES) is None

@@ -14,10 +14,8 @@ from worker.state import (
     IncompleteState,
     MemoryRows,
     check_fingerprint,
-    read_applied,
-    read_fingerprint,
 )
-from worker.state.keys import GARBAGE, IncarnationKeys, header_key
+from worker.state.keys import IncarnationKeys, header_key
 from worker.state.partition import (
     collect_garbage,
     put_applied,
@@ -37,22 +35,6 @@ def with_rows(*puts):
         put(changes, value)
     rows.write(changes)
     return rows
-
-
-def test_applied():
-    assert read_applied(MemoryRows()) is None
-    assert read_applied(with_rows((put_applied, Applied(7, "reviews")))) == Applied(7, "reviews")
-
-
-def test_fingerprint_of_an_empty_partition():
-    assert check_fingerprint(MemoryRows(), FINGERPRINT) is False
-    assert read_fingerprint(MemoryRows()) is None
-
-
-def test_same_fingerprint():
-    rows = with_rows((put_fingerprint, FINGERPRINT), (put_applied, Applied(7, "reviews")))
-    assert check_fingerprint(rows, FINGERPRINT) is True
-    assert read_fingerprint(rows) == FINGERPRINT.fields()
 
 
 @pytest.mark.parametrize("distinct", [False, True])
@@ -175,20 +157,3 @@ def test_garbage_goes_in_bounded_batches_and_alone():
         assert rounds < 10
     assert rounds == 3
     assert dict(rows.scan(b"")) == kept
-
-
-def test_several_deleted_entities_share_a_batch():
-    rows = MemoryRows()
-    changes = {}
-    for number in range(5):
-        put_garbage(changes, b"e%d" % number, 0)
-        changes[IncarnationKeys(b"e%d" % number, 0).published[SUMMARIES]] = b"p"
-    rows.write(changes)
-    changes = {}
-    assert collect_garbage(rows, changes, limit=7) is True
-    rows.write(changes)
-    changes = {}
-    assert collect_garbage(rows, changes, limit=7) is False
-    rows.write(changes)
-    assert len(rows) == 0
-    assert list(rows.scan(GARBAGE)) == []

@@ -63,29 +63,6 @@ def entity_rows(driver):
     return EntityRows(rows, b"e", read_header(rows, b"e").incarnation, 3)
 
 
-def test_view(driver):
-    view = brute_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
-    assert (view.review_count, view.sentence_count) == (2, 4)
-    assert view.sequence == driver.summary(0, "e").sequence == 3
-    assert [s.text for s in view.sentences] == ["three", "two"]
-    assert view.sentences[1].rating == 4
-    assert view.sentences[0].distance < view.sentences[1].distance
-    assert brute_view(driver.rows[0], "unknown", dimension=3, k=2, distinct=False) is None
-
-
-def test_view_has_the_distances_of_now(driver):
-    (body,) = driver.bodies(upsert(5, "n", ("new", [1, 0.05, 0])))
-    view = driver.summary(0, "e")
-    assert [(s.sentence_id, s.distance) for s in view.sentences] == [
-        (s["sentence_id"], s["distance"]) for s in body["sentences"]
-    ]
-
-
-def test_a_deleted_entity_has_no_view(driver):
-    driver.run(delete_entity(5))
-    assert driver.summary(0, "e") is None
-
-
 def test_verify_finds_nothing_wrong(driver):
     checks = list(verify_partition(driver.rows[0], dimension=3, k=2, distinct=False))
     assert [(c.entity_id, c.reviews, c.sentences, c.problems) for c in checks] == [
