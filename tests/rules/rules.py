@@ -433,7 +433,7 @@ RULES = (
         "worker/stream/assignment.py",
         "return Tenure(self.epoch, self.membership) if self.is_flowing and self.membership else None",
         "return Tenure(0, self.membership) if self.is_flowing and self.membership else None",
-        ("tests/stream/test_assignment.py", "tests/stream/faust/test_consumer.py"),
+        ("tests/stream/faust/test_consumer.py",),
     ),
     Rule(
         "fetches from before a doubt are read again after it",

@@ -260,15 +260,6 @@ async def test_a_commit_has_the_notes_of_its_batch_and_then_the_ledger_gets_it()
     assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
 
-async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
-    ledger = NotingLedger()
-    rig = Rig(ledger=ledger)
-    rig.take_over(p0=5)
-    rig.failures = {"transaction": InDoubt("no answer")}
-    await rig.deliver(batch((0, 5), starts={0: 5}))
-    assert ledger.told == []
-
-
 async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):
@@ -685,14 +676,6 @@ async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(
     assert rig.log == []
 
 
-async def test_a_gap_that_the_consumer_proved_is_no_break() -> None:
-    rig = Rig()
-    rig.take_over(p0=3)
-    await rig.deliver(batch((0, 90), starts={0: 3}))
-    await rig.deliver(batch((0, 95), starts={0: 91}))
-    assert rig.assignment.positions == {0: 96}
-
-
 async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     rig = Rig()
     rig.take_over(p0=3)
@@ -826,18 +809,6 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
     await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
     assert [len(step[1]) for step in rig.log if step[0] == "process"] == parts
     assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
-
-
-async def test_what_the_processor_left_is_processed_next_and_committed_by_itself() -> None:
-    rig = Rig(takes=2)
-    rig.take_over(p0=0)
-    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}))
-    assert [step for step in rig.log if step[0] == "process"] == [
-        ("process", [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]),
-        ("process", [(0, 2), (0, 3), (0, 4)]),
-        ("process", [(0, 4)]),
-    ]
-    assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
 async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:

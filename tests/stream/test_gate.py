@@ -62,13 +62,6 @@ def test_rows_and_their_changelog_offset_are_one_write(
     assert parts.databases.rows(0).get(b"a") == b"1"
 
 
-def test_partitions_are_apart(parts: Parts) -> None:
-    hold(parts, 0), hold(parts, 1)
-    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"0"}, 5)
-    parts.gate.write(parts.assignment.epoch, 1, {b"a": b"1"}, 2)
-    assert (stored(parts, 0), stored(parts, 1)) == (({b"a": b"0"}, 5), ({b"a": b"1"}, 2))
-
-
 @pytest.mark.parametrize("role", [None, Role.STANDBY])
 def test_the_gate_refuses_rows_for_a_partition_in_another_role(
     parts: Parts, role: Role | None

@@ -132,14 +132,6 @@ def test_the_assignment_is_suspended_first_and_flows_again_at_the_end(rig: Rig) 
     assert rig.assignment.doubt is None
 
 
-def test_a_cluster_that_does_not_tell_is_asked_again_after_a_pause(rig: Rig) -> None:
-    rig.answers = [UNANSWERED] * 4
-    began_s = rig.clock.now_s
-    rig.settle()
-    assert rig.log == ["decide"] * 5 + ["again"]
-    assert rig.clock.now_s - began_s == 4 * PAUSE_SECONDS
-
-
 @pytest.mark.parametrize("cause", [Fenced("another one"), Crash("refused")])
 def test_a_decision_that_is_refused_ends_it(rig: Rig, cause: Exception) -> None:
     rig.answers = [UNANSWERED, cause]
@@ -237,12 +229,6 @@ def doubts_for(
         hear(rig)
         rig.settle(doubt)
         between()
-
-
-def test_commits_that_never_succeed_end_it_however_quickly_each_is_decided(rig: Rig) -> None:
-    doubts_for(rig, LIMIT_SECONDS)
-    with pytest.raises(Crash, match="no commit was answered"):
-        doubts_for(rig, 20)
 
 
 def test_time_in_which_no_commit_was_tried_does_not_count(rig: Rig) -> None:

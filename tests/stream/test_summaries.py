@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
+from tests.harness.drive import Driver, FakeEngine, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
-from worker.facets.definitions import parse_definitions
-from worker.facets.membership import facet_criteria
 from worker.processing import summaries as processing
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_view import FacetsView, NoFacets, Overview, ShortView, SummaryView
+from worker.processing.entity_view import ShortView, SummaryView
 from worker.state import CorruptRow, MemoryRows, Rows
-from worker.state.keys import VECTORS, header_key, parse_entity_key
+from worker.state.keys import header_key
 from worker.storage.rows import NotOpen
 from worker.stream.queries import NotHere, ViewReader
 from worker.stream.surroundings import ProcessorThread, Threads
@@ -111,16 +109,6 @@ async def test_a_partition_that_is_not_here_or_goes_away(
     reader = ViewReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
         await reader.read(0, "e", SummaryView)
-
-
-async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
-    """Whoever waited while the partition became a standby meets rows that end within a transaction,
-    which are no damage.
-    """
-    await site.thread.run(lambda processor: processor.forget([0]))
-    site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
-    with pytest.raises(NotHere):
-        await site.reader.read(0, "e", SummaryView)
 
 
 async def test_a_late_report_of_a_commit_makes_followed_rows_no_summary(site: Site) -> None:
@@ -239,44 +227,6 @@ async def test_a_short_view_is_reported_beside_the_stream(
     await under_way
     with pytest.raises(NotHere):
         await site.reader.read(1, "e", ShortView)
-
-
-async def test_facets_are_those_of_the_last_commit() -> None:
-    """While a later event is processed, of the rows alone."""
-    definitions = parse_definitions('[[facet]]\nname = "news"\nnewest = 1\n', "test")
-    site = Site(config(facets=facet_criteria(definitions, DIMENSION, None), facets_topic="facets"))
-    site.driver.processor.begin(0)
-    site.driver.run(upsert(0, "r0", "one", "three"))
-    records = [upsert(1, "r1", "wait", occurred_at="2026-11-20T12:00:00Z")]
-    under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
-    assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
-    view = await site.reader.read(0, "e", FacetsView)
-    overview = await site.reader.read(0, "e", Overview)
-    assert view is not None
-    assert overview is not None
-    assert (view.next_offset, view.facets[0].sentence_count) == (1, 2)
-    assert (overview.next_offset, overview.sentences[0].review_id) == (1, "r0")
-    assert await site.reader.read(0, "nobody", FacetsView) is None
-    assert not under_way.done()
-    site.engine.go.set()
-    await under_way
-    with pytest.raises(NotHere):
-        await site.reader.read(1, "e", FacetsView)
-
-
-async def test_without_facets_the_setting_is_named_and_nothing_ends(site: Site) -> None:
-    with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
-        await site.reader.read(0, "e", FacetsView)
-    with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
-        await site.reader.read(0, "e", Overview)
-
-
-async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> None:
-    rows = site.driver.rows[0]
-    (key, value), *_ = [row for row in rows.scan(b"E") if parse_entity_key(row[0]).kind == VECTORS]
-    rows.write({key: value[:-1] + bytes([value[-1] ^ 1])})
-    with pytest.raises(End):
-        await site.reader.read(0, parse_entity_key(key).entity.decode(), ShortView)
 
 
 async def test_a_question_that_cannot_be_answered_ends_nothing(

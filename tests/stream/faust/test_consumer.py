@@ -75,18 +75,6 @@ async def test_records_below_the_cursor_are_dropped(app: Any) -> None:
     assert offsets(await rig.poll()) == [*range(12, 20)]
 
 
-async def test_a_jump_at_the_head_is_believed_only_when_a_second_read_from_the_cursor_shows_it(
-    app: Any,
-) -> None:
-    rig = Rig(app, {A: [*range(20)], B: []})
-    await rig.join({0: 0})
-    rig.thread.positions[A] = 4  # the driver's position ran ahead: the jump is no gap of the log
-    rig.thread.seeks.clear()
-    assert await rig.poll() is None
-    assert rig.thread.seeks == [(A, 0)]
-    assert offsets(await rig.poll()) == [*range(10)]
-
-
 async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: Any) -> None:
     rig = Rig(app, {A: [6, 7, 15], B: []})
     await rig.join({0: 0})
@@ -94,17 +82,6 @@ async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: An
     batch = await rig.poll()
     assert offsets(batch) == [6, 7, 15]
     assert (batch.starts, batch.ends) == ({0: 0}, {0: 16})
-
-
-async def test_a_second_read_proves_the_gap_at_its_own_cursor_alone(app: Any) -> None:
-    """Having asked at one cursor must not make a jump at a later one believable."""
-    rig = Rig(app, {A: [*range(5, 30)], B: []})
-    await rig.join({0: 0})
-    assert await rig.poll() is None
-    assert offsets(await rig.poll()) == [*range(5, 15)]
-    rig.thread.positions[A] = 20
-    assert await rig.poll() is None
-    assert offsets(await rig.poll()) == [*range(15, 25)]
 
 
 async def test_what_was_asked_before_a_rebalance_proves_nothing_after_it(app: Any) -> None:
@@ -275,21 +252,6 @@ async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_fu
     assert (batch.starts, batch.ends) == ({0: 0, 1: 0}, {0: 3, 1: 5})
 
 
-async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> None:
-    rig = Rig(app, {A: [*range(5)], B: []})
-    await rig.join({0: 0})
-    rig.reader._linger_seconds = 0.001
-
-    async def run_ahead() -> None:
-        rig.thread.logs = {A: [*range(9)], B: []}
-        rig.thread.positions[A] = 7
-
-    rig.thread.after = run_ahead
-    first = await rig.poll()
-    rig.reader._linger_seconds = 0
-    assert (offsets(first), offsets(await rig.poll())) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
-
-
 async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other(
     app: Any,
 ) -> None:
@@ -310,18 +272,6 @@ async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_
     rig.reader._linger_seconds = 1e-6
     found = [offset for _ in range(30) for offset in offsets(await rig.poll())]
     assert found == log[A]
-
-
-async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) -> None:
-    rig = Rig(app, {A: [*range(9)], B: []})
-    await rig.join({0: 0})
-    rig.reader._linger_seconds = 0.001
-
-    async def go_back() -> None:
-        rig.thread.positions[A] = 4
-
-    rig.thread.after = go_back
-    assert offsets(await rig.poll()) == [*range(9)]
 
 
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
