@@ -1,17 +1,20 @@
 """Membership by phrases, ratings and labels: exact, and the same in any company."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.coversumm.fixed_point import SCALE
+from tests.harness.facet_model import signed_square_of_cosine
+from worker.coversumm.fixed_point import SCALE, quantize
 from worker.errors import SetupError
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import MAX_VECTOR_BYTES, FacetCriteria, facet_criteria
 
 DIMENSION = 8
-numbers = st.lists(st.integers(-SCALE, SCALE), min_size=DIMENSION, max_size=DIMENSION)
+numbers = st.lists(st.integers(-SCALE, SCALE), min_size=DIMENSION, max_size=DIMENSION).filter(any)
 
 
 def of(*facets, vectors=()):
@@ -23,9 +26,11 @@ def of(*facets, vectors=()):
 @given(
     phrases=st.lists(numbers, min_size=4, max_size=4),
     sentences=st.lists(numbers, min_size=1, max_size=20),
-    threshold=st.sampled_from([0.0, 0.1, 0.4]),
+    threshold=st.sampled_from([0.0, 0.1, 0.4, 1.0]),
+    copies=st.lists(st.integers(0, 3), max_size=4),
 )
-def test_the_highest_product_in_pythons_integers(phrases, sentences, threshold):
+def test_the_highest_cosine_in_pythons_integers(phrases, sentences, threshold, copies):
+    sentences = sentences + [phrases[at] for at in copies]
     facets = of(
         Facet("a", phrases=("1", "2"), threshold=threshold),
         Facet("b", phrases=("3",)),
@@ -35,9 +40,9 @@ def test_the_highest_product_in_pythons_integers(phrases, sentences, threshold):
     owners, thresholds = [0, 0, 1, 2], [threshold, threshold, 0.4, 0.2]
     wanted = []
     for sentence in sentences:
-        products = [sum(a * b for a, b in zip(one, sentence, strict=True)) for one in phrases]
-        best = max(range(4), key=lambda i: (products[i], -i))
-        near = products[best] >= round(thresholds[best] * SCALE**2)
+        cosines = [signed_square_of_cosine(one, sentence) for one in phrases]
+        best = max(range(4), key=lambda i: (cosines[i], -i))
+        near = cosines[best] >= Fraction(repr(thresholds[best])) ** 2
         wanted.append(owners[best] if near else -1)
     matrix = np.array(sentences, np.int16)
     assert facets.nearest_facets(matrix).tolist() == wanted
@@ -53,8 +58,35 @@ def test_ties_go_to_the_facet_defined_first():
 def test_the_threshold_is_included():
     phrase = [SCALE, *[0] * (DIMENSION - 1)]
     facets = of(Facet("a", phrases=("1",), threshold=1), vectors=[phrase])
-    below = [SCALE - 1, *[0] * (DIMENSION - 1)]
-    assert facets.nearest_facets(np.array([phrase, below], np.int16)).tolist() == [0, -1]
+    shorter = [SCALE - 1, *[0] * (DIMENSION - 1)]
+    beside = [SCALE, 1, *[0] * (DIMENSION - 2)]
+    found = facets.nearest_facets(np.array([phrase, shorter, beside], np.int16))
+    assert found.tolist() == [0, 0, -1]
+
+
+def test_a_copy_has_a_cosine_of_one_whatever_rounding_made_of_its_length():
+    """Half of all vectors of fixed point are shorter than 32767."""
+    vectors = quantize(np.random.default_rng(1).normal(size=(100, 384)))
+    for at, one in enumerate(vectors):
+        facet = Facet("a", phrases=("1",), threshold=1)
+        facets = FacetCriteria(Definitions([facet]), one[None])
+        assert np.flatnonzero(facets.nearest_facets(vectors) == 0).tolist() == [at]
+    facets = FacetCriteria(
+        Definitions([Facet(f"f{at}", phrases=("1",), threshold=1) for at in range(60)]),
+        vectors[:60],
+    )
+    assert facets.nearest_facets(vectors[:60]).tolist() == list(range(60))
+
+
+def test_a_cosine_at_the_threshold_is_decided_in_integers():
+    """3/5 and 4/5 of lengths that are integers; float64 rounds some of them up, some down."""
+    for scale in range(1, 400):
+        phrase = [5 * scale, *[0] * (DIMENSION - 1)]
+        sentence = [3 * scale, 4 * scale, *[0] * (DIMENSION - 2)]
+        for threshold, is_member in ((0.6, True), (0.6000000000000001, False)):
+            facets = of(Facet("a", phrases=("1",), threshold=threshold), vectors=[phrase])
+            found = facets.nearest_facets(np.array([sentence], np.int16))
+            assert found.tolist() == [0 if is_member else -1]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,19 @@ force over its members.
 import json
 import uuid
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import msgspec
 
 from tests.harness.model import Model, ratings
+
+
+def signed_square_of_cosine(a, b):
+    """Orders as the cosine of two vectors of integers, neither zero."""
+    product, one, other = (
+        sum(x * y for x, y in zip(*both, strict=True)) for both in ((a, b), (a, a), (b, b))
+    )
+    return Fraction(product * abs(product), one * other)
 
 
 class FacetModel(Model):
@@ -58,18 +67,18 @@ class FacetModel(Model):
         return when is None, -seconds, rid.encode()
 
     def nearest(self, vector):
-        """The facet of the nearest phrase, in Python's own integers."""
+        """The facet of the nearest phrase, by cosines in Python's own integers."""
         known = self._nearest.get(vector.tobytes(), self)
         if known is not self:
             return known
-        best = None
+        best, sentence = None, vector.tolist()
         rows = iter(self.config.facets.vectors.tolist())
         for number, facet in enumerate(self.config.facets.definitions.facets):
             for _ in facet.phrases or facet.vectors or ():
-                product = sum(a * b for a, b in zip(vector.tolist(), next(rows), strict=True))
-                if best is None or product > best[0]:
+                square = signed_square_of_cosine(sentence, next(rows))
+                if best is None or square > best[0]:
                     threshold = 0.4 if facet.threshold is None else facet.threshold
-                    best = product, number, round(threshold * 32767**2)
+                    best = square, number, Fraction(repr(threshold)) ** 2
         found = best[1] if best is not None and best[0] >= best[2] else None
         self._nearest[vector.tobytes()] = found
         return found

@@ -2,16 +2,18 @@
 
 Facets are numbered by their position in the definitions; a set of them is an integer with a bit for
 each. Phrases are fixed-point vectors, as sentences are. A product of two is an integer below 2^53,
-so float64 computes it exactly in any order.
+so float64 computes it exactly in any order. Lengths differ a little from vector to vector, so a
+cosine has both: float64 decides what is clear, and integers what rounding might decide.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.fixed_point import SCALE, quantize
+from worker.coversumm.fixed_point import quantize
 from worker.errors import SetupError
 from worker.facets.definitions import (
     DEFAULT_THRESHOLD,
@@ -22,6 +24,8 @@ from worker.facets.definitions import (
 
 NO_FACET: Final = -1
 ROWS: Final = 2048  # vectors compared at once, so that they fit a core's cache
+ROUNDING: Final = 1e-12
+"""Above the error of a cosine in float64, which is a few 2^-53."""
 
 
 class NewestFacet(NamedTuple):
@@ -49,7 +53,7 @@ class FacetCriteria:
         self.vectors = vectors
         self.dimension = vectors.shape[1]
         owners: list[int] = []
-        thresholds: list[int] = []
+        thresholds: list[float] = []
         self._ratings = []
         self.label_bits: dict[str, int] = {}
         newest: list[NewestFacet] = []
@@ -57,7 +61,7 @@ class FacetCriteria:
             given = facet.phrases or facet.vectors or ()
             threshold = DEFAULT_THRESHOLD if facet.threshold is None else facet.threshold
             owners += [number] * len(given)
-            thresholds += [round(threshold * SCALE**2)] * len(given)
+            thresholds += [threshold] * len(given)
             if facet.rating is not None:
                 self._ratings.append((1 << number, facet.rating))
             for label in facet.labels or ():
@@ -71,6 +75,9 @@ class FacetCriteria:
         self._owners = np.array(owners, np.int64)
         self._thresholds = np.array(thresholds, np.float64)
         self._columns = np.ascontiguousarray(vectors.T, np.float64)  # (D, p)
+        squares = np.square(self._columns).sum(axis=0)
+        self._squared_norms = [int(square) for square in squares.tolist()]
+        self._norms = np.sqrt(squares)
 
     @property
     def needs_reviews(self) -> bool:
@@ -78,16 +85,45 @@ class FacetCriteria:
         return bool(self._ratings or self.label_bits or self.newest)
 
     def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.int64]:
-        """By row of (m, D) the facet with the nearest phrase, or NO_FACET below its threshold."""
+        """By row of (m, D) the facet of the phrase with the highest cosine, or NO_FACET if that is
+        below its threshold.
+        """
         found = np.full(len(vectors), NO_FACET, np.int64)
         if not len(self._owners):
             return found
         for at in range(0, len(vectors), ROWS):
-            products = vectors[at : at + ROWS].astype(np.float64) @ self._columns
-            best = products.argmax(axis=1)  # the first of equals: the facet defined first
-            near = products[np.arange(len(best)), best] >= self._thresholds[best]
+            rows = vectors[at : at + ROWS].astype(np.float64)
+            products, squares = rows @ self._columns, np.einsum("ij,ij->i", rows, rows)
+            cosines = products / self._norms  # times the row's length
+            best = cosines.argmax(axis=1)
+            highest, lengths = cosines[np.arange(len(best)), best], np.sqrt(squares)
+            above = highest - self._thresholds[best] * lengths
+            near = above >= 0
+            slack = ROUNDING * lengths
+            rivals = cosines >= (highest - slack)[:, None]
+            unclear = np.abs(above) <= slack
+            if np.count_nonzero(rivals) > len(rows):
+                unclear |= rivals.sum(axis=1) > 1
+            for row in np.flatnonzero(unclear).tolist():
+                best[row], near[row] = self._decide(
+                    np.flatnonzero(rivals[row]).tolist(), products[row], int(squares[row])
+                )
             found[at : at + ROWS][near] = self._owners[best[near]]
         return found
+
+    def _decide(
+        self, phrases: list[int], products: NDArray[np.float64], squared_norm: int
+    ) -> tuple[int, bool]:
+        """The nearest of these phrases, and whether its cosine is at least the threshold; in
+        integers, by squares with the sign of the cosine.
+        """
+        squares = {}
+        for phrase in phrases:
+            product = int(products[phrase])
+            squares[phrase] = Fraction(product * abs(product), self._squared_norms[phrase])
+        best = max(phrases, key=squares.__getitem__)  # the first of equals: the one defined first
+        threshold = Fraction(str(float(self._thresholds[best])))  # as it is written
+        return best, squares[best] >= threshold**2 * squared_norm
 
     def facets_of(self, nearest: int, label_bits: int, of_review: int) -> int:
         """The visible facets of a sentence: by its nearest phrase, by its labels, and those of its
