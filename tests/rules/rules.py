@@ -1117,6 +1117,68 @@ RULES = (
         ("tests/replay/test_run.py",),
     ),
     Rule(
+        "archive: a send resumes after the last record of each partition",
+        "worker/cli/archive_sending.py",
+        "                if (partition, record.offset) > self._last[self._target(record)]:\n",
+        "                if True:\n",
+        ("tests/real_kafka/test_replay.py::test_kafka_is_lost_and_the_archive_alone_is_left",),
+    ),
+    Rule(
+        "archive: records of a key go to one partition",
+        "worker/cli/archive_sending.py",
+        "        return partition_of(record.key, len(self._last))\n",
+        "        return record.offset % len(self._last)\n",
+        ("tests/real_kafka/test_replay.py::test_kafka_is_lost_and_the_archive_alone_is_left",),
+    ),
+    Rule(
+        "archive: a send refuses a topic with other records",
+        "worker/cli/archive_sending.py",
+        "        if digest != self._digest:\n",
+        "        if False:\n",
+        ("tests/real_kafka/test_replay.py::test_kafka_is_lost_and_the_archive_alone_is_left",),
+    ),
+    Rule(
+        "end: a replay that is over leaves its group",
+        "worker/stream/faust/consumer_thread.py",
+        "        if self.app.is_over:\n",
+        "        if False:\n",
+        (
+            "tests/real_kafka/test_replay.py::test_a_replay_that_has_ended_is_no_worker_and_facets_may_come_and_go",
+        ),
+    ),
+    Rule(
+        "history: a replay without its beginning is partial",
+        "worker/replay/run.py",
+        "        gone = request.lacking(gone_before(ranges))\n",
+        "        gone: dict[str, int] = {}\n",
+        (
+            "tests/real_kafka/test_replay.py::test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted",
+        ),
+    ),
+    Rule(
+        "history: files are as they were when a replay resumes",
+        "worker/replay/plan.py",
+        "            (read_with if plan.read_with is None else plan.read_with, read_with),\n",
+        "",
+        ("tests/replay/test_plan.py",),
+    ),
+    Rule(
+        "output: a topic in the plan of another replay is refused",
+        "worker/replay/run.py",
+        "        refuse_shared(self.names, self.clients)\n",
+        "",
+        ("tests/real_kafka/test_replay.py::test_two_groups_never_publish_to_one_topic",),
+    ),
+    Rule(
+        "promotion: a group without commits has not been caught up with",
+        "worker/replay/promotion.py",
+        "        if not wanted:\n",
+        "        if False:\n",
+        (
+            "tests/real_kafka/test_replay.py::test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted",
+        ),
+    ),
+    Rule(
         "end: the topic is checked while nothing arrives",
         "worker/stream/bounded_reader.py",
         "            await self._threads.beside(self._ids.read)\n",
