@@ -59,6 +59,34 @@ CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON summaries
 CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON facets
     FOR EACH ROW EXECUTE FUNCTION keep_newer();
 
+-- Ids of more than 2,600 bytes do not fit into the index of a primary key. Their rows have a hash
+-- index in tables that inherit: queries, deletions and views of the others include them.
+CREATE TABLE IF NOT EXISTS long_summaries (
+    EXCLUDE USING hash (entity_id WITH =)
+) INHERITS (summaries);
+CREATE TABLE IF NOT EXISTS long_facets (
+    EXCLUDE USING hash (entity_id WITH =)
+) INHERITS (facets);
+
+CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON long_summaries
+    FOR EACH ROW EXECUTE FUNCTION keep_newer();
+CREATE OR REPLACE TRIGGER keep_newer BEFORE UPDATE ON long_facets
+    FOR EACH ROW EXECUTE FUNCTION keep_newer();
+
+CREATE OR REPLACE FUNCTION keep_long() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('DELETE FROM long_%s WHERE entity_id = $1 AND (epoch, sequence) <= ($2, $3)',
+        TG_TABLE_NAME) USING NEW.entity_id, NEW.epoch, NEW.sequence;
+    EXECUTE format('INSERT INTO long_%s SELECT ($1).* ON CONFLICT DO NOTHING', TG_TABLE_NAME)
+        USING NEW;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER keep_long BEFORE INSERT ON summaries
+    FOR EACH ROW WHEN (octet_length(NEW.entity_id) > 2600) EXECUTE FUNCTION keep_long();
+CREATE OR REPLACE TRIGGER keep_long BEFORE INSERT ON facets
+    FOR EACH ROW WHEN (octet_length(NEW.entity_id) > 2600) EXECUTE FUNCTION keep_long();
+
 -- One row for each sentence of a summary.
 CREATE OR REPLACE VIEW summary_sentences AS
 SELECT entity_id, sentence.*

@@ -30,12 +30,12 @@ def good(call: Call) -> str:
 
 class LanguageModel(HttpServer):
     """Listens while it is entered. `answer` gives the message of a call by its number, from 0;
-    None: 503. `after` runs when the reply was sent.
+    None: 503, a number: this status. `after` runs when the reply was sent.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.answer: Callable[[int, Call], str | None] = lambda _, call: good(call)
+        self.answer: Callable[[int, Call], str | int | None] = lambda _, call: good(call)
         self.after: Callable[[int], None] = lambda _: None
         model = self
 
@@ -49,7 +49,7 @@ class LanguageModel(HttpServer):
                 said = model.answer(number, call)
                 message = {"role": "assistant", "content": said}
                 reply = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-                status = 503 if said is None else 200
+                status = said if isinstance(said, int) else 503 if said is None else 200
                 self.reply(status, reply, {"content-type": "application/json"})
                 model.after(number)
 

@@ -52,7 +52,11 @@ second.
 """
 UNAVAILABLE = {5, 8, 9, 10}
 """Calls that are answered with 503: once, and until the program gives up."""
-KILLED_BEFORE, KILLED_AFTER = 13, 16
+FILTERED = {11, 13, 14}
+"""Calls that a content filter answers with 400: the first of a process, which then asks whether the
+endpoint answers at all (12), and the next two about the same change.
+"""
+KILLED_BEFORE, KILLED_AFTER = 17, 20
 """Calls before and after whose answer the program is killed."""
 
 
@@ -127,9 +131,11 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
     with LanguageModel() as model:
         program = Prose(kafka, model, source, tmp_path)
 
-        def answer(number: int, call: Call) -> str | None:
+        def answer(number: int, call: Call) -> str | int | None:
             if number == KILLED_BEFORE:
                 program.kill()
+            if number in FILTERED:
+                return 400
             return None if number in UNAVAILABLE else REFUSED.get(number, good)(call)
 
         model.answer = answer
@@ -155,7 +161,8 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
     check_grounded(changes, results)
     check_calls(model, changes)
     log = program.log_text()
-    assert log.count("refused: ") == len(REFUSED)
+    assert log.count("refused: ") == len(REFUSED) + len(FILTERED)
+    assert log.count("HTTP Error 400") == len(FILTERED)
     assert "given: ['of nobody']" in log
     assert f"{model.url}/chat/completions: HTTP Error 503" in log
 
@@ -173,13 +180,14 @@ def check_grounded(changes: list[Message], results: list[Message]) -> None:
     refused = [
         body for key, body in bodies if known[key, body["sequence"]] and not body["sentences"]
     ]
-    assert len(refused) == 1
+    assert len(refused) == 2
 
 
 def check_calls(model: LanguageModel, changes: list[Message]) -> None:
     """One call per change, and those that had to be repeated: at most one per kill."""
     repeated = len(model.calls) - sum(1 for one in changes if quotes_of(one))
-    assert repeated - (len(REFUSED) - 1) - len(UNAVAILABLE) in (1, 2)
+    assert not model.calls[12].quoted
+    assert repeated - (len(REFUSED) - 1) - len(UNAVAILABLE) - len(FILTERED) in (1, 2)
     for call in model.calls:
         assert call.headers["Authorization"] == "Bearer a-key"
         assert call.body["model"] == "a-model"

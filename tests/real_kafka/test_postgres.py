@@ -16,10 +16,19 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.kafka_connect import KafkaConnect, properties
+from tests.harness.load import Sent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.postgres import Postgres
 from tests.harness.process import Process
-from tests.harness.small_load import FACETS, LARGE_MESSAGES, SETTINGS, events, feed
+from tests.harness.small_load import (
+    DIMENSION,
+    FACETS,
+    LARGE_MESSAGES,
+    SETTINGS,
+    events,
+    feed,
+    upsert,
+)
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import ROOT, Pipeline, pipeline
 from worker.events.json_row import to_json
@@ -77,6 +86,17 @@ class Consumer(Process):
         self.launch(self._command, self._environment)
 
 
+def long_ids() -> list[Sent]:
+    """Events of entities whose ids are too long for the index of a primary key; one is deleted."""
+    vector = [1.0] + [0.5] * (DIMENSION - 1)
+    kept, gone = ("".join(map(chr, range(first, first + 1000))) for first in (0x4E00, 0x5E00))
+    found = [
+        upsert(name, review, "Good.", vector) for name in (kept, gone) for review in ("a", "b")
+    ]
+    deletion = {"type": "entity.deleted", "entity_id": gone}
+    return [*found, Sent(gone.encode(), json.dumps(deletion).encode())]
+
+
 def tables_of(site: Pipeline) -> dict[str, str]:
     """By topic its table."""
     return {site.output_topic: "summaries", site.environment["COVERSUMM_FACETS_TOPIC"]: "facets"}
@@ -122,7 +142,7 @@ def test_the_consumer_under_kills(
     kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     database.execute(AUDIT)
-    load = events(400)
+    load = [*events(400), *long_ids()]
     with pipeline(
         kafka, "postgres", tmp_path, settings=SETTINGS | FACETS, input_config=LARGE_MESSAGES
     ) as site:
@@ -223,7 +243,7 @@ def test_kafka_connect_under_kills(
 ) -> None:
     """Rows of PostgreSQL cannot have U+0000, and a connector ends there: none is sent."""
     load = [one for one in events(400) if b"\\u0000" not in (one.value or b"")]
-    load = [one for one in load if b"\0" not in (one.key or b"")]
+    load = [one for one in load if b"\0" not in (one.key or b"")] + long_ids()
     settings = SETTINGS | FACETS | {"COVERSUMM_OUTPUT_FORMAT": "json-row"}
     with pipeline(
         kafka, "connected", tmp_path, settings=settings, input_config=LARGE_MESSAGES
