@@ -32,7 +32,7 @@ from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
 from worker.kafka.group import foreign_group
 from worker.kafka.offsets import OF_TOPICS
-from worker.kafka.reader import record_of
+from worker.kafka.reader import is_unreadable, passed_by, record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
 from worker.kafka.topics import Topics, TopicSpec, check_configs, topic_specs
@@ -167,6 +167,8 @@ class Bridge:
             },
         )
         self._cursors: dict[int, int] = {}
+        self._clients = clients
+        self._passed: set[int] = set()  # partitions with a batch that the client does not read
         self._tenure = 0  # counts assignments and revocations
         self._membership: Any = None
         self._is_assigned = False
@@ -240,6 +242,13 @@ class Bridge:
         records: list[Record] = []
         ends = dict(self._cursors)
         for message in messages:
+            if is_unreadable(message):
+                if message.partition() not in self._passed and message.partition() in ends:
+                    record = passed_by(self._clients, self._settings.app_id, message)
+                    records.append(record)
+                    ends[record.partition] = record.offset + 1
+                    self._passed.add(record.partition)
+                continue
             if (error := message.error()) is not None:
                 if is_retriable(KafkaException(error)):
                     continue
@@ -301,6 +310,8 @@ class Bridge:
             self._failed(cause, time.monotonic() - started)
             return
         self._cursors |= ends
+        if self._passed:
+            self._read_again()  # the client itself does not go on
         stats = Stats(outcomes=outcomes, process_seconds=processed - started)
         self._letters.count(stats)
         self._metrics.observe_batch(stats)
@@ -321,6 +332,7 @@ class Bridge:
 
     def _read_again(self) -> None:
         """Drop what is fetched, and fetch from the cursors."""
+        self._passed.clear()
         if self._is_assigned:
             starts = [TopicPartition(self._source, *start) for start in self._cursors.items()]
             self._consumer.assign(starts)

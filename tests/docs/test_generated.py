@@ -121,6 +121,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "dlq list",
         "dlq show PARTITION:OFFSET",
         "dlq send [PARTITION:OFFSET]...",
+        "skip PARTITION:OFFSET",
         "reset",
     ]
     assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])

@@ -21,6 +21,7 @@ class Fetched(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
+    checksum: None = None
 
 
 class ConsumerThread:

@@ -287,6 +287,7 @@ class Parts:
             "batch_bytes": 1000,
             "batch_ms": 2000,
             "session_timeout_ms": 10_000,
+            "max_event_bytes": 4 * 2**20,
             **settings,
         }
         return SimpleNamespace(

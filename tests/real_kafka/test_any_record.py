@@ -252,3 +252,52 @@ def test_a_record_is_not_skipped_under_a_worker_that_joins(
         [],
         -1001,
     )
+
+
+BOMB = RawRecord(b"k", bytes(120 * 2**20))
+"""More than librdkafka takes of zstd."""
+
+
+def test_a_batch_that_decompresses_to_too_much_stops_no_worker(site: Pipeline) -> None:
+    put(site, site.input_topic, [review(0)])
+    put(site, site.input_topic, [review(1), review(2), BOMB], "zstd")
+    put(site, site.input_topic, [review(3)], "zstd")
+    site.start(1)
+    servers, topic = site.broker.bootstrap_servers, site.input_topic
+    eventually(lambda: committed_offsets(servers, topic, site.name)[0] >= 5, site.logs)
+    status = Path(f"/proc/{site.workers[0].pid}/status").read_text()
+    held_kib = int(status.split("VmHWM:")[1].split()[0])
+    site.stop()
+    assert reviews_of(site) == 2
+    ((letter, headers),) = letters(site)
+    assert (letter.key, letter.value, headers["dlq.source.offset"]) == (None, None, "3")
+    assert headers["dlq.detail"].startswith("offsets 1 to 3 are a batch of ")
+    assert (headers["dlq.reason"], headers["dlq.missing"]) == (
+        "too_large",
+        "key, value and headers",
+    )
+    done = run_command("dlq", "send", "--yes", environment=site.environment)
+    assert (done.returncode, "it lacks key, value and headers" in done.stderr) == (1, True)
+    assert held_kib < 500_000
+
+
+def test_a_batch_that_decompresses_to_too_much_stops_no_bridge(site: Pipeline) -> None:
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    put(site, source, [review(0, OF_ENTITY)])
+    put(site, source, [review(one, OF_ENTITY) for one in range(1, 6)] + [BOMB], "zstd")
+    put(site, source, [review(6, OF_ENTITY), review(7, OF_ENTITY)])
+    put(site, source, [BOMB], "zstd")
+    bridge(site, source)
+    wait_bridged(site, source, 10)
+    found = [headers for _, headers in letters(site, f"{source}.dlq")]
+    assert [one["dlq.source.offset"] for one in found] == ["6", "9"]
+    assert found[0]["dlq.detail"].startswith("offsets 1 to 6 are a batch that cannot be")
+    assert len(read_topic(site.broker.bootstrap_servers, site.input_topic)) == 3
+    checked = run_command(
+        *("mapping", "check", str(mapped(site, source)), "--from-topic", "--json"),
+        environment=site.environment,
+    )
+    outcomes = [json.loads(line)["becomes"] for line in checked.stdout.splitlines()]
+    upserted = "review.upserted"
+    assert outcomes == [upserted, "dead letter", upserted, upserted, "dead letter"]

@@ -310,6 +310,27 @@ RULES = (
         ("tests/stream/faust/test_records.py",),
     ),
     Rule(
+        "a batch that decompresses to too much becomes a dead letter",
+        "worker/stream/faust/records.py",
+        "unpacked = bytearray(min(room, Memory.most))",
+        "unpacked = bytearray(room)",
+        ("tests/stream/faust/test_records.py",),
+    ),
+    Rule(
+        "a fetch ends once its memory is used",
+        "worker/stream/faust/records.py",
+        "if len(taken) == max_records or Memory.left <= 0:",
+        "if len(taken) == max_records:",
+        ("tests/stream/faust/test_records.py",),
+    ),
+    Rule(
+        "a batch that a bridge cannot decompress becomes a dead letter",
+        "worker/bridge.py",
+        "            if is_unreadable(message):\n",
+        "            if False:\n",
+        ("tests/real_kafka/test_any_record.py",),
+    ),
+    Rule(
         "headers that do not fit into a dead letter stop no worker",
         "worker/events/messages.py",
         "if (size := header_bytes(*header)) <= room:",

@@ -20,6 +20,7 @@ from worker.kafka.offsets import (
     all_watermarks,
     committed_offsets,
     first_records_at,
+    watermarks,
 )
 from worker.kafka.topics import KEPT, partition_of
 
@@ -142,6 +143,12 @@ class TopicReader:
             while True:
                 batch = self._consumer.consume(MESSAGES_AT_ONCE, 0.1)
                 for message in batch:
+                    if is_unreadable(message):
+                        passed = passed_by(self._clients, self._group, message)
+                        yield Stored(passed, {})
+                        following = TopicPartition(self.topic, partition, passed.offset + 1)
+                        self._consumer.assign([following])
+                        break
                     if _at_end(message, end):
                         return
                     if message.error() is None:
@@ -194,6 +201,41 @@ def _first(reader: TopicReader, partition: int) -> str:
     start, first = reader.bounds(partition).start, next(reader.read(partition), None)
     time_ = None if first is None else timestamp(first.record.timestamp_ms)
     return f"offset {start} ({time_ or 'without a record'})"
+
+
+def is_unreadable(message: Any) -> bool:
+    """Whether it stands for a batch that the client does not decompress.
+
+    librdkafka bounds what zstd takes (`receive.message.max.bytes`, 100 MB), and no other codec.
+    """
+    error = message.error()
+    return error is not None and error.code() == KafkaError._BAD_COMPRESSION
+
+
+def passed_by(clients: Clients, group: str, message: Any) -> Record:
+    """A refused record at the last offset of the batch that an unreadable message stands for.
+
+    The client does not tell where the batch ends, so offsets behind its first one are tried.
+    """
+    topic, partition, first = message.topic(), message.partition(), message.offset()
+    with closing(clients.standalone_consumer(group, "read_committed", READ_TO_END)) as consumer:
+
+        def is_within(offset: int) -> bool:
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            found = consumer.poll(STALLED_SECONDS)
+            return found is not None and is_unreadable(found) and found.offset() == first
+
+        last, step = first, 1
+        end = watermarks(consumer, topic, partition, TIMEOUT_SECONDS).stop
+        while end - last > 1:
+            tried = min(last + step, (last + end) // 2)
+            if is_within(tried):
+                last, step = tried, 2 * step
+            else:
+                end = tried
+    what = f"offsets {first} to {last} are a batch that cannot be decompressed"
+    rejected = Rejected(Reason.TOO_LARGE, f"{what} ({message.error().str()})")
+    return Record(topic, partition, last, -1, None, None, refused=rejected)
 
 
 def _at_end(message: Any, end: int) -> bool:

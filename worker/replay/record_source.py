@@ -186,8 +186,14 @@ class _Log:
                 "missing file and start over with --restart"
             )
         read = self._reader.read(self.partition, start)
-        self._records = (stored.record._replace(refused=None) for stored in read)
+        self._records = (_without_headers(stored.record) for stored in read)
         self._head = next(self._records, None)
+
+
+def _without_headers(record: Record) -> Record:
+    """The record, refused only if it was not read at all."""
+    is_unread = record.key is None and record.value is None
+    return record._replace(refused=record.refused if is_unread else None)
 
 
 def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived:

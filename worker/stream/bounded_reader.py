@@ -17,6 +17,7 @@ from worker.stream.faust.consumer import (
     GuardedConsumer,
     LiveReader,
     count,
+    size_of,
 )
 from worker.stream.run_bounds import RunBounds
 from worker.stream.worker import StreamWorker
@@ -153,7 +154,6 @@ class BoundedReader(LiveReader):
         self._threads = worker.surroundings.threads
         self._clock = worker.surroundings.clock
         self._ids = worker.logs.ids
-        self._batch_bytes = worker.settings.batch_bytes
         self._backlogs: dict[int, FileBacklog] = {}
         self._tails: dict[int, Tail] = {}  # of partitions that are not finished
         self._latest: int | None = None  # the partition that was read last
@@ -251,8 +251,11 @@ class BoundedReader(LiveReader):
         more: list[Fetched] = []
         last, events, size = fetched, 0, 0
         while last and self._has_more(last):
-            events, size = events + count(last), size + _size(last)
-            if events + count(last) > self._batch_events or size + _size(last) > self._batch_bytes:
+            events, size = events + count(last), size + size_of(last)
+            if (
+                events + count(last) > self._batch_events
+                or size + size_of(last) > self._batch_bytes
+            ):
                 break
             before, last = last, await self._fetch(TURN_SECONDS, set(fetched))
             more.append(last)
@@ -344,7 +347,3 @@ class BoundedReader(LiveReader):
             await self._threads.beside(self._ids.read)
         except Unanswered as cause:
             log.debug("could not check the id of %s: %s", self._topic, cause)
-
-
-def _size(fetched: Fetched) -> int:
-    return sum(len(record.value or b"") for records in fetched.values() for record in records)

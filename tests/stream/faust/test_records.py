@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.codec import snappy_encode
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.structs import TopicPartition
 
 from tests.harness.raw_records import CODECS, RawRecord, raw_batch
-from worker.stream.faust.records import Batches
+from worker.events.reasons import Reason
+from worker.stream.faust import records as module
+from worker.stream.faust.records import Batches, BoundedResult, Memory
 
 GOOD = [RawRecord(b"k", b"first", [(b"a", b"1"), (b"a", None)]), RawRecord(None, None)]
 STRANGE = RawRecord(b"k", b"strange", [(b"a", b"1"), (b"\xff\xe9t\xc3\xa9", b"2"), (b"", b"3")])
@@ -50,3 +54,77 @@ def test_a_batch_that_is_cut_off_is_fetched_later() -> None:
     for length in range(len(last)):
         assert not Batches(last[:length]).has_next()
         assert [one.offset for one in fetched(whole, last + last[:length])] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_with_too_many_bytes_is_one_refused_record_at_its_last_offset(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Memory, "most", 400_000)
+    fits = raw_batch([RawRecord(b"k", b"x" * 399_900)], codec)
+    bomb = raw_batch([*GOOD, RawRecord(b"k", b"x" * 400_000)], codec)
+    found = fetched(fits, bomb, raw_batch(GOOD, codec))
+    assert [one.offset for one in found] == [0, 3, 4, 5]
+    assert [len(found[0].value), found[1].key, found[1].value] == [399_900, None, None]
+    assert found[1].checksum == (
+        Reason.TOO_LARGE,
+        f"offsets 1 to 3 are a batch of {len(bomb)} bytes with more than 400000 decompressed",
+        None,
+    )
+    assert {one.checksum for one in (found[0], found[2])} == {None}
+    assert [one.offset for one in fetched(fits, bomb, start=3)] == [3]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_a_bomb_takes_no_more_memory_than_the_limit(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms = []
+
+    class Room(bytearray):
+        def __init__(self, size: int) -> None:
+            rooms.append(size)
+            super().__init__(size)
+
+    monkeypatch.setattr(module, "bytearray", Room, raising=False)
+    monkeypatch.setattr(Memory, "most", 2**20)
+    packed = CODECS[codec][1](b"x" * 2**24)
+    with pytest.raises(module.TooManyBytes):
+        module._unpacked(CODECS[codec][0], packed)
+    assert max(rooms) == 2**20
+
+
+def test_a_batch_that_cannot_be_decompressed_is_refused() -> None:
+    found = fetched(raw_batch([*GOOD, STRANGE], "zstd", b"no zstd"), raw_batch(GOOD))
+    assert [one.offset for one in found] == [2, 3, 4]
+    assert found[0].checksum.reason is Reason.BAD_WIRE_FORMAT
+    assert "offsets 0 to 2 are a batch of 68 bytes that cannot be" in found[0].checksum.detail
+
+
+def test_java_writes_snappy_in_blocks() -> None:
+    records = [RawRecord(b"k", b"x" * 50_000), STRANGE]
+    for xerial in (True, False):
+        body = snappy_encode(raw_batch(records)[61:], xerial_compatible=xerial)
+        assert [one.value for one in fetched(raw_batch(records, "snappy", body))] == [
+            one.value for one in records
+        ]
+
+
+def test_a_fetch_ends_once_its_memory_is_used_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Memory, "most", 1000)
+    tp, state = TopicPartition("reviews", 0), SimpleNamespace(paused=False, position=0)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment = SimpleNamespace(active=True, state_value=lambda _: state)
+    batch = raw_batch([RawRecord(b"", b"x" * 200, [(b"h", b"y" * 100)])] * 3, "zstd")
+    moved = b"".join(offset.to_bytes(8, "big") + batch[8:] for offset in (0, 3, 6))
+    records = PartitionRecords(tp, Batches(moved), [], 0, None, None, True, READ_COMMITTED)
+    result = BoundedResult(tp, assignment=assignment, partition_records=records, backoff=0)
+    taken = []
+    while result.has_more():
+        Memory.renew()
+        for _ in range(2):  # another partition has no room left
+            taken.append([one.offset for one in result.getall(1000)])
+    assert taken == [[0, 1, 2, 3], [], [4, 5, 6, 7], [], [8], []]
+    assert state.position == 9

@@ -13,7 +13,7 @@ consumer          Consumer, Transport            Faust's fetches lose runs of ev
                                                  rebalance; it recovers, believes gaps and
                                                  commits offsets
 consumer_thread   AIOKafkaConsumerThread         a coordination error must end the process
-records           aiokafka's MemoryRecords       no record may stop the consumer
+records           MemoryRecords, FetchResult     no record may stop the consumer
 group_client      AIOKafkaClient                 a silent broker must not cost the membership
 process           Worker                         a deadline for the shutdown, exit code 130 for
                                                  Ctrl-C, settings of the interpreter

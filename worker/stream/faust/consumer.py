@@ -26,13 +26,14 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from worker.errors import Crash
-from worker.events import Record
+from worker.events import Record, Rejected
 from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
+from worker.stream.faust.records import Memory
 from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
@@ -163,6 +164,7 @@ class GuardedConsumer(driver.Consumer):
         if not (tps and self._held.is_flowing and self.flow_active):
             await self.sleep(0.02 if seconds else 0)
             return {}
+        Memory.renew()
         try:
             fetched = await self._getmany(tps, seconds)
         except NoOffsetForPartitionError as stale:
@@ -337,6 +339,7 @@ class LiveReader:
         self._linger_seconds = worker.settings.batch_linger_ms / 1000
         self._batch_seconds = worker.settings.batch_ms / 1000
         self._batch_events = worker.settings.batch_size
+        self._batch_bytes = worker.settings.batch_bytes
         self._previous: MicroBatch | None = None
 
     def start(self, starts: Mapping[int, Start]) -> Mapping[int, int]:
@@ -362,12 +365,13 @@ class LiveReader:
         as a large one. So a micro-batch that would wait takes more records first.
         """
         more: list[Fetched] = []
-        events, waited = count(fetched), 0.0
+        events, size, waited = count(fetched), size_of(fetched), 0.0
         seconds = self._linger_seconds or self._busy_seconds(waited)
-        while events < self._batch_events and seconds:
+        while events < self._batch_events and size < self._batch_bytes and seconds:
             await self._input.sleep(seconds)
             more.append(await self._input.fetch(0.0))
-            events, waited = events + count(more[-1]), waited + seconds
+            events, size = events + count(more[-1]), size + size_of(more[-1])
+            waited += seconds
             seconds = self._busy_seconds(waited)
         return more
 
@@ -389,7 +393,13 @@ def count(fetched: Mapping[int, Sequence[Any]]) -> int:
     return sum(len(records) for records in fetched.values())
 
 
+def size_of(fetched: Fetched) -> int:
+    """Bytes of the values."""
+    return sum(len(record.value or b"") for records in fetched.values() for record in records)
+
+
 def _record(fetched: Any) -> Record:
+    refused = fetched.checksum
     return Record(
         fetched.topic,
         fetched.partition,
@@ -397,6 +407,8 @@ def _record(fetched: Any) -> Record:
         fetched.timestamp or 0,
         fetched.key,
         fetched.value,
+        (),
+        refused if isinstance(refused, Rejected) else None,
     )
 
 

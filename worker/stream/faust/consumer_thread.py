@@ -135,7 +135,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
-        read_any_record()
+        read_any_record(transport.worker.settings.max_event_bytes)
         # Faust's only switch for isolation_level=read_committed.
         self.consumer.in_transaction = True
         try:

@@ -52,7 +52,8 @@ FAUST_NAMES = {
         "_send_req",
         "request_rejoin",
     ),
-    "aiokafka.consumer:fetcher": ("MemoryRecords",),
+    "aiokafka.consumer:fetcher": ("FetchResult", "MemoryRecords", "PartitionRecords"),
+    "aiokafka:codec": ("_detect_xerial_stream", "snappy_decode"),
     "aiokafka.cluster:ClusterMetadata": ("add_listener", "partitions_for_topic"),
     "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
     "faust.assignor.partition_assignor:PartitionAssignor": (
