@@ -54,6 +54,21 @@ def status(site: Pipeline, code: int = 0) -> dict[str, Any]:
     return found
 
 
+def test_a_worker_at_an_ipv6_address(site: Pipeline) -> None:
+    worker = site.worker(web_bind="[::1]").start()
+    url = f"http://[::1]:{worker.web_port}"
+
+    def is_known() -> bool:
+        found = json.loads(tool(site, "status").stdout)
+        return [(one["url"], one["ready"]) for one in found["workers"]] == [(url, True)]
+
+    eventually(is_known, worker.log_end, every_s=0.5)
+    own = {"COVERSUMM_WEB_PORT": str(worker.web_port), "COVERSUMM_WEB_BIND": "::1"}
+    assert tool(site, "inspect", "nobody", **own).returncode == 1
+    other = tool(site, "inspect", "nobody", **own, COVERSUMM_APP_ID="other")
+    assert (other.returncode, "is of the group" in other.stderr) == (2, True)
+
+
 def settled(site: Pipeline, workers: int) -> dict[str, Any]:
     """`status` once so many workers share all partitions, nothing is wrong and nothing
     left to do.

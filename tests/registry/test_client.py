@@ -140,7 +140,8 @@ def test_an_answer_that_drips_is_none(begin: bytes, monkeypatch: pytest.MonkeyPa
         if begin:
             connection.sendall(b"HTTP/1.1 " + begin + b"\r\nContent-Length: 1000\r\n\r\n")
         with connection:
-            while not done.wait(0.05):
+            give_up = time.monotonic() + 20
+            while not done.wait(0.05) and time.monotonic() < give_up:
                 connection.sendall(b" ")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
