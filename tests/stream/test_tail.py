@@ -264,12 +264,6 @@ async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
     assert (batch.records, batch.starts, batch.ends) == ((), {0: 3}, {0: 3})
 
 
-async def test_an_empty_partition_is_finished(app: Any) -> None:
-    rig = await bounded(app, {A: Log([], stable=0, end=0)}, {0: 0})
-    (batch,) = await until_finished(rig, 0)
-    assert (batch.records, batch.starts, batch.ends) == ((), {0: 0}, {0: 0})
-
-
 async def test_one_partition_ends_and_the_other_continues(app: Any) -> None:
     logs = {A: Log([0], stable=1, end=1), B: Log(list(range(15)), stable=15, end=15)}
     rig = await bounded(app, logs, {0: 1, 1: 15})
@@ -328,31 +322,7 @@ async def test_a_micro_batch_is_filled_from_its_partition(
     assert [offset for batch in batches for offset in offsets(batch)] == [*range(35)]
 
 
-async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None:
-    """It may be none of the log: what comes after it is read again, from where it begins."""
-    log = Log([*range(10), *range(12, 40)], passed={10, 11}, stable=40, end=40)
-    rig = await bounded(app, {A: log}, {0: 40})
-    rig.reader._batch_events = 100
-    first, second = await until_finished(rig, 0)
-    assert (offsets(first), first.ends) == ([*range(10)], {0: 10})
-    assert (offsets(second), second.starts) == ([*range(12, 40)], {0: 10})
-
-
 # -- what proves nothing ---------------------------------------------------------------------------
-
-
-async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
-    """A fetch from before a seek moves the position and brings nothing: it is past the end, and
-    nobody got the records.
-    """
-    rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
-    assert isinstance(rig.thread, TailThread)
-    rig.thread.losses = 1
-    rig.thread.sought.clear()
-    assert await rig.poll() is None
-    assert rig.thread.seeks[-1] == (A, 0)
-    (batch,) = await until_finished(rig, 0)
-    assert (offsets(batch), batch.finished) == ([0, 1, 2], {0})
 
 
 @pytest.mark.parametrize("when", ["during", "after"])
@@ -366,14 +336,6 @@ async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
     await rig.join({0: 0})
     (batch,) = await until_finished(rig, 0)
     assert batch.tenure == rig.held.tenure
-
-
-async def test_nothing_is_finished_before_the_seek_that_ends_a_takeover(app: Any) -> None:
-    rig = await bounded(app, {A: Log([], passed={0}, stable=1, end=1)}, {0: 1})
-    await rig.revoke()
-    await rig.assign({A})
-    for _ in range(3):
-        assert await rig.poll() is None
 
 
 async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> None:

@@ -203,14 +203,6 @@ async def test_a_restore_continues_until_nothing_more_comes(rig: Rig) -> None:
     assert rig.stored() == ({b"row": b"restored"}, 13)
 
 
-async def test_a_restore_that_finds_nothing_asks_for_no_other_end(rig: Rig) -> None:
-    await rig.recovered({0})
-    await rig.takeover.let_go()
-    rig.log.clear()
-    await rig.recovered({0})
-    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 10}, {0: 10})]
-
-
 async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig) -> None:
     """The group waits for it."""
     rig.at_restore = rig.assignment.revoke
@@ -282,13 +274,6 @@ async def test_a_restore_that_moves_is_progress(rig: Rig) -> None:
     await recovery
 
 
-async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
-    await rig.recovered(set())
-    assert rig.log == ["ids"]
-    assert rig.readers == []
-    assert rig.assignment.positions == {}
-
-
 @pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
 @pytest.mark.parametrize(
     "failure",
@@ -343,20 +328,6 @@ async def test_that_a_takeover_begins_again_is_reported_once(
     assert [
         one.getMessage() for one in caplog.records if "retrying the takeover" in one.getMessage()
     ] == ["retrying the takeover after an error of the brokers: no broker"]
-
-
-async def test_offsets_that_are_not_known_are_asked_for_again(rig: Rig) -> None:
-    answer, failures = rig.logs.input.starts, [Unanswered("offsets are not told")] * 2
-
-    def starts(partitions: list[int]) -> Any:
-        if failures:
-            raise failures.pop()
-        return answer(partitions)
-
-    rig.logs.input.starts = starts
-    await rig.recovered({0})
-    assert rig.deaths == []
-    assert rig.assignment.positions == {0: 5}
 
 
 @pytest.mark.parametrize("ending", ["let go", "revoked"])
@@ -419,14 +390,6 @@ async def test_a_commit_that_had_not_happened_is_read_again(rig: Rig) -> None:
     await rig.flowing({0})
     assert await rig.again() == {0: 5}
     assert rig.sought == [{0: 5}]
-
-
-async def test_a_doubt_waits_for_brokers_like_any_takeover(rig: Rig) -> None:
-    await rig.flowing({0})
-    rig.restore_failures = [Unanswered("the restore stands still")] * 5
-    assert await rig.again() == {0: 5}
-    assert rig.assignment.is_flowing
-    assert rig.deaths == []
 
 
 async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: Rig) -> None:
@@ -502,14 +465,6 @@ async def test_a_recovery_of_a_past_assignment_takes_nothing_over(
     assert rig.log == (["offsets", "ids"] if next_one else ["ids"])
     assert rig.assignment.roles == {}
     assert rig.deaths == []
-
-
-async def test_an_assignment_that_ended_is_forgotten(rig: Rig) -> None:
-    await rig.recovered({0, 1})
-    rig.processor.forgotten.clear()
-    await rig.takeover.let_go()
-    assert rig.processor.forgotten == [[0, 1]]
-    assert rig.assignment.positions == rig.assignment.roles == {}
 
 
 async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:

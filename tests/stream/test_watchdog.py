@@ -131,14 +131,6 @@ def test_of_a_micro_batch_that_hangs_it_says_what_helps(worker: Worker) -> None:
     )
 
 
-def test_a_hindrance_counts_from_when_it_began_not_from_the_last_progress(worker: Worker) -> None:
-    worker.progressed_at -= 3600
-    worker.stall = "a micro-batch is being processed"
-    assert not worker.live(LIMIT_S - 1)
-    worker.stall = None
-    assert not worker.live(LIMIT_S)
-
-
 def test_progress_excuses_a_hindrance(worker: Worker) -> None:
     """Lag that is being worked off is not a stall."""
     worker.stall = "there is lag and nothing arrives: {0: 5}"
@@ -237,12 +229,6 @@ def test_nothing_hinders_a_worker_that_is_at_the_end(status: WorkerStatus) -> No
     assert status.ready() == (True, "processing 1 of 2 partitions")
 
 
-def test_a_rebalance_hinders(status: WorkerStatus, app: Any) -> None:
-    app.rebalancing = True
-    assert "rebalancing" in (status.stall() or "")
-    assert status.ready() == (False, "rebalancing")
-
-
 def test_a_commit_in_doubt_hinders_until_it_is_settled(
     status: WorkerStatus, assignment: Assignment
 ) -> None:
@@ -265,12 +251,6 @@ def test_a_commit_in_doubt_without_a_broker_is_no_reason_to_end(
     assert status.ready() == (False, "no broker for 1000 s")
 
 
-def test_a_takeover_hinders_until_it_is_over(status: WorkerStatus, assignment: Assignment) -> None:
-    """One that begins again and again, because brokers do not answer, is ended by the watchdog."""
-    assignment.is_flowing = False
-    assert status.stall() == "partitions are being taken over"
-
-
 def test_a_worker_that_was_told_to_end_says_so(
     status: WorkerStatus, app: Any, assignment: Assignment
 ) -> None:
@@ -283,11 +263,6 @@ def test_a_micro_batch_in_hand_hinders(status: WorkerStatus, assignment: Assignm
     with assignment.progress.busy():
         assert "micro-batch" in (status.stall() or "")
     assert status.stall() is None
-
-
-def test_lag_hinders(status: WorkerStatus, app: Any) -> None:
-    app.consumer.ends = {0: 17}
-    assert status.stall() == "there is lag and nothing arrives: {0: 7}"
 
 
 def test_lag_ends_behind_transaction_markers_where_no_committed_offset_gets_to(
@@ -339,16 +314,6 @@ def test_the_databases_memory_is_reported(status: WorkerStatus) -> None:
 # -- brokers that are away -------------------------------------------------------------------------
 
 
-def test_without_a_broker_an_idle_worker_is_not_ready(
-    status: WorkerStatus, clock: FakeClock
-) -> None:
-    clock.now_s += 9.9
-    assert status.ready()[0]
-    clock.now_s += 2.1
-    assert status.ready() == (False, "no broker for 12 s")
-    assert status.broker_silent_seconds() == {"consumer": 12.0, "producer": 12.0}
-
-
 def test_one_client_without_a_broker_is_enough(
     status: WorkerStatus, contact: Contact, clock: FakeClock
 ) -> None:
@@ -356,16 +321,6 @@ def test_one_client_without_a_broker_is_enough(
     clock.now_s += 12
     contact.heard("consumer")
     assert status.ready() == (False, "no broker for 12 s for the producer")
-
-
-def test_a_worker_is_ready_again_when_all_its_clients_hear(
-    status: WorkerStatus, contact: Contact, clock: FakeClock
-) -> None:
-    clock.now_s += 500
-    contact.heard("consumer")
-    assert not status.ready()[0]
-    contact.heard("producer")
-    assert status.ready()[0]
 
 
 @pytest.mark.parametrize("hindrance", ["lag", "rebalance"])
