@@ -49,10 +49,6 @@ def test_a_replay_keeps_to_its_mapping() -> None:
         refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "0a1b"}, {})
 
 
-def test_the_same_again_is_gone_on_with() -> None:
-    refuse_other("name", PLAN, PLAN.request, PLAN.made_with, {"--fields": "none"})
-
-
 def test_a_replay_keeps_to_what_it_reads_with() -> None:
     """A plan of an earlier build says nothing about it; `--accept-gone` was not accepted then."""
     read_with = {"COVERSUMM_MAX_TEXT_BYTES": "100", "--fields": "none"}

@@ -144,14 +144,6 @@ def test_a_time_begins_at_the_first_record_at_or_past_it(
     assert (found[2], found[3]) == ((0, 0), (7, 7))
 
 
-def test_a_span_that_holds_nothing_is_empty() -> None:
-    assert ranges(FakeConsumer(LOGS[0]), since_ms=25, until_ms=15) == {0: (1, 1)}
-
-
-def test_partitions_that_are_left_out_have_an_empty_range() -> None:
-    assert ranges(FakeConsumer(*LOGS), only={1}) == {0: (0, 0), 1: (5, 9), 2: (0, 0), 3: (7, 7)}
-
-
 @pytest.mark.parametrize("log", [(5, [10, 20]), (5, [])])
 def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(
     log: tuple[int, list[int]],

@@ -78,18 +78,6 @@ def vars_of(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
 
 
-def test_two_names_share_nothing() -> None:
-    one, other = (
-        ReplayIdentity(LIVE, replace(PLAIN, name=name, to_topic=f"out.{name}")).settings
-        for name in "ab"
-    )
-    assert one.app_id != other.app_id
-    assert one.data_dir != other.data_dir
-    assert {spec.name for spec in topic_specs(one).values()} & {
-        spec.name for spec in topic_specs(other).values()
-    } == {"in"}
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "é", "x" * 61, "../x", "a\n"])
 def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
     with pytest.raises(SetupError, match=r"--name .*: up to 60 letters"):

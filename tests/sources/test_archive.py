@@ -142,25 +142,6 @@ def test_any_spread_of_a_topic_gives_the_same_records(records, how, start):
         assert list(archive.faults()) == []
 
 
-def test_a_partition_that_is_not_there_has_no_records(tmp_path):
-    write_parquet(tmp_path / "a", [record(0, 5)])
-    archive = Archive([str(tmp_path / "a")])
-    assert list(archive.read(1)) == list(archive.read(0, 6)) == []
-    write_parquet(tmp_path / "b", [])
-    empty = Archive([str(tmp_path / "b")])
-    assert (empty.partitions(), empty.topic) == ({}, "")
-
-
-def test_values_are_the_bytes_they_were(tmp_path):
-    """Text and bytes that are no UTF-8, empty ones and none."""
-    records = [
-        record(0, n, value, value)
-        for n, value in enumerate([b"\xff\0", b"", None, '"schön"'.encode()])
-    ]
-    write_parquet(tmp_path / "a", records)
-    assert list(Archive([str(tmp_path / "a")]).read(0)) == records
-
-
 @pytest.mark.parametrize(
     "type_",
     [

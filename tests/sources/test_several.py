@@ -79,14 +79,6 @@ def test_one_file_is_as_it_was(tmp_path):
         assert (reviews.where(7), reviews.place(7), reviews.lines) == ("line 7", "7", 1)
 
 
-def test_rows_and_lines_together_are_lines(tmp_path):
-    (tmp_path / "a").write_text(HEADER)
-    (tmp_path / "b").write_text(REVIEW)
-    for names, unit in (("ab", "lines"), ("a", "rows")):
-        with ReviewFiles([str(tmp_path / name) for name in names]) as reviews:
-            assert reviews.unit == unit
-
-
 def test_a_beginning_beyond_the_end_of_its_file_is_refused(tmp_path):
     """It does not reach into the next."""
     for name in "ab":

@@ -77,13 +77,6 @@ def test_csv_and_json_lines_of_the_same_reviews_are_the_same_events(
     assert offsets == sorted(set(offsets))
 
 
-def test_a_row_has_the_number_of_its_first_line():
-    table = b'entity_id,review_id,text\r\ne,1,"two\nlines"\r\n\r\ne,2,one\r\n'
-    found, _ = entries(table)
-    assert [record.offset + 1 for record in found] == [2, 5]
-    assert values(found)[0]["text"] == "two\nlines"
-
-
 @pytest.mark.parametrize(
     ("row", "detail"),
     [

@@ -27,28 +27,6 @@ def test_a_change_has_the_sentences_that_came_and_went():
     assert [(gone.sentence.text, gone.at) for gone in entity.gone] == [("One.", 2.0)]
 
 
-def test_a_sentence_that_comes_back_is_not_gone():
-    board = Board()
-    board.take(summary("e", 0, {"a#0": "One."}, ["a#0"]), 1.0)
-    board.take(summary("e", 1, {"b#0": "Two."}, ["b#0"], ["a#0"]), 2.0)
-    board.take(summary("e", 2, {"a#0": "One."}, ["a#0"], ["b#0"]), 3.0)
-    assert [gone.sentence.text for gone in board.entities["e", None].gone] == ["Two."]
-
-
-def test_what_was_published_before_is_no_change():
-    board = Board()
-    entity = board.begin_with(summary("e", 0, {"a#0": "One."}, ["a#0"]))
-    assert (entity.changes, entity.come, board.changes) == (0, {}, 0)
-    change = board.take(summary("e", 1, {"b#0": "Two."}, ["b#0"], ["a#0"]), 2.0)
-    assert [one.text for one in change.removed] == ["One."]
-
-
-def test_a_text_that_was_never_seen_is_missing_but_its_id_is_known():
-    change = Board().take(summary("e", 9, {"b#0": "Two."}, ["b#0"], ["a#0"]), 1.0)
-    assert change.removed == ()
-    assert change.removed_ids == ("a#0",)
-
-
 def test_a_tombstone_empties_and_a_later_change_revives():
     board = Board()
     board.take(summary("e", 0, {"a#0": "One."}, ["a#0"]), 1.0)

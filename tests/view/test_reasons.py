@@ -62,15 +62,6 @@ def texts_of(letters):
     return {f"{one.lower()}#0": one for one in letters}
 
 
-def test_a_review_with_several_sentences():
-    before = {"a#0": "1", "a#1": "2"}
-    made = change({"c#0": "3", "d#0": "4"}, ["c#0", "d#0"], list(before), before=before,
-                  review="a", **DELETED)  # fmt: skip
-    assert headline(made, EntityNames()) == (
-        "review a was taken down: its sentences are gone, 2 others entered"
-    )
-
-
 @pytest.mark.parametrize(
     ("after", "before", "facts", "reason"),
     [
@@ -103,11 +94,6 @@ def test_of_an_unknown_set_before_no_reason_is_made_up():
         "review.upserted: what came and left is not known here"
     )
     assert change_lines(made, EntityNames())[0].startswith("e, news: ")
-
-
-def test_what_was_never_seen_is_not_taken_for_room():
-    made = change({"n#0": "New."}, ["n#0"], ["z#0"], before=None, review="n")
-    assert headline(made, EntityNames()).endswith("than what it pushes out")
 
 
 @pytest.mark.parametrize(

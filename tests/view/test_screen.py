@@ -106,14 +106,6 @@ def test_a_review_that_is_about_to_go_is_marked():
     assert lines[4].startswith(" 3 ! Sentence c is good.")
 
 
-def test_long_sentences_are_wrapped_not_cut():
-    texts = {f"{letter}#0": LONG * 2 + letter for letter in "abcde"}
-    lines = card(console(), told(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
-    for text in texts.values():
-        assert one_line(text) in words(lines)
-    assert "…" not in words(lines)
-
-
 def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
     texts = {f"{letter}#0": LONG + letter for letter in "abcde"}
     full = card(console(), told(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
