@@ -32,7 +32,10 @@ def test_the_first_of_all_live_reviews(wanted, changes):
             live[name] = date
             newest.add(name, date)
         ordered = sorted(live, key=lambda one: (recency(live[one]), one))
-        assert newest.first(wanted) == ordered[:wanted]
+        edge = newest.edge(wanted, wanted)
+        assert [name for _, name in edge.items] == ordered[:wanted]
+        for name, when in live.items():
+            assert edge.has((recency(when), name)) == (name in ordered[:wanted])
 
 
 def test_later_first_then_undated():

@@ -17,6 +17,7 @@ from worker.limits import Limit
 from worker.processing.pace import (
     FIRST_BYTES,
     FIRST_CHARACTERS,
+    LEAST_BYTES,
     MOST_BYTES,
     Pace,
     Rate,
@@ -171,7 +172,12 @@ def commit(size, records, bytes_a_second):
         taken += 1
     seconds = total / bytes_a_second
     if seconds > SECONDS:
+        before = size.most
         smaller = size.unwritten(taken, total, seconds)
+        if not smaller:  # a small one may have met an outage
+            assert total <= LEAST_BYTES
+            size.most = before
+            smaller = size.unwritten(taken, total, seconds)
         assert smaller, "as large again"
         return taken, False
     size.written(total, seconds)
@@ -198,6 +204,25 @@ def test_over_any_link_that_a_single_record_fits_transactions_get_through_after_
         done += taken * is_written
         failures += not is_written
         assert failures <= math.log(max(4, min(most, sum(records))), 4) + 1
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_an_outage_that_a_small_transaction_meets_makes_later_ones_no_smaller_than_64_kib(
+    is_written,
+):
+    size = TransactionSize(SECONDS)
+    assert not size.unwritten(5, 3000, 30.0)
+    assert size.most == LEAST_BYTES
+    size.written(3000, 0.02)
+    if is_written:
+        size.written(3000, 9.0)
+    else:
+        assert not size.unwritten(5, 3000, 30.0)
+    assert size.most == LEAST_BYTES
+    assert size.unwritten(5, 3000, 30.0)  # the second one in a row: the link is slow
+    assert size.most == 750
+    size.written(700, 0.02)  # as fast as it was
+    assert size.most >= LEAST_BYTES
 
 
 def test_a_fast_link_is_found_out_in_few_transactions():

@@ -5,6 +5,7 @@ Which they are depends only on the live reviews and their dates, not on any cloc
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from worker.events.dates import instant
 
@@ -21,6 +22,23 @@ def recency(occurred_at: str | None) -> bytes:
     if occurred_at is None:
         return UNDATED
     return bytes([255 - byte for byte in instant(occurred_at)]) + b"\xff"
+
+
+Item = tuple[bytes, bytes]
+"""A review's recency and id."""
+
+
+class Edge(NamedTuple):
+    """The end of the newest reviews of some number: the last, None if there are fewer reviews, and
+    some before it, with it.
+    """
+
+    last: Item | None
+    items: list[Item]
+
+    def has(self, item: Item) -> bool:
+        """Whether a live review is one of the newest."""
+        return self.last is None or item <= self.last
 
 
 class NewestReviews:
@@ -70,9 +88,13 @@ class NewestReviews:
         """Whether reviews that were left out may be among the wanted ones."""
         return not self.is_complete and len(self._items) < self.wanted
 
-    def first(self, count: int) -> list[bytes]:
-        """The ids of the newest `count`, at most `wanted`, in order."""
-        return [review_id for _, review_id in self._items[:count]]
+    def edge(self, count: int, width: int) -> Edge:
+        """The edge of the newest `count`, at most `wanted`, with `width` reviews.
+
+        Where so many reviews appear or disappear, no others leave, or have joined.
+        """
+        items = self._items[max(0, count - width) : count]
+        return Edge(self._items[count - 1] if len(self._items) >= count else None, items)
 
     def _trim(self, most: int) -> None:
         if len(self._items) > most:

@@ -14,9 +14,9 @@ from worker.events import (
 )
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import NO_RATINGS
-from worker.facets.newest import NewestReviews
+from worker.facets.newest import Item, NewestReviews, recency
 from worker.processing.entities import CachedEntity, EntityKey
-from worker.processing.facets import ReviewMove, newest_bits
+from worker.processing.facets import EntityFacets, ReviewMove
 from worker.state.entity import Review, Sentence
 from worker.state.rows import Header, LastChange
 
@@ -132,13 +132,7 @@ class EntityChanges:
         facets = self.entity.facets
         if facets is None:
             return []
-        was: dict[bytes, int] = {}
-        now: dict[bytes, int] = {}
-        if facets.criteria.newest:
-            newest = facets.newest.copy() if self.newest is None else self.newest
-            was = newest_bits(facets.criteria, newest)
-            self.newest = self._updated(newest, reviews, before)
-            now = newest_bits(facets.criteria, self.newest)
+        was, now = self._newest_bits(facets, reviews, before)
         gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
         come = [(name, one) for name, one in reviews.items() if not one.deleted]
         moves = [ReviewMove(name, one, was.get(name, 0), False, False) for name, one in gone]
@@ -156,6 +150,33 @@ class EntityChanges:
             for move in moves
             if move.review.sentences and (move.newest or not move.is_newest_only)
         ]
+
+    def _newest_bits(
+        self,
+        facets: EntityFacets,
+        reviews: Mapping[bytes, Review],
+        before: Mapping[bytes, Review | None],
+    ) -> tuple[dict[bytes, int], dict[bytes, int]]:
+        """By review the facets of the newest reviews that it was in, and is in after these changes:
+        of these reviews, and of those at the edge, which alone may move.
+        """
+        was: dict[bytes, int] = {}
+        now: dict[bytes, int] = {}
+        if not facets.criteria.newest:
+            return was, now
+        gone, come = _items(before), _items(reviews)
+        width = len(gone) + len(come)
+        newest = facets.newest.copy() if self.newest is None else self.newest
+        edges = [newest.edge(count, width) for _, count in facets.criteria.newest]
+        self.newest = newest = self._updated(newest, reviews, before)
+        for (facet, count), old in zip(facets.criteria.newest, edges, strict=True):
+            new = newest.edge(count, width)
+            others = [item for item in {*old.items, *new.items} if item[1] not in reviews]
+            for bits, edge, own in ((was, old, gone), (now, new, come)):
+                for item in (*others, *own):
+                    if edge.has(item):
+                        bits[item[1]] = bits.get(item[1], 0) | 1 << facet
+        return was, now
 
     def _updated(
         self,
@@ -181,3 +202,12 @@ class EntityChanges:
                 if not row.deleted and name not in written
             ]
         return NewestReviews(newest.wanted, live)
+
+
+def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
+    """Of the live ones."""
+    return [
+        (recency(one.occurred_at), name)
+        for name, one in reviews.items()
+        if one is not None and not one.deleted
+    ]

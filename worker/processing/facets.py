@@ -48,15 +48,6 @@ class ReviewMove(NamedTuple):
     is_arriving: bool
 
 
-def newest_bits(facets: FacetCriteria, newest: NewestReviews) -> dict[bytes, int]:
-    """By review the facets of the newest reviews that it is in."""
-    bits: dict[bytes, int] = {}
-    for facet, count in facets.newest:
-        for review_id in newest.first(count):
-            bits[review_id] = bits.get(review_id, 0) | 1 << facet
-    return bits
-
-
 class EntityFacets:
     """The visible facets of an entity, by number; sets and `newest` are read at their first use."""
 

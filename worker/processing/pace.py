@@ -20,6 +20,10 @@ MOST_BYTES = 2**31  # more than any transaction has
 FIRST_CHARACTERS, FIRST_RECORDS = 2000, 100
 """Tried while nothing is known: about 20 sentences, a tenth of a second on a common processor."""
 FIRST_BYTES = 2**20  # of a transaction, tried while nothing is known
+LEAST_BYTES = 2**16
+"""Of a transaction that is slow or not written: an outage is likelier than so slow a link, unless
+it happens twice in a row.
+"""
 FAST, SLOW = 1 / 4, 1 / 2
 """Shares of a transaction's time limit: it grows if faster than the first, shrinks if slower than
 the second.
@@ -88,19 +92,24 @@ class TransactionSize:
     300001
     """
 
-    __slots__ = ("_has_failed", "_seconds", "most")
+    __slots__ = ("_has_failed", "_seconds", "_was_small", "most")
 
     def __init__(self, seconds: float = math.inf) -> None:
         """`seconds`: time limit for writing a transaction; infinite: the size is not limited."""
         self._seconds = seconds
         self._has_failed = False
+        self._was_small = False  # the last one was slow, and small
         self.most = MOST_BYTES if seconds == math.inf else FIRST_BYTES
 
     def written(self, size: int, seconds: float) -> None:
         """Record that a transaction of `size` bytes was committed in this time."""
         if seconds > SLOW * self._seconds:
-            self.most = min(self.most, max(1, size // 2))
-        elif 4 * size >= self.most and seconds * self.most <= FAST * self._seconds * size:
+            self._reduce(size, size // 2)
+            return
+        self._was_small = False
+        if seconds * LEAST_BYTES <= FAST * self._seconds * size:
+            self.most = max(self.most, LEAST_BYTES)
+        if 4 * size >= self.most and seconds * self.most <= FAST * self._seconds * size:
             share = min(1.0, seconds / (FAST * self._seconds)) if self._has_failed else 1.0
             self.most = min(self.most + 1 + int(share * self.most), MOST_BYTES)
 
@@ -108,14 +117,19 @@ class TransactionSize:
         """Record that a transaction failed after this time; returns whether the next one is
         smaller.
 
-        It is not if the transaction failed too early for its size to be the cause, or has one
-        record.
+        It is not if the transaction failed too early for its size to be the cause, has one record,
+        or is small and the first one.
         """
         if seconds < SLOW * self._seconds or records <= 1:
             return False
-        self.most = max(1, min(self.most, size) // 4)
         self._has_failed = True
-        return True
+        self._reduce(size, min(self.most, size) // 4)
+        return self.most < size
+
+    def _reduce(self, size: int, wanted: int) -> None:
+        """Make the next ones smaller than this one was."""
+        self.most = min(self.most, max(wanted, 1 if self._was_small else LEAST_BYTES))
+        self._was_small = size <= LEAST_BYTES
 
 
 class Pace:
