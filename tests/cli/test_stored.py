@@ -101,6 +101,10 @@ def test_verify_skips_a_partial_copy(run, data_dir, stored_rows):
         "warning: partition 1 as of offset 20, a partial copy: its restore from the changelog has "
         "not ended; it was not verified\n"
     )
+    store_rows(data_dir, 0, {PARTIAL_KEY: b"1"})
+    ended = run("verify", "--data-dir", data_dir)
+    assert (ended.code, ended.out) == (1, "")
+    assert "nothing was verified" in ended.err.splitlines()[-1]
 
 
 def test_inspect(run, data_dir):

@@ -42,7 +42,7 @@ COLUMNS = (
 @output.json_option
 def command(data_dir: Path | None, as_json: bool) -> int:
     """Recompute every entity, and its facets, by brute force from the stored rows of a worker,
-    running or stopped, and compare. Exit code 1 for any difference.
+    running or stopped, and compare. Exit code 1 for any difference, and if nothing was verified.
 
     With COVERSUMM_EMIT_MIN_CHANGES, set as for the worker, a published summary or facet may differ
     by fewer sentences.
@@ -76,8 +76,13 @@ def command(data_dir: Path | None, as_json: bool) -> int:
         if copy.is_current is False:
             what = "it was not verified" if copy.is_partial else "this copy was verified"
             output.note(f"warning: partition {copy.partition} {copy.words}; {what}")
-    problem = f"{differing} of {sound + differing} entities differ from the brute-force summary"
-    return output.exit_code([problem] if differing else [])
+    problems = []
+    if differing:
+        of = sound + differing
+        problems.append(f"{differing} of {of} entities differ from the brute-force summary")
+    if copies and all(copy.is_partial for copy in copies.values()):
+        problems.append("nothing was verified: each copy is partial until its restore ends")
+    return output.exit_code(problems)
 
 
 def verified(
