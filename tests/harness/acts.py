@@ -11,8 +11,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
+from aiokafka.errors import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from tests.harness import damage
@@ -23,9 +25,11 @@ from tests.harness.node import BrokerError, KafkaNode
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.proxy import Mode
 from tests.harness.quota import set_quota
+from tests.harness.raw_records import RawRecord, raw_batch, send_batch
 from tests.harness.site import Site
 from tests.harness.topics import producer
 from tests.harness.workers import RESTARTED, WorkerError, WorkerProcess
+from worker.kafka.topics import partition_of
 
 Act = Callable[[Any, Fault], AbstractContextManager[None]]
 
@@ -354,15 +358,42 @@ def foreign_producer(site: Site) -> Any:
     return producer(site.kafka.bootstrap_servers, **config)
 
 
+def send_strange(site: Any) -> None:
+    """Send what clients in Python do not: a good event under a header name that is not UTF-8, a bad
+    one under a header of a megabyte, a frame without a schema, and a small batch of 65 MiB.
+    """
+    good = next(site.foreign_events)
+    records = (
+        RawRecord(good.key or b"foreign", good.value, [(b"\xff", b"1")]),
+        RawRecord(b"foreign", b"no json", [(b"large", b"x" * 1_010_000)]),
+        RawRecord(b"foreign", b"\0\xff\xff\xff\xff{}"),
+        RawRecord(b"foreign", bytes(65 * 2**20)),
+    )
+    pipeline = site.pipelines[0]
+
+    def is_sent(one: RawRecord) -> bool:
+        batch = raw_batch([one], "none" if one.headers else "zstd")
+        partition = partition_of((one.key or b"").decode(), pipeline.partitions)
+        with contextlib.suppress(ClientError):  # of a broker that is away
+            send_batch(site.kafka.bootstrap_servers, pipeline.input_topic, batch, partition)
+            return True
+        return False
+
+    for one in records:
+        site.wait_for(partial(is_sent, one), "a strange record is not sent")
+
+
 def foreign(how: str) -> Act:
     """Another producer writes records in a transaction, and commits it, aborts it, or leaves it
-    open before it does either.
+    open before it does either. One that commits also sends strange records.
     """
 
     @contextmanager
     def transacted(site: Any, fault: Fault) -> Iterator[None]:
         chance = random.Random(fault.at)
         committed = how == "committed" or (how == "left open" and chance.random() < 0.5)
+        if how == "committed":
+            send_strange(site)
         sender = foreign_producer(site)
         begun = False
         with contextlib.suppress(KafkaException):
