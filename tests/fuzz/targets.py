@@ -472,6 +472,7 @@ TARGETS = {
     ),
     "row-applied": row(rows.encode_applied, rows.decode_applied, Applied(7, "reviews")),
     "row-output": row(rows.encode_output, rows.decode_output, Output(2, "summaries", "an id")),
+    "row-min-changes": row(rows.encode_min_changes, rows.decode_min_changes, 3),
     "row-fingerprint": row(
         rows.encode_fingerprint, rows.decode_fingerprint, {"model": "m", "k": "20"}
     ),

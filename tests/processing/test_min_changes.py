@@ -23,6 +23,8 @@ from tests.harness.drive import (
     upsert,
 )
 from worker.state import verify_partition
+from worker.state.keys import MIN_CHANGES
+from worker.state.partition import read_min_changes
 
 sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
 
@@ -122,3 +124,32 @@ def test_another_number_goes_on_from_the_same_rows():
         check.problems
         for check in verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
     )
+
+
+def test_sets_that_were_not_due_are_no_difference_after_the_number_was_lowered():
+    """The rows record the highest one. A difference of as many is one."""
+
+    def problems():
+        checks = verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
+        return {check.entity_id: check.problems for check in checks if check.problems}
+
+    driver = Driver(config(k=3, min_changes=2))
+    entities = [f"e{number}" for number in range(6)]
+    events = [(name, f"r{i}", "word" * i) for name in entities for i in range(1, 8)]
+    for at, (name, review, text) in enumerate(events):
+        driver.run(upsert(at, review, text, entity_id=name))
+    assert problems() == {}
+    driver.config = config(k=3, min_changes=1)
+    driver.restart()
+    assert MIN_CHANGES not in driver.run(upsert(100, "r", "one", entity_id="other")).rows[0]
+    assert problems() == {}
+    assert read_min_changes(driver.rows[0]) == 2
+    driver.rows[0].write({MIN_CHANGES: None})
+    assert problems().keys() <= set(entities)
+    assert problems(), "no set was behind"
+
+
+def test_the_usual_number_is_not_recorded():
+    driver = Driver(config(k=3))
+    assert MIN_CHANGES not in driver.run(upsert(0, "r", "one")).rows[0]
+    assert read_min_changes(driver.rows[0]) == 1

@@ -176,6 +176,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "0199daf095",
         (False, {bytes.fromhex("4700000001650000000000000003"): None}),
     ),
+    ("min changes 1", formats.decode_min_changes, "48", "017b4b14bc03000000", 3),
 ]
 KINDS = pytest.mark.parametrize(
     ("read", "key", "value", "meaning"),

@@ -16,6 +16,7 @@ from worker.state.partition import (
     put_fingerprint,
     put_garbage,
     put_last_change,
+    put_min_changes,
     put_output,
 )
 from worker.state.rows import Header
@@ -44,6 +45,8 @@ def changed_rows(
             output = partition.outputs[topic]
             if topic in partition.new_outputs and output is not None:
                 put_output(pending, output, topic)
+        if config.min_changes > partition.min_changes:
+            put_min_changes(pending, config.min_changes)
     for one in changes:
         own: dict[bytes, bytes | None] = {}
         _put_entity(own, one)

@@ -9,7 +9,7 @@ from worker.facets.membership import FacetCriteria
 from worker.processing.config import ProcessorConfig
 from worker.state import Changes, Rows, check_fingerprint, read_applied
 from worker.state.overlay import Overlay
-from worker.state.partition import read_criteria, read_output
+from worker.state.partition import read_criteria, read_min_changes, read_output
 from worker.state.rows import Output
 
 
@@ -23,6 +23,7 @@ class Partition:
     outputs: dict[OutputTopic, Output | None]  # where summaries and facets are published, if known
     has_fingerprint: bool
     criteria: FacetCriteria | None  # of facets, as the rows have them, or as configured
+    min_changes: int  # the highest that the rows record
     new_outputs: set[OutputTopic] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
@@ -37,6 +38,7 @@ class Partitions:
         self._rows = rows
         self._fingerprint = config.fingerprint
         self._criteria = config.facets
+        self._min_changes = config.min_changes
         self._partitions: dict[int, Partition] = {}
 
     def __getitem__(self, number: int) -> Partition:
@@ -54,7 +56,10 @@ class Partitions:
         if applied is not None:
             next_offset, topic_id = applied.next_offset, applied.topic_id
         criteria = read_criteria(rows) or self._criteria
-        return Partition(rows, next_offset, topic_id, outputs, has_fingerprint, criteria)
+        min_changes = read_min_changes(rows)
+        return Partition(
+            rows, next_offset, topic_id, outputs, has_fingerprint, criteria, min_changes
+        )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
         """By partition: the next source offset once these records are applied."""
@@ -73,6 +78,7 @@ class Partitions:
             partition.rows.add(changes)
             partition.next_offset = next_offsets[number]
             partition.has_fingerprint = True
+            partition.min_changes = max(partition.min_changes, self._min_changes)
             partition.new_outputs.clear()
             partition.finished = None
 

@@ -5,6 +5,7 @@
     O                                                     its output topic and epoch
     Q                                                     its topic of facets and epoch
     D                                                     its facets, with vectors of phrases
+    H                                                     its highest EMIT_MIN_CHANGES, above 1
     G | len | entity | incarnation                        rows of it are still to be removed
     L | len | entity                                      last change, for the end of a replay
     M | len | entity                                      last change of facets, likewise
@@ -33,6 +34,7 @@ APPLIED = b"A"
 OUTPUT = b"O"
 FACETS_OUTPUT = b"Q"
 CRITERIA = b"D"
+MIN_CHANGES = b"H"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
 LAST_FACETS = b"M"
@@ -148,6 +150,8 @@ def describe(key: bytes) -> str:
         return "facets topic"
     if key == CRITERIA:
         return "facets"
+    if key == MIN_CHANGES:
+        return "highest EMIT_MIN_CHANGES"
     if key[:1] == GARBAGE and len(key) >= 13:
         entity, incarnation = parse_garbage_key(key)
         return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"

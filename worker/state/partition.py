@@ -15,6 +15,7 @@ from worker.state.keys import (
     FINGERPRINT,
     GARBAGE,
     LAST_CHANGE,
+    MIN_CHANGES,
     OUTPUTS,
     entity_of_last_change,
     garbage_key,
@@ -149,6 +150,19 @@ def read_criteria(rows: Rows) -> FacetCriteria | None:
 def put_criteria(pending: Pending, facets: FacetCriteria) -> None:
     """Write the partition's facets, with its first rows."""
     pending[CRITERIA] = formats.encode_criteria(CRITERIA, facets)
+
+
+def read_min_changes(rows: Rows) -> int:
+    """The highest COVERSUMM_EMIT_MIN_CHANGES under which the partition was processed, as far as it
+    is recorded: an entity without an event since then may differ so much from its published sets.
+    """
+    value = rows.get(MIN_CHANGES)
+    return 1 if value is None else formats.decode_min_changes(MIN_CHANGES, value)
+
+
+def put_min_changes(pending: Pending, number: int) -> None:
+    """Write what `read_min_changes` returns."""
+    pending[MIN_CHANGES] = formats.encode_min_changes(MIN_CHANGES, number)
 
 
 def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:

@@ -26,6 +26,7 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty if the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
+    min changes   the highest COVERSUMM_EMIT_MIN_CHANGES so far u32
     facets        len u32 | definitions in JSON | dimension u32 | phrases * dimension * int16
     last change   `LastSummary` as an array of MessagePack
     last facets   `LastFacets` likewise
@@ -554,6 +555,19 @@ def decode_output(key: bytes, value: bytes) -> Output:
             raise ValueError("wrong length")
         return Output(epoch, payload[_OUTPUT.size : end].decode(), payload[end:].decode())
     except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def encode_min_changes(key: bytes, number: int) -> bytes:
+    """Value of the row with a partition's highest COVERSUMM_EMIT_MIN_CHANGES."""
+    return seal(key, _U32.pack(number))
+
+
+def decode_min_changes(key: bytes, value: bytes) -> int:
+    """Inverse of `encode_min_changes`."""
+    try:
+        return int(_U32.unpack(unseal(key, value))[0])
+    except struct.error as error:
         raise CorruptRow(describe(key), str(error)) from error
 
 

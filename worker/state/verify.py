@@ -11,7 +11,7 @@ from worker.facets.membership import FacetCriteria
 from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import garbage_key, parse_sentence_id
-from worker.state.partition import read_criteria
+from worker.state.partition import read_criteria, read_min_changes
 from worker.state.snapshot import Snapshot, brute_force, read_snapshots
 from worker.state.store import Rows
 
@@ -36,10 +36,11 @@ def verify_partition(
 ) -> Iterator[EntityCheck]:
     """One result for each entity, in key order; of facets too, if the partition has any.
 
-    A published set may differ from the summary by fewer than `min_changes` sentences. Raises
-    CorruptRow.
+    A published set may differ from the summary by fewer than `min_changes` sentences, or than the
+    highest that the rows record. Raises CorruptRow.
     """
     facets = read_criteria(rows)
+    min_changes = max(min_changes, read_min_changes(rows))
     for snapshot in read_snapshots(rows, dimension):
         problems = [
             f"{count} rows of incarnation {incarnation}, "
