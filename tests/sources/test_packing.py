@@ -12,7 +12,8 @@ import pytest
 
 from worker.errors import SetupError
 from worker.extras import install_command
-from worker.sources import ReviewFiles
+from worker.sources import ReviewFiles, opened
+from worker.sources.opened import OpenedFile
 
 LINES = b"".join(
     b'{"entity_id":"e","review_id":%d,"text":"Good."}\n' % number for number in range(20_000)
@@ -44,6 +45,35 @@ def test_packed_lines_are_the_same_lines(tmp_path, packing):
     found = list(read(packed))
     assert found == list(read(plain))
     assert len(found) == 20_000
+
+
+@pytest.mark.parametrize("length", [99, 100, 101, 199, 200, 201, 5000])
+@pytest.mark.parametrize("source", ["packed", "utf-16", "pipe"])
+def test_of_a_line_too_long_for_an_event_only_the_beginning_is_kept(
+    tmp_path, monkeypatch, length, source
+):
+    """A packed one may be thousands of times as long as its file."""
+    monkeypatch.setattr(opened, "MOST_LINE", 100)
+    lines = ["{" + "x" * (length - 1), '{"a":1}', "{" * length, "{}"]
+    text = "\n".join(lines)
+    path = tmp_path / "reviews"
+    if source == "packed":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-16" if source == "utf-16" else "utf-8")
+    if source == "pipe":
+        with open(path, "rb", 64) as file:
+            found = [line for line in opened._arriving(file) if line is not None]
+    else:
+        with OpenedFile(str(path), "reviews") as file:
+            found = list(file.lines())
+    most = 100 + 64 if source == "pipe" else 100
+    assert len(found) == 4
+    for line, whole in zip(found, lines, strict=True):
+        kept = line.rstrip(b"\n").decode()
+        assert kept == whole[: len(kept)]
+        assert min(len(whole), 100) <= len(kept) <= most
+    assert found[3] == b"{}"
 
 
 @PACKINGS

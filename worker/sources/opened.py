@@ -29,6 +29,9 @@ PATIENCE_SECONDS: Final = 0.2
 UNREADABLE: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 """Errors of a packed file that is cut or damaged, or of its disk."""
 BUFFER_BYTES: Final = 2**16
+MOST_LINE: Final = 2**27
+"""Bytes or characters of a line that are kept: the largest event in an archive's base64 is shorter.
+"""
 ENDINGS: Final = (".gz", ".bz2", ".xz", ".zst")
 """Usual endings of packed files."""
 _MAGIC_BYTES: Final = 6
@@ -99,10 +102,10 @@ class OpenedFile(Closing):
         if self.format.encoding != "utf-8":
             text = io.TextIOWrapper(self._stream, self.format.encoding, newline="\n")
             self._opened.enter_context(text)
-            return (line.encode() for line in text)
+            return (line.encode() for line in _bounded(text))
         if self._stream is self._raw and not self._raw.seekable():
             return _arriving(self._raw)
-        return iter(self._stream)
+        return _bounded(self._stream)
 
     def table(self) -> ParquetTable:
         """The Parquet table. Raises SetupError where it cannot be read."""
@@ -123,15 +126,28 @@ class OpenedFile(Closing):
         return Path(self._path).open("rb", BUFFER_BYTES)
 
 
+def _bounded(stream: io.BufferedReader | io.TextIOWrapper) -> Iterator[Any]:
+    """The lines; of one above MOST_LINE only so much, which is too large for an event."""
+    while line := stream.readline(MOST_LINE):
+        part = line
+        while len(part) == MOST_LINE and part[-1:] not in (b"\n", "\n"):
+            part = stream.readline(MOST_LINE)
+        yield line
+
+
 def _arriving(pipe: io.BufferedReader) -> Iterator[bytes | None]:
-    """Lines as they come; None each time the pipe is silent."""
+    """Lines as they come, as `_bounded`; None each time the pipe is silent."""
     pending: list[bytes] = []
+    size = 0
     while data := pipe.read1():
         *whole, rest = data.split(b"\n")
         for line in whole:
             yield b"".join([*pending, line, b"\n"])
             pending.clear()
-        pending.append(rest)
+            size = 0
+        if size < MOST_LINE:
+            pending.append(rest)
+            size += len(rest)
         while not _readable(pipe):
             yield None
     if any(pending):
