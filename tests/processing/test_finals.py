@@ -14,7 +14,6 @@ from msgspec.structs import replace as replace_struct
 
 from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.operations import operations, records_of
-from worker.events import Record
 from worker.events.publishing import SUMMARIES
 from worker.processing.processor import FINISHED_AT_ONCE
 from worker.state import CorruptRow, verify_partition
@@ -288,25 +287,6 @@ def test_the_next_chunk_is_worked_out_before_the_last_one_is_stored():
     assert list(driver.rows[0].scan(LAST_CHANGE)) == []
 
 
-def test_what_is_processed_between_two_chunks_is_published_too():
-    """Nothing is, of a partition that is read to its end; it would be published all the same."""
-    driver = driver_with(4, transaction_records=4)
-    commit(driver, driver.processor.finish(0, 4))
-    driver.run(upsert(4, "s", "bad", entity_id="entity 000"))
-    assert [len(messages) for messages in finish(driver, 0, 5)] == [2, 1]
-
-
-def test_an_end_beyond_the_last_record_becomes_the_applied_offset():
-    driver = driver_with(1)
-    (messages,) = finish(driver, 0, 7)
-    assert len(messages) == 1
-    assert read_applied(driver.rows[0]).next_offset == 7
-    assert (
-        driver.outcome(upsert(6, "late", "bad", entity_id="entity 000"))
-        == "ignored:already_applied"
-    )
-
-
 def test_a_partition_without_records_has_rows_from_its_end_on():
     """Else whoever takes it over would find an offset, and no state."""
     driver = Driver(config(emit="final"))
@@ -326,20 +306,6 @@ def test_none_publishes_nothing_and_keeps_nothing():
     assert finish(driver, 0, 3) == [[]]
 
 
-def test_a_final_is_as_of_the_last_change_of_the_set():
-    """Counts, ratings and distances have changed since, and no set with them."""
-    driver, every = Driver(config(k=1, emit="final")), Driver(config(k=1))
-    history = [
-        upsert(0, "r", "good", rating=5.0),
-        upsert(1, "r", "good", rating=1.0),
-        upsert(2, "s", "good", rating=2.0),
-    ]
-    ((message,),) = (every.run(one).messages for one in history[:1])
-    driver.run(*history)
-    assert bodies(finish(driver, 0, 3)[0]) == bodies([message])
-    assert [one.messages for one in map(every.run, history[1:])] == [[], []]
-
-
 def test_a_kept_change_that_fits_no_summary_is_named():
     driver = driver_with(1)
     ((key, value),) = driver.rows[0].scan(LAST_CHANGE)
@@ -351,13 +317,3 @@ def test_a_kept_change_that_fits_no_summary_is_named():
     driver.rows[0].write({key: None, nobody: encode_last_change(nobody, longer)})
     with pytest.raises(CorruptRow, match=r"last change of entity 'nobody'.*without rows"):
         driver.processor.finish(0, 1)
-
-
-@pytest.mark.parametrize("timestamp_ms", [0, 1_700_000_000_123])
-def test_the_time_of_a_final_is_its_cause_s(timestamp_ms):
-    driver, every = Driver(config(emit="final")), Driver(config())
-    sent = upsert(0, "r", "good")
-    sent = Record(sent.topic, 0, 0, timestamp_ms, sent.key, sent.value)
-    driver.run(sent)
-    ((message,),) = finish(driver, 0, 1)
-    assert message.headers == every.run(sent).messages[0].headers

@@ -2,15 +2,12 @@
 engines, limits, and rows beside the entities'.
 """
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.harness.drive import (
     Driver,
     config,
-    delete,
     delete_entity,
     delete_sentences,
     record,
@@ -82,30 +79,7 @@ def test_a_text_of_too_many_sentences_is_a_dead_letter_whatever_is_stored():
     assert driver.outcome(upsert(2, "r", "a", "b", "c")) == "dead_letter:too_many_sentences"
 
 
-@pytest.mark.parametrize("identifier", ["x#0", "r#1", "r#00", "r", "#0", "r#٠"])
-def test_unknown_sentences_are_ignored(driver, identifier):
-    driver.run(upsert(0, "r", "one"))
-    assert driver.outcome(delete_sentences(1, identifier)) == "ignored:unknown_sentence"
-    assert driver.outcome(delete_sentences(2, "r#0", entity_id="f")) == "ignored:unknown_entity"
-
-
 # -- entities --------------------------------------------------------------------------------------
-
-
-def test_a_deleted_entity_publishes_the_empty_set_and_a_tombstone(driver):
-    driver.run(upsert(0, "r", "one"))
-    batch = driver.run(delete_entity(1, occurred_at="2026-11-20T12:00:00Z"))
-    change, tombstone = batch.messages
-    body = json.loads(change.value)
-    assert (body["sentences"], body["removed"], body["previous_sequence"]) == ([], ["r#0"], 0)
-    assert (body["review_count"], body["sentence_count"], body["cause"]["review_id"]) == (
-        0,
-        0,
-        None,
-    )
-    assert tombstone[:4] == ("summaries", 0, b"e", None)
-    assert dict(tombstone.headers)["ce_time"] == b"2026-11-20T12:00:00Z"
-    assert (batch.stats.changes, batch.stats.tombstones) == (1, 1)
 
 
 def test_an_entity_born_and_deleted_in_one_batch_leaves_no_row(driver):
@@ -149,23 +123,6 @@ def test_a_rating_of_minus_zero_is_published_alike_from_memory_and_from_rows(dri
 
     restarted = Driver()
     assert ratings(restarted) == ratings(driver)
-
-
-def test_what_is_said_of_reviews_alone_publishes_nothing_but_shows_later(driver):
-    driver.run(upsert(0, "r", "one", rating=1, language="en"))
-    later = {"rating": 5, "occurred_at": "2026-11-20T12:00:00Z", "language": "fr"}
-    assert driver.bodies(upsert(1, "r", "one", **later), upsert(2, "empty", rating=4.5)) == []
-    (body,) = driver.bodies(upsert(3, "n", "new"))
-    edited, new = sorted(body["sentences"], key=lambda one: one["sentence_id"], reverse=True)
-    assert later.items() <= edited.items()
-    assert (new["rating"], new.keys() & {"occurred_at", "language"}) == (None, set())
-    assert body["review_count"] == 3
-    assert body["ratings"] == {"count": 2, "mean": 4.75, "histogram": {"4.5": 1, "5": 1}}
-    assert driver.bodies(delete(4, "empty")) == []
-    (body,) = driver.bodies(upsert(5, "n", "newer", rating=4.4))
-    assert body["ratings"] == {"count": 2, "mean": 4.7}
-    (body, tombstone) = driver.bodies(delete_entity(6))
-    assert (body["ratings"], tombstone) == ({"count": 0, "mean": None, "histogram": {}}, None)
 
 
 # -- vectors ---------------------------------------------------------------------------------------
