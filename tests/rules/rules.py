@@ -1244,7 +1244,7 @@ RULES = (
     Rule(
         "a transaction that was too slow is followed by a smaller one",
         "worker/processing/pace.py",
-        "        self.most = max(1, min(self.most, size) // 4)\n",
+        "        self._reduce(size, min(self.most, size) // 4)\n",
         "",
         ("tests/processing/test_pace.py",),
     ),
