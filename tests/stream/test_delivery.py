@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -694,12 +695,14 @@ async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_
     too large.
     """
     rig = Rig(size=TransactionSize(seconds=0.0))
+    process = rig.process
+    rig.process = lambda records: replace(process(records), size=1_000_000)  # type: ignore[method-assign]
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.assignment.progress.at = 0.0
     await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
     ((_, told, _),) = [entry for entry in rig.log if entry[0] == "settle"]
-    assert told.startswith("no answer; it had 0 bytes and failed after")
+    assert told.startswith("no answer; it had 1000000 bytes and failed after")
     assert rig.assignment.progress.at > 0
 
 
