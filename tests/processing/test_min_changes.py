@@ -135,7 +135,9 @@ def test_sets_that_were_not_due_are_no_difference_after_the_number_was_lowered()
 
     driver = Driver(config(k=3, min_changes=2))
     entities = [f"e{number}" for number in range(6)]
-    events = [(name, f"r{i}", "word" * i) for name in entities for i in range(1, 8)]
+    events = [
+        (name, f"r{i}", "word" * i) for n, name in enumerate(entities) for i in range(1, 4 + n)
+    ]
     for at, (name, review, text) in enumerate(events):
         driver.run(upsert(at, review, text, entity_id=name))
     assert problems() == {}
