@@ -261,6 +261,15 @@ async def test_a_commit_has_the_notes_of_its_batch_and_then_the_ledger_gets_it()
     assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
 
+async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
+    ledger = NotingLedger()
+    rig = Rig(ledger=ledger)
+    rig.take_over(p0=5)
+    rig.failures = {"transaction": InDoubt("no answer")}
+    await rig.deliver(batch((0, 5), starts={0: 5}))
+    assert ledger.told == []
+
+
 async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):

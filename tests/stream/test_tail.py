@@ -325,6 +325,20 @@ async def test_a_micro_batch_is_filled_from_its_partition(
 # -- what proves nothing ---------------------------------------------------------------------------
 
 
+async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
+    """A fetch from before a seek moves the position and brings nothing: it is past the end, and
+    nobody got the records.
+    """
+    rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
+    assert isinstance(rig.thread, TailThread)
+    rig.thread.losses = 1
+    rig.thread.sought.clear()
+    assert await rig.poll() is None
+    assert rig.thread.seeks[-1] == (A, 0)
+    (batch,) = await until_finished(rig, 0)
+    assert (offsets(batch), batch.finished) == ([0, 1, 2], {0})
+
+
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
     app: Any, when: str
