@@ -379,3 +379,17 @@ def test_one_large_row_group_is_read_in_bounded_memory(tmp_path):
     assert count == 5 * rows
     assert path.stat().st_size > 5e7
     assert grown < 1.5e7
+
+
+def test_rows_that_share_a_large_text_are_read_in_few_at_once():
+    """A file of kilobytes: all rows at once would be gigabytes."""
+    text = "a" * 2**20
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array([text]))
+    table = pa.table({"text": shared, "review_id": [str(number) for number in range(3000)]})
+    stream = io.BytesIO()
+    parquet.write_table(table, stream, compression="zstd", dictionary_pagesize_limit=2**24)
+    assert len(stream.getvalue()) < 50_000
+    reading = parquet_reading.ParquetTable(stream, "given.parquet")
+    sizes = [batch.nbytes for batch in reading.batches(["text", "review_id"])]
+    assert len(sizes) > 100
+    assert max(sizes) <= parquet_reading.MOST_BYTES + 2**20

@@ -71,6 +71,8 @@ def _offsets(array: Any) -> NDArray[np.int64]:
 PIECE_BYTES: Final = 2**20
 """Approximate size of the rows held as Python objects."""
 MOST_ROWS: Final = 4096
+MOST_BYTES: Final = 2**24
+"""Of rows that share values of a dictionary: few kilobytes of a file may stand for gigabytes."""
 _BUFFER_BYTES: Final = 2**18
 """Read size of a column; without it, a row group's column is read at once."""
 _AS_BYTES: Final = frozenset({VECTORS})
@@ -86,6 +88,7 @@ class ParquetTable:
     def __init__(self, stream: BinaryIO, name: str) -> None:
         """`name` is shown in messages. Raises SetupError: broken file, no pyarrow."""
         try:
+            import pyarrow.compute
             import pyarrow.parquet
         except ImportError as error:
             raise SetupError(
@@ -94,8 +97,11 @@ class ParquetTable:
         self.arrow = pyarrow
         self._name = name
         with self.translating_errors():
+            metadata = pyarrow.parquet.read_metadata(stream)
             self.file = pyarrow.parquet.ParquetFile(
                 stream,
+                metadata=metadata,
+                read_dictionary=_shared(metadata),
                 buffer_size=_BUFFER_BYTES,
                 pre_buffer=False,
                 page_checksum_verification=True,
@@ -140,11 +146,16 @@ class ParquetTable:
         while True:
             with self.translating_errors():
                 batch = next(batches, None)
-                if batch is None:
-                    break
-                batch = self._plain(batch)
+            if batch is None:
+                break
             missing -= batch.num_rows
-            yield batch
+            start = 0
+            while start < batch.num_rows:
+                with self.translating_errors():
+                    piece = batch.slice(start, self._fitting_rows(batch, start))
+                    plain = self._plain(piece)
+                start += piece.num_rows
+                yield plain
         self.check_row_count(missing)
 
     def rows_of(self, group: int) -> int:
@@ -175,6 +186,19 @@ class ParquetTable:
         size: int = sum(group.total_byte_size for group in groups) // max(self.row_count, 1)
         return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
 
+    def _fitting_rows(self, batch: Any, start: int) -> int:
+        """Rows from `start` on that take MOST_BYTES without dictionaries; at least one."""
+        sizes = np.zeros(batch.num_rows - start, np.int64)
+        for column in batch.columns:
+            if not (self.arrow.types.is_dictionary(column.type) and len(column.dictionary)):
+                continue
+            if column.type.value_type not in (self.arrow.string(), self.arrow.binary()):
+                continue
+            lengths = self.arrow.compute.binary_length(column.dictionary).fill_null(0)
+            indices = column.indices.slice(start).fill_null(0)
+            sizes += lengths.to_numpy(zero_copy_only=False)[indices.to_numpy(zero_copy_only=False)]
+        return max(1, int(np.searchsorted(np.cumsum(sizes), MOST_BYTES, "right")))
+
     def _plain(self, batch: Any) -> Any:
         """Without dictionaries, with all times in one unit and vectors as bytes."""
         types = self.arrow.types
@@ -187,6 +211,20 @@ class ParquetTable:
             if column is not given:
                 batch = batch.set_column(place, field.name, column)
         return batch
+
+
+def _shared(metadata: Any) -> list[str]:
+    """The columns of texts and bytes whose rows share values of a dictionary, and that fit into
+    memory with it; not those of lists, of which the library reads none so.
+    """
+    sizes: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            one = metadata.row_group(group).column(place)
+            name = one.path_in_schema
+            if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page and "." not in name:
+                sizes[name] = max(sizes.get(name, 0), one.total_uncompressed_size)
+    return [name for name, size in sizes.items() if size <= MOST_BYTES // 4]
 
 
 def _pieces(batch: Any, turns: list[Turn | None]) -> Iterator[Row | None]:
