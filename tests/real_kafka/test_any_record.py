@@ -89,7 +89,12 @@ def bridge(site: Pipeline, source: str) -> WorkerProcess:
 def wait_bridged(site: Pipeline, source: str, end: int) -> None:
     """Wait until the bridge has committed this offset of the source."""
     servers, group = site.broker.bootstrap_servers, f"{site.name}-bridge-{source}"
-    eventually(lambda: committed_offsets(servers, source, group)[0] >= end, site.logs, every_s=0.3)
+
+    def is_bridged() -> bool:
+        assert site.workers[-1].alive, site.logs()
+        return committed_offsets(servers, source, group)[0] >= end
+
+    eventually(is_bridged, site.logs, every_s=0.3)
 
 
 def test_a_header_name_of_any_bytes_stops_no_worker(site: Pipeline) -> None:
