@@ -426,6 +426,7 @@ FOCUS = {
     "takeover_of_what_is_committed_by_then": "zombie",
     "membership_read_live": "zombie",
     "acknowledged_before_it_is_committed": "zombie",
+    "what_is_under_way_told": "arm",
     "what_waits_for_its_commit_told": "arm",
     "rows_on_their_way_not_seen": "arm",
     "sent_before_what_comes_before_it": "arm",
