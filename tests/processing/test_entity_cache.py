@@ -50,7 +50,7 @@ def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool
     if has_facets:
         events = [one._replace(value=one.value.replace(b"room", b"room" * 200)) for one in events]
     other = Store(tmp_path / "other")
-    run(other, worker_of(other, has_facets=has_facets), events, 1000)  # for what is made once
+    run(other, worker_of(other, has_facets=has_facets), events, 1000)  # to warm up
     store = Store(tmp_path / "store")
     worker = worker_of(store, has_facets=has_facets)
     gc.collect()
@@ -65,7 +65,7 @@ def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool
 
 
 def test_few_sentences_are_cached_while_facets_move_and_the_summary_does_not() -> None:
-    """One in the middle is the summary, whatever comes around it."""
+    """The summary is one sentence in the middle, and new sentences come around it."""
     facets = facet_criteria(Definitions([Facet("new", newest=1)]), 3, None)
     driver = Driver(config(k=1, facets=facets, facets_topic="facets"))
     for i in range(300):

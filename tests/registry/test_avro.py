@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.registry.framing import CONTRACT, avro_record, framed
+from worker.events import Record
 from worker.events.reasons import BadEvent
+from worker.mapping.numbers import decimal
+from worker.mapping.paths import Get, Roots, getter, parse_path
 from worker.registry import avro
 from worker.registry.avro import COUNTED_BYTES, MAX_CONTAINERS, MAX_DEPTH, AvroSchema, BadSchema
 
@@ -43,15 +45,24 @@ def test_values_are_those_that_json_would_have_and_bytes() -> None:
     assert schema.read(framed(1, plain, value)) == ("Change", value)
 
 
+def decimal_at(name: str) -> Get:
+    """Reads a decimal as a mapping does."""
+    path = parse_path(name)
+    return decimal("rating", getter(path), path, None)
+
+
 def test_decimals_are_read_by_their_scale() -> None:
     kinds = ({"type": "bytes"}, {"type": "fixed", "name": "F", "size": 70})
     scales = {"logicalType": "decimal", "precision": 4, "scale": 1}
     price, long = ({**kind, **scales} for kind in kinds)
     schema = AvroSchema(json.dumps(avro_record("R", price=["null", price], long=long)))
     plain = avro_record("R", price=["null", kinds[0]], long=kinds[1])
-    for raw, value in ((b"\xd3", Decimal("-4.5")), (None, None), (b"", Decimal(0))):
+    for raw, value in ((b"\xd3", -4.5), (None, None), (b"", 0)):
         read = schema.read(framed(1, plain, {"price": raw, "long": bytes(70)}))[1]
-        assert read == {"price": value, "long": bytes(70)}
+        roots = Roots(read, None, {}, {}, None, Record("t", 0, 0, 0, None, None), None)
+        assert decimal_at("price")(roots) == value
+        with pytest.raises(BadEvent, match="too large"):
+            decimal_at("long")(roots)
 
 
 def test_names_come_from_referred_schemas_and_a_union_says_which() -> None:

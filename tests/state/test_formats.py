@@ -238,7 +238,7 @@ def test_a_flip_of_any_byte_is_refused_by_the_rows_name(
 def test_an_applied_row_names_formats_that_older_workers_do_not_know(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are refused at the takeover of the partition, whatever row they would read first."""
+    """Older workers are refused when they take over the partition, before they read any row."""
     applied = Applied(993, "reviews", "an id")
     usual = formats.encode_applied(APPLIED, applied)
     assert usual[0] == 2

@@ -13,6 +13,7 @@ from hashlib import sha256
 from confluent_kafka import KafkaException
 
 from worker.cli import output
+from worker.cli.dlq_send import MAX_MESSAGE_BYTES, TRANSACTION_BYTES, TRANSACTION_LETTERS
 from worker.cli.sending import SendReport, paced
 from worker.errors import SetupError
 from worker.events import Record
@@ -28,9 +29,6 @@ from worker.settings import Settings
 
 HEADER = "coversumm-archive"
 """Header of a sent record: a digest of the archive, the partition and the offset in it."""
-TRANSACTION_RECORDS, TRANSACTION_BYTES = 500, 8 * 2**20
-MAX_MESSAGE_BYTES = 10**9
-"""librdkafka's upper bound: the record was in a topic before."""
 LOOKED_AT = 1000
 """Offsets at the end of a partition to look at first for its last record."""
 
@@ -132,7 +130,7 @@ class _Sending:
             for record in paced(self._unsent(), rate):
                 batch.append(record)
                 size += len(record.value or b"")
-                if len(batch) >= TRANSACTION_RECORDS or size >= TRANSACTION_BYTES:
+                if len(batch) >= TRANSACTION_LETTERS or size >= TRANSACTION_BYTES:
                     self._commit(batch)
                     batch, size = [], 0
                     progress.update(self.sent, self.sent)

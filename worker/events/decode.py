@@ -64,8 +64,7 @@ def decode(
     """
     pool = VectorPool(limits.dimension)
     checked = [_check(record, limits, codec, mapping, pool) for record in records]
-    fixed_point = pool.quantize()
-    found = [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in checked]
+    found = _finished(checked, pool)
     if mapping is None:
         return found
     return [
@@ -109,7 +108,7 @@ def _check_day(body: Body) -> None:
         raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is not a date")
 
 
-def check_bodies(bodies: Sequence[Body], limits: Limits) -> list[Event | Rejected]:
+def check_bodies(bodies: Sequence[Body], limits: Limits) -> list[Event | Rejected | Ignored]:
     """The events of bodies, as `decode` makes them, each by the same rules."""
     pool = VectorPool(limits.dimension)
     drafts: list[UpsertDraft | Event | Rejected] = []
@@ -119,6 +118,13 @@ def check_bodies(bodies: Sequence[Body], limits: Limits) -> list[Event | Rejecte
             drafts.append(check(body, limits, pool))
         except BadEvent as bad:
             drafts.append(bad.rejected)
+    return _finished(drafts, pool)
+
+
+def _finished(
+    drafts: Sequence[UpsertDraft | Event | Rejected | Ignored], pool: VectorPool
+) -> list[Event | Rejected | Ignored]:
+    """The drafts as events, with vectors in fixed point; the others as they are."""
     fixed_point = pool.quantize()
     return [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in drafts]
 

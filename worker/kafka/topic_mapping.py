@@ -42,8 +42,8 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
     if mapping.may_make_several:
         names = ", ".join(rule.name for rule in mapping.rules if rule.may_make_several)
         raise SetupError(
-            f"COVERSUMM_MAPPING={settings.mapping}: {names} of {topic} makes several events of a "
-            f"record, which only a bridge does: run `coversumm-worker bridge --mapping "
+            f"COVERSUMM_MAPPING={settings.mapping}: only a bridge makes several events of a "
+            f"record, as {names} of {topic} says: run `coversumm-worker bridge --mapping "
             f"{settings.mapping} --from {topic}` and read the topic that it writes"
         )
     return refusing_strays(mapping, settings.mapping, partitions)

@@ -110,8 +110,8 @@ class _Check(Expressions):
     ) -> Rule | None:
         """The rule of null values, None if the file does not say what they mean.
 
-        Debezium's tombstones follow the deletion of a row. Elsewhere they may be the only deletion,
-        but of an entity only if all rules take its id from the key.
+        Debezium sends a tombstone after the deletion of a row, so it is ignored. Other sources may
+        send nothing else for a deletion. It deletes an entity if all rules take their id from keys.
         """
         events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
         ids = {path.text for event in events for path in event.fields["entity_id"].paths}
@@ -193,7 +193,7 @@ class _Check(Expressions):
             if isinstance(wanted, dict) and wanted.keys() == {"differs"}:
                 path, other = self._path(here, text), self._path(here, wanted["differs"])
                 if path and other:
-                    yield Condition(path, getter(path), None, other)
+                    yield Condition(path, getter(path), None, other, getter(other))
                 continue
             if isinstance(wanted, dict) and wanted:
                 yield from self._equal(here, wanted, f"{text}.")

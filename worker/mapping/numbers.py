@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
@@ -67,14 +66,11 @@ def _day(days: int) -> str:
 
 def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
     """A number from the bytes of an integer without its point, also in base64; with scale None as
-    the record's schema says. Connect's `{scale, value}` says its own.
+    the record's schema says. `{scale, value}`, as of Avro and of Connect, says its own.
     """
 
     def number(roots: Roots) -> Any:
         value = get(roots)
-        if type(value) is Decimal:  # of Avro, by its schema
-            whole, parts = value.as_integer_ratio()
-            return whole if parts == 1 else whole / parts
         if type(value) is dict:
             return _unscaled(field, value.get("value"), value.get("scale"))
         if type(value) not in (str, bytes):

@@ -42,12 +42,13 @@ class Condition:
     values: frozenset[tuple[bool, str | int | float]] | None
     """With whether each is a boolean: for Python true equals 1."""
     other: Path | None = None
+    get_other: Get | None = None
 
     def holds(self, roots: Roots) -> bool:
         """Whether it holds for a record. Raises BadEvent if the source left the value out."""
         value = self.get(roots)
-        if self.other is not None:
-            return self._differs(value, roots)
+        if self.get_other is not None:
+            return self._differs(value, self.get_other(roots))
         if self.values is None:
             return value is not None
         kind = type(value)
@@ -57,9 +58,7 @@ class Condition:
             self._unavailable()
         return (kind is bool, value) in self.values
 
-    def _differs(self, value: Any, roots: Roots) -> bool:
-        assert self.other is not None
-        other = getter(self.other)(roots)
+    def _differs(self, value: Any, other: Any) -> bool:
         if UNAVAILABLE in (value, other):
             self._unavailable()
         if value is None or other is None:

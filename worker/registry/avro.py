@@ -9,13 +9,12 @@ worker with it. So a schema is refused if
 A value of a schema that passes may still be large in memory: an array of records takes 200 bytes
 for each byte. So long values with more than `MAX_CONTAINERS` records, arrays and maps are refused.
 
-Logical types are left out: a timestamp is its number. But decimals are read by their scale.
+Logical types are left out: a timestamp is its number. A decimal brings its scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -63,8 +62,6 @@ _KEPT: Final = ("type", "symbols", "size")
 
 _DECIMAL: Final = "coversumm-decimal"
 """The logical type that `_decimal` reads; fastavro's own takes numbers of any length."""
-MAX_DECIMAL_BYTES: Final = 64
-MAX_SCALE: Final = 100
 
 
 class BadSchema(Exception):
@@ -275,18 +272,12 @@ def _scale(schema: Mapping[str, Any]) -> dict[str, Any]:
     """What reading a decimal needs beside its type; nothing for other types."""
     scale = schema.get("scale", 0)
     is_decimal = schema.get("logicalType") == "decimal" and type(scale) is int
-    return (
-        {"logicalType": _DECIMAL, "scale": scale} if is_decimal and 0 <= scale <= MAX_SCALE else {}
-    )
+    return {"logicalType": _DECIMAL, "scale": scale} if is_decimal else {}
 
 
-def _decimal(raw: bytes, schema: Mapping[str, Any], *_: object) -> Decimal | bytes:
-    """A decimal; bytes, which no field takes, if it is too long for one."""
-    if len(raw) > MAX_DECIMAL_BYTES:
-        return raw
-    unscaled = int.from_bytes(raw, "big", signed=True)
-    sign, digits, _exponent = Decimal(unscaled).as_tuple()
-    return Decimal((sign, digits, -schema["scale"]))
+def _decimal(raw: bytes, schema: Mapping[str, Any], *_: object) -> dict[str, Any]:
+    """A decimal as Kafka Connect writes one with a scale of its own."""
+    return {"scale": schema["scale"], "value": raw}
 
 
 if fastavro is not None:

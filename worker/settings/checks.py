@@ -100,8 +100,8 @@ def _check_message_bytes(settings: Fields) -> Iterator[str]:
 
 
 def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
-    """Most bytes of a message with so many sentences, and of each so many ids, whatever events
-    bring; key, headers, and the row of the message included.
+    """Most bytes of a message with `sentences` sentences, which name `sentence_ids` ids each. The
+    key, the headers and the stored row of the message count too.
     """
     from worker.events.fields import (  # late: it loads msgspec
         MAX_ID_CHARS,

@@ -1,10 +1,9 @@
 """Reads the batches of a fetch so that no record stops the consumer.
 
 aiokafka decodes header names as UTF-8 and raises for any other; producers in C, C++ and Go may send
-any bytes. Such a name is made readable here. aiokafka also decompresses a batch whatever its size,
-and all batches of a fetch; 9 KB may hold 300 MB. Here a batch with more than `Memory.most` bytes
-becomes one refused record at its last offset, and a fetch returns no more records once it has that
-many bytes.
+any bytes. Such a name is made readable here. aiokafka also decompresses batches of any size, and
+all of a fetch; 9 KB may hold 300 MB. Here a batch with more than `Memory.most` bytes becomes one
+refused record at its last offset, and a fetch returns no more records once it has that many bytes.
 """
 
 from __future__ import annotations
