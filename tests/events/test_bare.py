@@ -108,6 +108,8 @@ def test_a_row_with_a_lone_surrogate_is_bad_in_an_id_and_whole_elsewhere(name: s
         else:
             assert isinstance(result, ReviewUpserted)
             assert getattr(result, name) == "a\ufffdb"
+        for one in (row, {"type": "review.upserted", **row}):  # the same as a line of JSON
+            assert judged(*read_json(json.dumps(one).encode()).line) == result
 
 
 @pytest.mark.parametrize("name", ["entity_id", "rating", "text"])

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from worker.events.dates import to_timestamp
+from worker.events.json_codec import without_halves
 
 FIELDS: Final = (
     "entity_id",
@@ -70,7 +71,7 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     try:
         body = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        body = _members(line) if "out of range" in str(error) else None
+        body = _members(line) if "out of range" in str(error) else _with_halves(line)
     if not isinstance(body, dict):
         return Reading(ParsedLine(None, line), {})
     return (
@@ -147,22 +148,28 @@ def _members(line: bytes) -> dict[str, Any] | None:
     return members
 
 
+def _with_halves(line: bytes) -> Any:
+    """A line with lone surrogates, which stay in its texts; None for any other line."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(line) if without_halves(line) != line else None
+    return None
+
+
 def _line(event: Mapping[str, Any]) -> ParsedLine:
     """As JSON. A lone surrogate stays an escape, for `decode` to judge."""
     try:
         return ParsedLine(_key(event), msgspec.json.encode(event))
     except ValueError as error:
-        key = None
-        with suppress(ValueError):  # it has a surrogate itself
-            key = _key(event)
         with suppress(ValueError):  # an integer of more digits than Python writes
-            return ParsedLine(key, json.dumps(event, default=str).encode())
+            return ParsedLine(_key(event), json.dumps(event, default=str).encode())
         return ParsedLine(None, str(error).encode())
 
 
 def _key(event: Mapping[str, Any]) -> bytes | None:
     entity_id = event.get("entity_id")
-    return entity_id.encode() if isinstance(entity_id, str) and entity_id else None
+    with suppress(UnicodeEncodeError):  # a lone surrogate
+        return entity_id.encode() if isinstance(entity_id, str) and entity_id else None
+    return None
 
 
 def _keep(

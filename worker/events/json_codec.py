@@ -97,7 +97,7 @@ def decode(value: bytes) -> Body:
     try:
         body: Body = _decode_body(value)
     except msgspec.DecodeError as error:
-        whole = _without_halves(value)
+        whole = without_halves(value)
         if whole == value:
             raise _diagnose(value, error) from None
         body = decode(whole)
@@ -111,7 +111,7 @@ def parse(value: bytes) -> Any:
     try:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
-        if (whole := _without_halves(value)) != value:
+        if (whole := without_halves(value)) != value:
             return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
@@ -225,7 +225,7 @@ _ESCAPED: Final = re.compile(
 )
 
 
-def _without_halves(value: bytes) -> bytes:
+def without_halves(value: bytes) -> bytes:
     """With U+FFFD for each half of a pair of surrogates: a text that was cut within an emoji has
     one.
     """
@@ -235,7 +235,7 @@ def _without_halves(value: bytes) -> bytes:
 def check_ids(body: Body, value: bytes | None) -> None:
     """Raise BadEvent if an id has lost a character of which `value` has half."""
     for name in ("entity_id", "review_id"):
-        if _LOST in getattr(body, name, "") and value and _without_halves(value) != value:
+        if _LOST in getattr(body, name, "") and value and without_halves(value) != value:
             raise BadEvent(Reason.BAD_FIELD, f"{name}: it has half of a pair of surrogates")
 
 
