@@ -42,6 +42,7 @@ OF_THE_VERSION: Final = {"splitter", "algorithm"}
 SPLITTERS: Final = {
     "reviews-1": "0.1.0 before commit 8ea7645",
     "reviews-2": "0.1.0 from commit 8ea7645 to before 79ad5e1",
+    "reviews-3": "0.1.0 from commit 79ad5e1 to before 6bc0fed",
 }
 """The builds with earlier splitters."""
 RESTORE: Final = (
