@@ -103,6 +103,22 @@ def test_a_field_that_no_event_has_is_named(tmp_path, capsys):
     assert "found no" not in capsys.readouterr().err  # it made no event
 
 
+def test_warnings_of_samples(tmp_path, capsys):
+    text = MAPPING.replace('"after.title"', '"after.titel"').replace('epoch = "us"', 'epoch = "ns"')
+    file, sample = written(tmp_path, text), tmp_path / "samples.jsonl"
+    values = [change("c", row(number, product), number, schemas=False).decode()
+              for number, product in ((5, 3), (6, 0), (7, 0))]  # fmt: skip
+    sample.write_text("\n".join(values))
+    assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
+    rule = f"warning: {TOPIC}: rule 'published'"
+    warnings = [one for one in capsys.readouterr().err.splitlines() if one.startswith(rule)]
+    assert [one.removeprefix(rule) for one in warnings] == [
+        " found nothing at after.titel in any of these records",
+        ": occurred_at is 1970-01-21T09:54:00Z: is the unit of its epoch right? (line 1)",
+        ": entity_id is 0: does the source fill it in where it knows none? (line 2)",
+    ]
+
+
 @pytest.mark.parametrize("path", ["before.product_id", "key.product_id"])
 def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
     """With PostgreSQL's default REPLICA IDENTITY, Debezium fills the product of deleted rows, in

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.debezium import TOPIC, change, key, row, written
+from tests.harness.debezium import MOVING, TOPIC, change, key, row, written
 from tests.harness.limits import event_limits
 from worker.errors import FileErrors, SetupError
 from worker.events import Record, Rejected, ReviewUpserted, decode
@@ -51,6 +51,12 @@ def test_a_record_whose_key_is_the_entity_may_be_in_any_partition(tmp_path: Path
 def test_a_topic_that_the_file_does_not_map_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r'no \[topic."other"\].*only shop.public.reviews: add it'):
         mapping_of(settings(tmp_path, "other"), 1)
+
+
+def test_a_worker_refuses_rules_that_only_a_bridge_takes(tmp_path: Path) -> None:
+    several = replace(settings(tmp_path), mapping=written(tmp_path, MOVING))
+    with pytest.raises(SetupError, match=r"only a bridge .* as rule 'moved' of shop"):
+        mapping_of(several, 1)
 
 
 def test_without_a_file_there_is_no_mapping(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ CASES = [
     ("so generous\nso clean", ["so generous", "so clean"]),
     ("First line\nSecond line\r\nThird.", ["First line", "Second line", "Third."]),
     ("It is near.\nand quiet.", ["It is near.", "and quiet."]),
+    ("Pros:\nquiet and clean.", ["Pros:", "quiet and clean."]),
     ("Pros:\n- quiet\n- clean", ["Pros:", "- quiet", "- clean"]),
     ("too   many\t blanks", ["too many blanks"]),
     # Glued sentences
