@@ -89,6 +89,12 @@ class Driver:
         self.processor.committed(batch)
         return batch
 
+    def run_whole(self, *records):
+        """Fails if the micro-batch is cut: the other records would be lost."""
+        batch = self.run(*records)
+        assert batch.taken == len(records)
+        return batch
+
     def summary(self, partition, entity_id):
         """As of the last commit."""
         return summary_of(self.processor, self.rows[partition], partition, entity_id)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.naive_short_view import cosine
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete, upsert
 from tests.harness.facet_model import FacetModel
 from tests.harness.model import ratings
 from tests.processing.facet_runs import FACETS, runs, with_facets
@@ -87,7 +87,7 @@ def test_views_equal_brute_force(distinct, batches, extent, candidates):
     model = FacetModel(driver.config, FakeEngine.vector)
     model.run([record for _, batch in batches for record in batch])
     for _, batch in batches:
-        driver.run(*batch)
+        driver.run_whole(*batch)
     for at, entity_id in enumerate(ENTITIES):
         key = at, entity_id
         view = view_of(driver, key)
@@ -120,7 +120,7 @@ def test_views_equal_brute_force(distinct, batches, extent, candidates):
 def test_verify_recomputes_facets(least, batches):
     driver = Driver(with_facets(min_changes=least))
     for _, batch in batches:
-        driver.run(*batch)
+        driver.run_whole(*batch)
     for rows in driver.rows.values():
         checks = verify_partition(rows, dimension=3, k=3, distinct=False, min_changes=least)
         assert [one.problems for one in checks if one.problems] == []
@@ -176,6 +176,14 @@ def test_only_what_is_chosen_stands_for_others():
     driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
     overview = view_of(driver, (0, "e"), Overview, Extent(threshold=0.9))
     assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
+
+
+def test_an_entity_that_shrank_does_not_cut_the_next_micro_batch():
+    """Its facets are read into memory by a deletion, which leaves it smaller than it was."""
+    driver = Driver(with_facets())
+    driver.run_whole(upsert(0, "r"))
+    assert driver.run_whole(delete(1, "r")).loaded >= 0
+    driver.run_whole(upsert(2, "s", "good"), upsert(3, "t", "bad"))
 
 
 def test_without_facets_the_setting_is_named():

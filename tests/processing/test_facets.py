@@ -59,8 +59,10 @@ def test_without_facets_everything_is_as_before(setup, batches):
     """Of the same events, the summaries of a worker with facets are those of one without."""
     one, other = Driver(config(**setup)), Driver(with_facets(**setup))
     for _, batch in batches:
-        plain = one.run(*batch).messages
-        rich = [message for message in other.run(*batch).messages if message.topic != "facets"]
+        plain = one.run_whole(*batch).messages
+        rich = [
+            message for message in other.run_whole(*batch).messages if message.topic != "facets"
+        ]
         assert plain == rich
 
 

@@ -266,9 +266,9 @@ class Load:
 
     def hold(self, size: int, index: int) -> None:
         """Count the bytes of an entity that the record of this index was the first to read into
-        memory. Raises TooMuch, to continue without that record.
+        memory; one that shrank counts none. Raises TooMuch, to continue without that record.
         """
-        self.loaded += size
+        self.loaded += max(0, size)
         if index and self.loaded > self._limits.loaded_bytes:
             raise TooMuch(Limit.CACHE_BYTES, index)
 
