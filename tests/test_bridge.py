@@ -349,6 +349,32 @@ def test_a_group_that_refuses_it_says_what_to_do(site: Site, code: int, words: s
         site.run()
 
 
+def test_a_client_that_is_no_bridge_ends_it_at_the_assignment(site: Site) -> None:
+    """Kafka gives it partitions as it does another bridge, which passes."""
+
+    def joined(client: str) -> None:
+        site.admin.members.append(client)
+        site.group.lose()
+        site.group.join()
+
+    joining = [lambda: joined("app-bridge-shop-pod-1"), lambda: joined("rdkafka")]
+    site.group.during = [site.group.join, joining[0], lambda: None, joining[1]]
+    with pytest.raises(
+        SetupError, match=r"app-bridge-shop has clients .*\(rdkafka at 10\.0\.0\.7\)"
+    ):
+        site.run()
+    assert site.group.offsets == {0: 2, 1: 2}
+
+
+def test_an_offset_that_no_bridge_committed_is_logged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.group.offsets, site.group.notes = {0: 2, 1: 1}, {0: "topics shop reviews reviews"}
+    site.run()
+    (line,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert line.startswith("no bridge has committed the offset 1 of shop [1]")
+
+
 @pytest.mark.parametrize("others", [{}, {"shop_dlq": 9}])
 @pytest.mark.parametrize("running", [False, True])
 def test_dead_letters_follow_a_source_that_got_more_partitions(

@@ -30,7 +30,7 @@ from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
-from worker.kafka.group import foreign_group
+from worker.kafka.group import foreign_group, refuse_foreign
 from worker.kafka.offsets import OF_TOPICS
 from worker.kafka.reader import is_unreadable, passed_by, record_of
 from worker.kafka.topic_ids import TopicIds
@@ -167,7 +167,7 @@ class Bridge:
             },
         )
         self._cursors: dict[int, int] = {}
-        self._clients = clients
+        self._admin = clients.admin()
         self._passed: set[int] = set()  # partitions with a batch that the client does not read
         self._tenure = 0  # counts assignments and revocations
         self._membership: Any = None
@@ -207,6 +207,7 @@ class Bridge:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rule 1. An exception here reaches `consume`."""
         self._tenure += 1
+        refuse_foreign(self._admin, self._settings.app_id)
         if any(one.partition >= self._sources for one in partitions):
             self._sources = prepare_bridge(self._settings, self._clients)[0]
             self._transactions.ask(self._settings.dlq_topic, START_SECONDS)
@@ -443,6 +444,14 @@ class BridgedTopics:
                 self._compare(start, self._source, source)
                 if name == self._target:  # another one is the operator's decision
                     self._compare(start, self._target, target)
+            case [""] if start.offset != OFFSET_INVALID:
+                log.warning(
+                    "no bridge has committed the offset %d of %s [%d], where this one begins: "
+                    "another client of the group did, or an operator",
+                    start.offset,
+                    start.topic,
+                    start.partition,
+                )
 
     def _compare(self, start: TopicPartition, topic: str, stored: str) -> None:
         found = self._ids.known(topic)

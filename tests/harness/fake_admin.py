@@ -32,6 +32,7 @@ class FakeAdmin:
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.largest: dict[str, int] = {}  # max.message.bytes, if not plenty
         self.unknown: set[str] = set()  # topics that metadata has, and others do not know yet
+        self.members: list[str] = []  # client ids of the group
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
         self.others_at_second_look: dict[str, int] = {}
@@ -64,7 +65,8 @@ class FakeAdmin:
 
     def describe_consumer_groups(self, names: list[str], **_: Any) -> dict[str, Future[Any]]:
         described: Future[Any] = Future()
-        described.set_result(SimpleNamespace(members=[], type=ConsumerGroupType.CLASSIC))
+        members = [SimpleNamespace(client_id=one, host="/10.0.0.7") for one in self.members]
+        described.set_result(SimpleNamespace(members=members, type=ConsumerGroupType.CLASSIC))
         return {names[0]: described}
 
     def create_topics(self, new: list[Any], operation_timeout: float) -> dict[str, Future[None]]:

@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -138,6 +139,44 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         site.stop()  # with exit code 0
         check(site, source, feed.sent, letters=1)
         assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_in_the_group_of_bridges_ends_them(
+    kafka: KafkaBroker, tmp_path: Path, protocol: str
+) -> None:
+    """Kafka gives partitions to any consumer with the same assignor; it commits what it read."""
+    name = f"joined-{protocol}"
+    source, group = f"{name}.shop", f"{name}-bridge-{name}.shop"
+    options = {"client.id": "billing-7", "group.protocol": protocol, "enable.partition.eof": False}
+    with pipeline(kafka, name, tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        feed = Feed(site, source, seed=8)
+        bridges = prepared(site, source, 2)
+        wait_all_ready(site)
+        feed(60)
+        wait_bridged(site, source)
+        with closing(consumer(kafka.bootstrap_servers, group, **options)) as other:
+            other.subscribe([source])
+
+            def ended(*bridges: WorkerProcess) -> None:
+                eventually(
+                    lambda: (other.poll(0.1), not any(one.alive for one in bridges))[1], site.logs
+                )
+                for one in bridges:
+                    one.refused(f"the group {group} has clients that are no", "billing-7 at 127")
+
+            ended(*bridges)
+            feed(60)
+            bridges[0].log_path.unlink()
+            ended(bridges[0].start())
+            (end,) = other.committed([TopicPartition(source, 0)])
+            place = TopicPartition(source, 0, end.offset)  # without the note of a bridge
+            other.commit(offsets=[place], asynchronous=False)
+        bridges[0].start()
+        wait_bridged(site, source)
+        site.stop()
+        assert f"committed the offset {end.offset} of {source} [0]" in bridges[0].log_text()
+        assert bridged(site) == events_of(feed.sent)
 
 
 def test_the_log_says_when_no_broker_answers_and_when_one_does_again(tmp_path: Path) -> None:

@@ -49,7 +49,10 @@ def test_a_group_of_another_consumer_is_named(site: Pipeline, protocol: str) -> 
         other.subscribe([site.input_topic])
         eventually(lambda: (other.poll(0.1), other.assignment())[1], str)
         site.worker().refused("billing-7 at 127.0.0.1", "COVERSUMM_APP_ID")
+        checked = run_command("config", "--check", environment=site.environment)
+        assert f"group {site.name}: only workers: billing-7 at 127.0.0.1; stop" in checked.stderr
     site.worker().start().wait_ready()
+    assert run_command("config", "--check", environment=site.environment).returncode == 0
 
 
 def upsert(review: int) -> Sent:

@@ -1342,6 +1342,13 @@ RULES = (
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
+        "bridge: a client in its group that is no bridge ends it",
+        "worker/bridge.py",
+        "        refuse_foreign(self._admin, self._settings.app_id)\n",
+        "",
+        ("tests/test_bridge.py",),
+    ),
+    Rule(
         "bridge: its transactional id is taken over first",
         "worker/bridge.py",
         "self._transactions.take_over(START_SECONDS)",

@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import Crash, SetupError
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.group import ASSIGNOR, shown_members
 from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, size_complaint
@@ -92,7 +93,7 @@ def checks(settings: Settings) -> Iterator[ConfigCheck]:
     broker = _Broker(topics, clients, clients.admin(), settings)
     for spec in topics.specs.values():
         yield from broker.check_topic(spec)
-    yield broker.check_group()
+    yield from broker.check_group()
     yield broker.check_transactions()
     yield _check_state(settings, clients, topics)
 
@@ -240,8 +241,10 @@ class _Broker:
             return ConfigCheck(of, "history", NOT_CHECKED, str(cause))
         return ConfigCheck(of, "history", OK, found or "it has its first records, and keeps all")
 
-    def check_group(self) -> ConfigCheck:
-        """Whether the worker may join its group, which its changelog readers use too."""
+    def check_group(self) -> Iterator[ConfigCheck]:
+        """Whether the worker may join its group, which its changelog readers use too, and other
+        clients are in it.
+        """
         name = self.settings.app_id
         of = f"group {name}"
         granted: list[Any] = []
@@ -252,10 +255,14 @@ class _Broker:
                 )[name]
             )
             granted = found.authorized_operations or []
+            if found.members and found.partition_assignor not in ("", ASSIGNOR):
+                remedy = "stop them, or set another COVERSUMM_APP_ID"
+                yield ConfigCheck(of, "only workers", FAILED, shown_members(found.members), remedy)
         except KafkaException as cause:
             if cause.args[0].code() not in _DENIED:
-                return ConfigCheck(of, "permissions", NOT_CHECKED, cause.args[0].str())
-        return self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
+                yield ConfigCheck(of, "permissions", NOT_CHECKED, cause.args[0].str())
+                return
+        yield self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
 
     def check_transactions(self) -> ConfigCheck:
         """Whether this client may do anything; Kafka does not describe transactional ids."""

@@ -16,6 +16,7 @@ from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors, retry
+from worker.kafka.group import described_group
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
@@ -106,11 +107,7 @@ def refuse_members(
 def _members(admin: AdminClient, group: str) -> str:
     """The members' names, in order; empty without members."""
     with broker_errors(f"the broker does not describe the group {group}"):
-        described = retry(
-            lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
-                group
-            ].result()
-        )
+        described = described_group(admin, group)
     return ", ".join(sorted(f"{member.client_id} on {member.host}" for member in described.members))
 
 

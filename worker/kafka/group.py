@@ -22,6 +22,8 @@ from worker.settings.kinds import web_origin
 
 ADDRESS_SECONDS = 5.0
 """Seconds for all brokers together to return the addresses."""
+ASSIGNOR = "faust"
+"""The workers' assignor, by which a group of other clients is known."""
 MEMBERS_SHOWN = 3
 """Most clients that an error names."""
 UNKNOWN, EMPTY, STABLE, REBALANCING = "unknown", "empty", "stable", "rebalancing"
@@ -65,11 +67,7 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
     """The group now. Raises SetupError if no broker answers."""
     with broker_errors(f"could not describe the group {group}"):
         try:
-            described = retry(
-                lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
-                    group
-                ].result()
-            )
+            described = described_group(admin, group)
         except KafkaException as cause:
             if cause.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return WorkerGroup(UNKNOWN, [])
@@ -78,6 +76,26 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
     members = [_member(one, urls.get(one.member_id)) for one in described.members]
     state = STATES.get(described.state.name, described.state.name.lower())
     return WorkerGroup(state, sorted(members, key=lambda one: (one.url or "", one.member_id)))
+
+
+def described_group(admin: AdminClient, group: str) -> Any:
+    """The group as its coordinator describes it. Raises KafkaException."""
+    return retry(
+        lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
+            group
+        ].result()
+    )
+
+
+def refuse_foreign(admin: AdminClient, group: str) -> None:
+    """Raise SetupError if a member of a bridge's group is no bridge, and KafkaException.
+
+    Any consumer with the bridges' assignor may join and takes partitions. The client ids of bridges
+    begin with their group.
+    """
+    members = described_group(admin, group).members
+    if others := [one for one in members if not one.client_id.startswith(f"{group}-")]:
+        raise _foreign(group, others)
 
 
 def foreign_group(
@@ -96,11 +114,20 @@ def foreign_group(
         members, is_new = described.members, described.type is ConsumerGroupType.CONSUMER
     if unless_new is not None and not is_new:
         return unless_new
-    others = sorted(f"{one.client_id} at {one.host.removeprefix('/')}" for one in members)
+    return _foreign(group, members)
+
+
+def shown_members(members: list[Any]) -> str:
+    """Their client ids and addresses, the first ones."""
+    shown = sorted(f"{one.client_id} at {one.host.removeprefix('/')}" for one in members)
+    return ", ".join(shown[:MEMBERS_SHOWN])
+
+
+def _foreign(group: str, members: list[Any]) -> SetupError:
     return SetupError(
         f"the group {group} has clients that are no workers "
-        f"({', '.join(others[:MEMBERS_SHOWN]) or 'they left, or could not be listed'}): stop them, "
-        "or set another COVERSUMM_APP_ID"
+        f"({shown_members(members) or 'they left, or could not be listed'}): stop them, or set "
+        "another COVERSUMM_APP_ID"
     )
 
 
