@@ -306,7 +306,7 @@ def assemble(
             schemas=schemas,
         ),
         bounds=bounds,
-        with_headers=mapping is not None and mapping.needs_headers,
+        with_headers=schemas is not None or (mapping is not None and mapping.needs_headers),
         schemas=schemas,
     )
 

@@ -101,8 +101,8 @@ def as_json(*, schemas: bool) -> dict[str, str]:
     }
 
 
-def in_avro(registry: Registry) -> dict[str, str]:
-    """Apicurio's converter of keys and values, with Confluent's frames."""
+def in_avro(registry: Registry, other: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Apicurio's converter of keys and values, with Confluent's frames or as `other` says."""
     own = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
         ".apicurio.registry.url": registry.url.replace("ccompat/v7", "registry/v2"),
@@ -111,7 +111,7 @@ def in_avro(registry: Registry) -> dict[str, str]:
         ".apicurio.registry.as-confluent": "true",
         ".apicurio.registry.use-id": "contentId",
         ".apicurio.registry.headers.enabled": "false",
-    }
+    } | {f".apicurio.registry.{name}": value for name, value in (other or {}).items()}
     return {f"{part}.converter{name}": v for part in ("key", "value") for name, v in own.items()}
 
 
@@ -119,6 +119,13 @@ KEYS = {"message.key.columns": ";".join(f"public.{one}:product_id,id" for one in
 
 
 AVRO = 'key = "framed"\nvalue = "framed"\ntombstone = "ignore"'
+
+
+NOT_READ = {
+    "long_ids": {"as-confluent": "false", "use-id": "globalId"},
+    "ids_in_headers": {"as-confluent": "false", "use-id": "globalId", "headers.enabled": "true"},
+}
+"""Apicurio's own frames: without the settings that the page names."""
 
 
 def forms(registry: Registry) -> dict[str, Form]:
@@ -133,6 +140,10 @@ def forms(registry: Registry) -> dict[str, Form]:
             as_json(schemas=False), '{ path = "after.stars", decimal = 1 }', moves_in_one=True
         ),
         "avro": Form(in_avro(registry) | KEYS, by_schema, AVRO, registry_url=registry.url),
+        **{
+            name: Form(in_avro(registry, other), by_schema, AVRO, True, registry.url)
+            for name, other in NOT_READ.items()
+        },
     }
 
 
@@ -218,7 +229,7 @@ def effects(kafka: KafkaBroker, form: Form, topic: str, folder: Path) -> list[st
     assert mapping is not None
     found = []
     for one in read_topic(kafka.bootstrap_servers, topic):
-        record = Record(topic, 0, one.offset, 0, one.key, one.value)
+        record = Record(topic, 0, one.offset, 0, one.key, one.value, one.headers)
         if schemas is not None:
             schemas.require([record])
         try:
@@ -267,6 +278,25 @@ def test_what_becomes_of_each_change(
     assert found["in_full"] == RIGHT
     assert found["by_index"] == [*RIGHT[:8], LEFT_OUT, *RIGHT[9:]]
     assert found["by_default"] == [*RIGHT[:7], "0/3 deleted", LEFT_OUT, *RIGHT[10:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("long_ids", "dead letter: value: the schema id has eight bytes, as Apicurio's: set "),
+        (
+            "ids_in_headers",
+            "dead letter: value: the schema id is in the header apicurio.value.globalId: set "
+            "apicurio.registry.headers.enabled=false, ",
+        ),
+    ],
+)
+def test_frames_of_apicurio_that_are_not_read_are_named(
+    kafka: KafkaBroker, captured: dict[str, Form], name: str, words: str, tmp_path: Path
+) -> None:
+    found = effects(kafka, captured[name], topic_of(name, "in_full"), tmp_path)
+    remedy = "apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId at the"
+    assert found == [f"{words}{remedy} producer"] * 11  # all but the tombstone
 
 
 def test_mapping_check_finds_the_identity_that_cannot_work(

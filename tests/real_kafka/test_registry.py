@@ -62,6 +62,16 @@ JSON_SCHEMA = json.dumps(
 )
 
 
+HEADER = [("apicurio.value.globalId", (7).to_bytes(8, "big"))]
+OF_ANOTHER_FORMAT = [
+    (b"\2\2e\2r", HEADER, b"the header apicurio.value.globalId: set apicurio.registry.headers"),
+    (b"\0\0\x7f\0\0\2r", HEADER, b"apicurio.registry.as-confluent=true"),  # no frame
+    (b"\1" * 9, [("__value_schema_id", b"\1" + bytes(16))], b"value.schema.id.serializer="),
+    (b"\3\0" + bytes(16) + b"\2e\2r", [], b"AWS Glue"),
+]
+"""Values, their headers, and what a dead letter says of them; see tests/registry/test_framed.py."""
+
+
 class Writers:
     """confluent-kafka's own serializers on a registry: one Avro record, a union, JSON Schema."""
 
@@ -118,6 +128,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         writers = Writers(schemas, site.input_topic)
         good = [writers.write(one.events[0], at % 4) for at, one in enumerate(history)]
         bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:], b"\0\xff\xff\xff\xff{}"]
+        named = [*OF_ANOTHER_FORMAT, (b"\0\0\0\0\0" + good[2][1:], [], b"has eight bytes")]
         assert f"{site.output_topic}-value" in command(site, "schemas", "register")
         worker = site.worker().start()
         worker.wait_ready()
@@ -129,6 +140,8 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
                 client.produce(site.input_topic, value, one.product, partition)
             for value in bad:
                 client.produce(site.input_topic, value, b"3", 0)
+            for value, headers, _ in named:
+                client.produce(site.input_topic, value, b"3", 0, headers=headers)
             client.flush(60)
             says = "no answer of the schema registry for"
             eventually(lambda: says in reason(worker), site.logs)
@@ -153,8 +166,11 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         ]
         assert len(shown) == sum(one.key == published[0].key for one in published)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
-        assert [one.value for one in letters] == bad
+        assert [one.value for one in letters] == bad + [value for value, *_ in named]
         found = [dict(one.headers) for one in letters]
+        for one, (_, headers, words) in zip(found[len(bad) :], named, strict=True):
+            assert words in one["dlq.detail"]
+            assert one.items() >= dict(headers).items()
         assert {one["dlq.reason"] for one in found} == {b"bad_wire_format"}
         assert b"schema id 8323072: the registry does not know it" in found[2]["dlq.detail"]
         assert "the schema registry answers again" in worker.log_text()

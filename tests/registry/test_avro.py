@@ -91,10 +91,17 @@ CHAIN = [
     avro_record(f"R{level}", a=f"R{level + 1}" if level < 2 * MAX_DEPTH else "int")
     for level in range(2 * MAX_DEPTH + 1)
 ]
+FLAG = avro_record("Flag", on="boolean")
+MANY_NAMES = {"name": "on", "type": "boolean", "aliases": [f"a{n}" for n in range(30)]}
 REFUSED = [
-    (avro_record("Node", next=["null", "Node"]), "recursive"),
-    (avro_record("Node", next={"type": "map", "values": "Node"}), "recursive"),
-    ([avro_record("A", b="B"), avro_record("B", a={"type": "array", "items": "A"})], "recursive"),
+    (avro_record("Node", next="Node"), "Node contains itself, and may take too few bytes"),
+    ([avro_record("A", b="B"), avro_record("B", a="A")], "A contains itself"),
+    (
+        avro_record("Node", next=["null", "Node"], **{f"f{n}": "null" for n in range(16)}),
+        "Node contains itself",
+    ),
+    ({"type": "array", "items": {**FLAG, "fields": [MANY_NAMES]}}, "too few bytes"),
+    ({**FLAG, "fields": [{**MANY_NAMES, "aliases": "a"}]}, "not Avro"),
     ({"type": "array", "items": "null"}, "too few bytes"),
     ({"type": "array", "items": avro_record("Empty")}, "too few bytes"),
     ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "too few bytes"),
@@ -197,9 +204,9 @@ def test_containers_are_counted_where_the_value_has_them(monkeypatch: pytest.Mon
     plain = json.loads(json.dumps(CHANGE).replace('"logicalType"', '"was"'))
     tags = {"a": ["b", "c"], "d": []}
     value = {"before": {**VALUE, "tags": tags}, "after": VALUE}
+    monkeypatch.setattr(avro, "COUNTED_BYTES", 0)
     schema = AvroSchema(json.dumps([CHANGE, "double", avro_record("E", e="shop.Row")]))
     union = [plain, "double", avro_record("E", e="shop.Row")]
-    monkeypatch.setattr(avro, "COUNTED_BYTES", 0)
     monkeypatch.setattr(avro, "MAX_CONTAINERS", 8)
     for branch in (value, 0.5):
         assert schema.read(framed(1, union, branch))[1] == branch
@@ -208,7 +215,67 @@ def test_containers_are_counted_where_the_value_has_them(monkeypatch: pytest.Mon
         schema.read(framed(1, union, value))
 
 
-@given(st.binary(max_size=200), st.sampled_from([CHANGE, *CONTRACT, CONTRACT]))
+TREE = avro_record(
+    "Comment",
+    text="string",
+    replies={"type": "array", "items": "Comment"},
+    first=["null", "Comment"],
+    named={"type": "map", "values": "Comment"},
+)
+THREAD = avro_record("Thread", id="long", top="Comment", rest=["Comment", "string"])
+THREAD["fields"][1]["type"] = TREE
+
+
+def comment(depth: int) -> dict[str, Any]:
+    """Nested so deep, in each of the three ways in turn."""
+    found: dict[str, Any] = {"text": "a", "replies": [], "first": None, "named": {}}
+    for level in range(1, depth):
+        inner = [{"replies": [found]}, {"first": found}, {"named": {"b": found}}][level % 3]
+        found = {"text": "a", "replies": [], "first": None, "named": {}, **inner}
+    return found
+
+
+def test_values_of_a_recursive_schema_are_read_as_deep_as_others() -> None:
+    schema = AvroSchema(json.dumps(THREAD))
+    depth = 1 + (MAX_DEPTH - 3) // 5 * 3  # of 3 levels one is in an array and one in a map
+    value = {"id": 3, "top": comment(depth), "rest": "none"}
+    assert schema.read(framed(1, THREAD, value)) == ("Thread", value)
+    for deeper in (depth + 3, 400):
+        with pytest.raises(BadEvent, match="nested deeper than 100 levels"):
+            schema.read(framed(1, THREAD, {**value, "rest": comment(deeper)}))
+
+
+def test_values_of_a_recursive_schema_are_bounded_before_they_are_decoded() -> None:
+    """By depth, where two bytes are a level, and by their number."""
+    node = AvroSchema(json.dumps(avro_record("Node", next=["null", "Node"])))
+    assert node.read(b"\0\0\0\0\1" + b"\2" * (MAX_DEPTH - 1) + b"\0")[0] == "Node"
+    for levels in (MAX_DEPTH, 5_000_000):
+        with pytest.raises(BadEvent, match="nested deeper than 100 levels"):
+            node.read(b"\0\0\0\0\1" + b"\2" * levels + b"\0")
+    wide = AvroSchema(json.dumps(avro_record("W", some={"type": "array", "items": "W"})))
+    assert wide.read(b"\0\0\0\0\1\4" + bytes(3))[1] == {"some": [{"some": []}, {"some": []}]}
+    few = (MAX_CONTAINERS // 2 + 1) * 2  # twice as many bytes as records, and each has an array
+    with pytest.raises(BadEvent, match="more than 250,000"):
+        wide.read(b"\0\0\0\0\1" + b"\x80\x89\x7a" + bytes(few))
+
+
+def test_a_field_is_read_under_its_aliases_too() -> None:
+    """Wherever the record is. A field's own name comes first."""
+    part = avro_record("Part", label="string")
+    part["fields"][0]["aliases"] = ["name"]
+    row = avro_record("Row", body="string", id="long", parts={"type": "array", "items": part})
+    row["fields"][0]["aliases"] = ["text", "id"]
+    row["fields"][1]["aliases"] = ["number", "text"]
+    change = avro_record("Change", after=["null", row], by={"type": "map", "values": "Part"})
+    one = {"label": "a"}
+    value = {"after": {"body": "b", "id": 3, "parts": [one]}, "by": {"x": one}}
+    both = {**one, "name": "a"}
+    wanted = {"body": "b", "text": "b", "id": 3, "number": 3, "parts": [both]}
+    schema = AvroSchema(json.dumps(change))
+    assert schema.read(framed(1, change, value))[1] == {"after": wanted, "by": {"x": both}}
+
+
+@given(st.binary(max_size=200), st.sampled_from([CHANGE, *CONTRACT, CONTRACT, THREAD]))
 def test_any_bytes_are_read_or_refused(payload: bytes, schema: Any) -> None:
     reader = AvroSchema(json.dumps(schema))
     with suppress(BadEvent):

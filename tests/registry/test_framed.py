@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from docs.build.render import ROOT
 from tests.events.examples import LIMITS, assert_same_event, given, packed, record, upsert, vector
@@ -26,9 +29,13 @@ from tests.registry.framing import (
     framed,
 )
 from worker.events import Event, Record, Rejected, ReviewUpserted, decode
+from worker.events.reasons import Reason
+from worker.mapping import TopicMapping
 from worker.registry.avro import AvroSchema
+from worker.registry.client import SchemaTexts
 from worker.registry.contract import INPUTS, TYPES, avro_schema, record_name
 from worker.registry.framed import FramedCodec
+from worker.registry.lookup import usable
 
 CODEC = codec()
 NAMES = {name: record_name(kind) for name, kind in TYPES.items()}
@@ -87,6 +94,7 @@ NAN = struct.pack("<2f", 1, float("nan"))
         (frame(GONE), "bad_wire_format", "schema id 3: it is gone"),
         (frame(99), "bad_wire_format", "schema id 99: "),
         (b"\0\0\1", "bad_wire_format", "not a zero byte and a schema id"),
+        (bytes(9), "bad_wire_format", "not a zero byte and a schema id"),
         (frame(JSON) + b"{", "bad_json", ""),
         (frame(JSON) + b'{"type":"no"}', "unknown_type", "type: "),
         (b"{", "bad_json", ""),
@@ -97,6 +105,126 @@ def test_what_is_refused_says_why(value: bytes, reason: str, words: str) -> None
     assert isinstance(found, Rejected)
     assert found.reason == reason
     assert words in found.detail
+
+
+# -- formats that are known and not read
+
+PLAIN = avro_record("Plain", none="null", id="long", product="string")
+"""The payload of one begins with a small number, as an id of four bytes does."""
+MEMBERS = {"none": None, "id": 0, "product": "B00X"}
+PAYLOAD = framed(5, PLAIN, MEMBERS)[5:]
+GLOBAL_ID = (7).to_bytes(8, "big")
+AS_CONFLUENT = "apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId at the"
+NO_FRAME = b'{"none": null, "id": 0, "product": "B00X"}'
+
+
+def in_header(part: str) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """A part of a record, and its headers, as confluent-kafka writes them with ids in headers."""
+    headers: list[tuple[str, bytes]] = []
+    conf = {"schema.id.serializer": header_schema_id_serializer}
+    with SchemaRegistryClient.new_client({"url": "mock://ids"}) as client:
+        write = AvroSerializer(client, json.dumps(PLAIN), conf=conf)
+        raw = write(MEMBERS, SerializationContext("t", MessageField[part.upper()], headers))
+    assert raw is not None
+    assert [name for name, _ in headers] == [f"__{part}_schema_id"]
+    return raw, headers
+
+
+def apicurio(part: str, name: str) -> list[tuple[str, bytes | None]]:
+    """Headers of Apicurio's serializers: `SerdeHeaders` of apicurio-registry-serde-common 2.6."""
+    return [(f"apicurio.{part}.encoding", b"BINARY"), (f"apicurio.{part}.{name}", GLOBAL_ID)]
+
+
+SET_IT = f"as Apicurio's: set {AS_CONFLUENT}"
+FORMATS = [
+    # DefaultIdHandler of apicurio-registry-serde-common 2.6
+    lambda part: (
+        b"\0" + GLOBAL_ID + PAYLOAD,
+        [],
+        f"has eight bytes, {SET_IT}",
+    ),
+    lambda part: (PAYLOAD, apicurio(part, "globalId"), f"header apicurio.{part}.globalId: set "),
+    lambda part: (PAYLOAD[1:], apicurio(part, "contentId"), "headers.enabled=false, apicurio."),
+    lambda part: (frame(9) + PAYLOAD, apicurio(part, "globalId"), AS_CONFLUENT[:40]),
+    lambda part: (*in_header(part), f"{part}.schema.id.serializer=io.confluent.kafka.serializers."),
+    # AWSSchemaRegistryConstants of aws-glue-schema-registry
+    lambda part: (b"\3\0" + bytes(range(16)) + PAYLOAD, [], "a frame of AWS Glue"),
+    lambda part: (b"\3\5" + bytes(range(16)) + b"x\x9c", [], "a frame of AWS Glue"),
+]
+
+
+def plain_rules(folder: Path, part: str) -> TopicMapping:
+    """Rules of records of which one part is framed."""
+    text = f"""
+        [topic.t]
+        {part} = "framed"
+        [[topic.t.rule]]
+        emit = "review.upserted"
+        entity_id = "{"key." if part == "key" else ""}product"
+        review_id = "{"key." if part == "key" else ""}id"
+        text = {{ const = "Good." }}
+        """
+    return mapped(folder, text, "t").unframing(PLAIN_CODEC.unframe)
+
+
+PLAIN_CODEC = FramedCodec({5: AvroSchema(json.dumps(PLAIN)), 9: AvroSchema(json.dumps(PLAIN))})
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("format_of", FORMATS)
+def test_a_format_that_is_not_read_is_named_with_what_to_set(
+    tmp_path: Path, format_of: Any, part: str
+) -> None:
+    raw, headers, words = format_of(part)
+    key, value = (raw, b"{}") if part == "key" else (b"B00X", raw)
+    one = Record("t", 0, 7, 9, key, value, headers)
+    by_rules = decode([one], LIMITS, mapping=plain_rules(tmp_path, part))
+    by_contract = decode([one], LIMITS, PLAIN_CODEC) if part == "value" else []
+    for found in (*by_rules, *by_contract):
+        assert isinstance(found, Rejected)
+        assert found.reason == "bad_wire_format"
+        assert words in found.detail
+
+
+@pytest.mark.parametrize(
+    ("value", "headers"),
+    [
+        (framed(5, PLAIN, MEMBERS), []),
+        (b"\0\0\0\0\5" + PAYLOAD, [("apicurio.value.encoding", b"BINARY")]),
+        (NO_FRAME, apicurio("value", "globalId")),  # of a JSON Schema
+        (framed(5, PLAIN, MEMBERS), apicurio("key", "globalId")),
+    ],
+)
+def test_a_frame_before_zeros_and_json_with_an_id_in_a_header_are_read(
+    tmp_path: Path, value: bytes, headers: list[tuple[str, bytes | None]]
+) -> None:
+    rules = plain_rules(tmp_path, "value")
+    one = Record("t", 0, 7, 9, b"B00X", value, headers)
+    (found,) = decode([one], LIMITS, mapping=rules)
+    assert isinstance(found, ReviewUpserted)
+    assert (found.entity_id, found.review_id) == ("B00X", "0")
+
+
+def test_headers_that_no_rule_reads_may_be_unreadable(tmp_path: Path) -> None:
+    """A bridge asks for those of framed records, which may have ids in them."""
+    rules = plain_rules(tmp_path, "value")
+    assert (rules.needs_headers, rules.reads_headers) == (True, False)
+    unread = Rejected(Reason.BAD_FIELD, "headers: the name of one is not UTF-8")
+    value = framed(5, PLAIN, MEMBERS)
+    (body,) = rules.read_all(Record("t", 0, 7, 9, b"B00X", value, (), unread))
+    assert body.entity_id == "B00X"
+
+
+def test_a_record_of_another_name_that_had_the_contracts_is_one_of_the_contract() -> None:
+    """Aliases of the record and of its fields."""
+    other = avro_record("Row", reviewId="string", entity_id="string", body="string")
+    other["aliases"] = ["shop.Old", "shop.ReviewUpserted"]
+    other["fields"][0]["aliases"] = ["review_id"]
+    other["fields"][2]["aliases"] = ["text", "entity_id"]
+    schema = usable(SchemaTexts(json.dumps(other), "AVRO", ()))
+    value = framed(5, other, {"reviewId": "r", "entity_id": "e", "body": "Good."})
+    (found,) = decode([record(value)], LIMITS, FramedCodec({5: schema}))
+    assert_same_event(found, read(json.dumps(upsert(text="Good.")).encode()))
 
 
 def test_vectors_of_bytes_are_checked_as_others_are() -> None:

@@ -60,7 +60,8 @@ def record(value: bytes | None, key: bytes | None = None) -> Record:
 def test_an_id_is_asked_for_once(lookup: SchemaLookup, registry: Registry) -> None:
     registry.known = {7: SchemaTexts(TEXT, "AVRO", ()), 8: SchemaTexts("{}", "JSON", ())}
     records = [record(frame(7)), record(frame(7)), record(frame(8)), record(b"{}"), record(None)]
-    records += [record(b"\0\0"), record(b""), record(b"x", frame(9))]
+    records += [record(b"\0\0"), record(b""), record(b"x", frame(9)), record(bytes(20))]
+    records += [record(frame(10))._replace(headers=[("apicurio.value.globalId", bytes(8))])]
     assert lookup.missing(records) == [7, 8]
     lookup.fetch([7, 8])
     assert lookup.missing(records) == []

@@ -10,7 +10,7 @@ import msgspec
 
 from worker.errors import SetupError
 from worker.events import Limits, Record, Rejected, decode
-from worker.events.codec import FRAME_BYTES, is_framed
+from worker.events.codec import is_framed
 from worker.events.decode import check_bodies
 from worker.events.inputs import Body
 from worker.events.reasons import BadEvent
@@ -30,7 +30,8 @@ RECORD_MEMBERS: Final = {
     *("tstype", "ts", "broker", "payload"),
 }
 """Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
-NO_SCHEMA: Final = bytes(FRAME_BYTES)
+NO_SCHEMA: Final = b"\0\0\0\0\1"
+"""A frame before decoded keys."""
 IGNORED: Final = "ignored"
 DEAD_LETTER: Final = "dead letter"
 
@@ -182,7 +183,7 @@ def _doubts_of(event: Mapping[str, Any]) -> Iterator[str]:
 
 def records_of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:
     """The records of a file of JSON lines, plain or packed, each with its place, with the frames
-    that its topic has: the file has decoded records.
+    that keys of its topic have: the file has decoded records.
 
     A line is a record with `value`, and possibly `key`, `headers`, `topic`, as `kcat -J` and
     archives write it, or else a record's value. A line that names no topic is of the only one.
@@ -197,8 +198,7 @@ def records_of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[t
                 continue
             record = _record(line.strip(), number - 1, only)
             if (mapping := topics.get(record.topic)) is not None:
-                key = _framed(record.key, mapping.key)
-                record = record._replace(key=key, value=_framed(record.value, mapping.value))
+                record = record._replace(key=_framed(record.key, mapping.key))
             yield f"line {number}", record
 
 
@@ -228,7 +228,7 @@ def records_of_topics(
             for partition in reader.partitions:
                 for record, headers in reader.read(partition, reader.bounds(partition).stop - each):
                     place = f"{partition}:{record.offset}"
-                    refused = record.refused if mapping.needs_headers else None
+                    refused = record.refused if mapping.reads_headers else None
                     yield place, record._replace(headers=tuple(headers.items()), refused=refused)
 
 

@@ -7,7 +7,7 @@ contract's words.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import ValidationError
 from msgspec.json import Decoder
@@ -16,6 +16,8 @@ from worker.events import json_codec, json_row
 from worker.events.inputs import Body, ReviewDetails
 from worker.events.outputs import FacetsChanged, FacetSummary, RankedChange, SummaryChanged
 from worker.events.reasons import BadEvent, Reason, shown
+
+T = TypeVar("T")
 
 
 class InputCodec(Protocol):
@@ -85,6 +87,23 @@ def decode_change(value: bytes) -> SummaryChanged | FacetsChanged:
 FRAME_BYTES: Final = 5
 MAX_SCHEMA_ID: Final = 2**31 - 1
 
+_LONG_FRAME_BYTES: Final = 9
+"""Of Apicurio's serializers: an id of eight bytes, of which four are zero."""
+_GLUE_FRAME_BYTES: Final = 18
+"""Of AWS Glue's serializers: version, compression, a UUID."""
+_AS_CONFLUENT: Final = "apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId"
+_NO_HEADERS: Final = f"apicurio.registry.headers.enabled=false, {_AS_CONFLUENT}"
+_APICURIO: Final = ("globalId", "contentId", "contentHash", "artifactId")
+_REMEDIES: Final = {
+    part: {
+        **{f"apicurio.{part}.{name}": _NO_HEADERS for name in _APICURIO},
+        f"__{part}_schema_id": f"{part}.schema.id.serializer="
+        "io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer (the default)",
+    }
+    for part in ("key", "value")
+}
+"""By part of a record and name of a header with a schema id: settings of the serializer."""
+
 
 def is_framed(raw: bytes) -> bool:
     """Whether it begins like a frame: no JSON does."""
@@ -93,7 +112,7 @@ def is_framed(raw: bytes) -> bool:
 
 def is_frame(raw: bytes) -> bool:
     """Whether it begins with a complete frame, with an id that a registry may give."""
-    return is_framed(raw) and len(raw) >= FRAME_BYTES and schema_id(raw) <= MAX_SCHEMA_ID
+    return is_framed(raw) and len(raw) >= FRAME_BYTES and 0 < schema_id(raw) <= MAX_SCHEMA_ID
 
 
 def check_frame(raw: bytes) -> None:
@@ -107,3 +126,41 @@ def check_frame(raw: bytes) -> None:
 def schema_id(raw: bytes) -> int:
     """The id in a complete frame."""
     return int.from_bytes(raw[1:FRAME_BYTES], "big")
+
+
+def decoded(
+    decode: Callable[[bytes], T],
+    raw: bytes,
+    part: str,
+    headers: Sequence[tuple[str, bytes | None]],
+) -> T:
+    """What `decode` makes of a part of a record, "key" or "value". Raises BadEvent, which names a
+    known format that is not read.
+    """
+    if headers and is_framed(raw) and (unread := _unread(raw, part, headers)):
+        raise unread
+    try:
+        return decode(raw)
+    except BadEvent as bad:
+        is_format = bad.rejected.reason in (Reason.BAD_JSON, Reason.BAD_WIRE_FORMAT)
+        raise (_unread(raw, part, headers) if is_format else None) or bad from None
+
+
+def id_header(part: str, headers: Sequence[tuple[str, bytes | None]]) -> str | None:
+    """The header that has the schema id of a part of a record; None if none has."""
+    return next((name for name, _ in headers if name in _REMEDIES[part]), None)
+
+
+def _unread(raw: bytes, part: str, headers: Sequence[tuple[str, bytes | None]]) -> BadEvent | None:
+    if (name := id_header(part, headers)) is not None:
+        what = f"the schema id is in the header {name}: set {_REMEDIES[part][name]} at the producer"
+    elif raw[:FRAME_BYTES] == bytes(FRAME_BYTES) and len(raw) > _LONG_FRAME_BYTES:
+        what = f"the schema id has eight bytes, as Apicurio's: set {_AS_CONFLUENT} at the producer"
+    elif raw[:2] in (b"\3\0", b"\3\5") and len(raw) >= _GLUE_FRAME_BYTES:
+        what = (
+            "it has a frame of AWS Glue, whose registry is not read: let the producer write JSON, "
+            "or use a registry with Confluent's API"
+        )
+    else:
+        return None
+    return BadEvent(Reason.BAD_WIRE_FORMAT, what)

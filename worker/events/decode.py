@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from worker.events.codec import DEFAULT, InputCodec
+from worker.events.codec import DEFAULT, InputCodec, decoded
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import Body, EntityDeleted, Event, Record
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
@@ -92,9 +92,12 @@ def _check(
                 f"{len(value)} bytes, at most {limits.max_event_bytes} are taken",
                 Limit.EVENT_BYTES,
             )
-        body = codec.decode(value or b"") if mapping is None else mapping.read(record)
-        if isinstance(body, Ignored):
-            return body
+        if mapping is None:
+            body = decoded(codec.decode, value or b"", "value", record.headers)
+        elif isinstance(found := mapping.read(record), Ignored):
+            return found
+        else:
+            body = found
         _check_day(body)
         if mapping is None and record.key != body.entity_id.encode():
             raise _wrong_key(record.key, body.entity_id)

@@ -7,11 +7,11 @@ nothing is lost in silence.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from worker.events.codec import FRAME_BYTES, check_frame, is_framed
+from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_framed
 from worker.events.inputs import Body, Record
 from worker.events.json_codec import check_ids, parse
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
@@ -63,7 +63,12 @@ class TopicMapping:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether records must come with their headers."""
+        """Whether records must come with their headers: of framed ones they may have the ids."""
+        return self.reads_headers or "framed" in (self.key, self.value)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether rules read headers, so that a record without readable ones is refused."""
         _, reads_ce, reads_headers = self._reads
         return reads_ce or reads_headers
 
@@ -95,7 +100,7 @@ class TopicMapping:
         """The events that the record means, none if it is ignored. Raises BadEvent: then none of
         its events holds.
         """
-        if record.refused is not None:
+        if record.refused is not None and self.reads_headers:
             raise BadEvent(*record.refused)
         found = [body for rule, roots in self.decided(record) for body in rule.bodies(roots)]
         for body in found:
@@ -116,7 +121,7 @@ class TopicMapping:
                 what = "says what a null value means: set tombstone" if is_tombstone else "applies"
                 raise BadEvent(Reason.UNKNOWN_TYPE, f"no rule of the mapping {what}")
             if rule.reads_key:
-                roots = roots._replace(key=self._key(record.key))
+                roots = roots._replace(key=self._key(record))
             yield rule, roots
 
     def rule_of(self, record: Record) -> Rule | None:
@@ -150,8 +155,8 @@ class TopicMapping:
         headers = dict(record.headers) if reads_ce or reads_headers else {}
         value: Any = None
         if record.value is not None:
-            value = self._decoded(record.value, self.value, "value")
-        key = self._key(record.key) if reads_key else None
+            value = self._decoded(record.value, self.value, "value", record.headers)
+        key = self._key(record) if reads_key else None
         is_batch = type(value) is list and _is_batch(headers, value)
         for one in value if is_batch else (value,):
             ce: dict[str, Any] = {}
@@ -167,28 +172,32 @@ class TopicMapping:
             # an event without data is no tombstone: its attributes say what it is
             yield Roots(one, key, ce, headers, None, record, schema), one is None and not ce
 
-    def _key(self, raw: bytes | None) -> Any:
-        if raw is None:
+    def _key(self, record: Record) -> Any:
+        if (raw := record.key) is None:
             return None
         if self.key == "plain":
             try:
                 return raw.decode()
             except UnicodeDecodeError:
                 raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
-        key = self._decoded(raw, self.key, "key")
+        key = self._decoded(raw, self.key, "key", record.headers)
         if self.unwrap is not None and type(key) is dict and self.unwrap in key:
             return key[self.unwrap]
         return key
 
-    def _decoded(self, raw: bytes, form: str, what: str) -> Any:
+    def _decoded(
+        self, raw: bytes, form: str, part: str, headers: Sequence[tuple[str, bytes | None]]
+    ) -> Any:
         """What a key or value has. Raises BadEvent."""
+        is_json = form != "framed" or (part == "value" and not is_framed(raw))
         try:
-            if form != "framed" or (what == "value" and not is_framed(raw)):
-                return parse(raw)
-            check_frame(raw)
-            return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
+            return decoded(parse if is_json else self._unframed, raw, part, headers)
         except BadEvent as bad:
-            raise bad.under(f"{what}: ") from None
+            raise bad.under(f"{part}: ") from None
+
+    def _unframed(self, raw: bytes) -> Any:
+        check_frame(raw)
+        return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
 
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:

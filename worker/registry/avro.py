@@ -3,18 +3,21 @@
 The writer's schema alone decodes a value. Any producer may register a schema, and none may end the
 worker with it. So a schema is refused if
 
-- it is recursive, or nested deeper than `MAX_DEPTH`: its values could be as deep as they are long,
+- it is nested deeper than `MAX_DEPTH`,
 - few bytes can stand for many values, as in an array of nulls (`_Shape`).
 
 A value of a schema that passes may still be large in memory: an array of records takes 200 bytes
 for each byte. So long values with more than `MAX_CONTAINERS` records, arrays and maps are refused.
+Values of a recursive schema may be as deep as they are long: those deeper than `MAX_DEPTH` are
+refused too.
 
-Logical types are left out: a timestamp is its number. A decimal brings its scale.
+A field is read under its name and its aliases. Logical types are left out: a timestamp is its
+number. A decimal brings its scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +27,7 @@ from worker.errors import SetupError
 from worker.events.codec import FRAME_BYTES
 from worker.events.reasons import BadEvent, Reason
 from worker.extras import install_command
-from worker.registry.containers import Scan, TooManyContainers, skip_of
+from worker.registry.containers import Scan, Unbounded, skip_of
 
 try:
     import fastavro
@@ -56,7 +59,7 @@ _MIN_BYTES: Final = {
 """By primitive type, the fewest bytes of a value."""
 _RECORDS: Final = ("record", "error")
 _NAMED: Final = (*_RECORDS, "enum", "fixed")
-_KEPT: Final = ("type", "symbols", "size")
+_KEPT: Final = ("type", "symbols", "size", "aliases")
 """What reading needs of a named type besides its name and fields."""
 
 
@@ -80,12 +83,13 @@ class AvroSchema:
     Args:
         text: the schema.
         referred: schemas whose names it uses, each after those that it uses itself.
+        known: names of records by which one is named that has them as an alias.
 
     Raises:
         BadSchema: the schema is refused.
     """
 
-    def __init__(self, text: str, referred: Sequence[str] = ()) -> None:
+    def __init__(self, text: str, referred: Sequence[str] = (), known: Container[str] = ()) -> None:
         try:
             shape = _Shape()
             for one in referred:
@@ -97,6 +101,7 @@ class AvroSchema:
             alone = [shape.alone(one) for one in branches]
             parsed = [fastavro.parse_schema(one) for one in alone]
             skips = [skip_of(one, {}) for one in alone]
+            names = [_name(one, known) for one in alone]
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadSchema(f"it is not JSON: {error}") from None
         except BadSchema:
@@ -104,8 +109,10 @@ class AvroSchema:
         except Exception as error:  # fastavro has many of its own
             raise BadSchema(f"it is not Avro: {error}") from None
         self._is_union = isinstance(schema, list)
-        self._branches: list[tuple[str, Any]] = [(_name(one), one) for one in parsed]
+        self._branches: list[tuple[str, Any]] = list(zip(names, parsed, strict=True))
         self._skips = skips
+        self._counted_bytes = 0 if shape.recursive else COUNTED_BYTES
+        self._aliases = shape.aliases
 
     def read(self, value: bytes) -> tuple[str, Any]:
         """The type's name, without namespace, and the framed value decoded. Raises BadEvent."""
@@ -114,15 +121,17 @@ class AvroSchema:
         try:
             branch = fastavro.schemaless_reader(stream, "int") if self._is_union else 0
             name, schema = self._branches[branch] if branch >= 0 else ("", None)
-            if len(value) > COUNTED_BYTES:
-                self._skips[branch](Scan(value, stream.tell(), MAX_CONTAINERS))
+            if len(value) > self._counted_bytes:
+                self._skips[branch](Scan(value, stream.tell(), MAX_CONTAINERS, MAX_DEPTH))
             decoded = fastavro.schemaless_reader(stream, schema)
-        except TooManyContainers:
-            raise _bad(f"it has more than {MAX_CONTAINERS:,} records, arrays and maps") from None
+        except Unbounded as unbounded:
+            raise _bad(str(unbounded)) from None
         except Exception as error:  # of many kinds, by what the bytes happen to mean
             raise _bad(f"it does not fit its schema ({type(error).__name__})") from None
         if rest := len(value) - stream.tell():
             raise _bad(f"{rest} bytes follow the value that its schema describes")
+        if self._aliases:
+            _add_aliases(decoded, self._aliases)
         return name, decoded
 
 
@@ -138,12 +147,18 @@ class _Shape:
 
     A type's *excess* is the most values that one value of it may decode to, minus `VALUES_PER_BYTE`
     for each byte that it takes. An array or a map whose items have an excess above 0 could hold
-    values without end.
+    values without end, and so could a record that has such ones of its own type.
+
+    Attributes:
+        recursive: the types that contain themselves.
+        aliases: by the names of a record's fields: the names by their aliases.
     """
 
     def __init__(self) -> None:
         self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
         self._measured: dict[str, _Measure | None] = {}  # None: under way
+        self.recursive: set[str] = set()
+        self.aliases: dict[tuple[str, ...], dict[str, str]] = {}
 
     def define(self, schema: Any, namespace: str = "", level: int = 0) -> None:
         """Note the named types in a schema. Raises BadSchema."""
@@ -195,7 +210,8 @@ class _Shape:
         if name in self._measured:
             known = self._measured[name]
             if known is None:
-                raise BadSchema(f"it is recursive: {name} contains itself")
+                self.recursive.add(name)
+                return _Measure(0, 0)  # no less than its excess, or it is refused below
             _check_depth(level + known.height)
             return known
         self._measured[name] = None
@@ -203,9 +219,11 @@ class _Shape:
         parts = [self._measure(one, inside, level + 1) for one in _types(schema)]
         least = {"enum": 1, "fixed": schema.get("size", 0)}.get(schema["type"], 0)
         self._measured[name] = found = _Measure(
-            1 - VALUES_PER_BYTE * least + sum(part.excess for part in parts),
+            1 - VALUES_PER_BYTE * least + sum(part.excess for part in parts) + _aliased(schema),
             1 + max((part.height for part in parts), default=0),
         )
+        if name in self.recursive and found.excess > 0:
+            raise BadSchema(f"{name} contains itself, and may take too few bytes for its values")
         return found
 
     def _resolved(self, name: str, namespace: str) -> str:
@@ -243,9 +261,15 @@ class _Shape:
         kept: dict[str, Any] = {one: schema[one] for one in _KEPT if one in schema}
         if schema["type"] in _RECORDS:
             kept["fields"] = [
-                {"name": one["name"], "type": self.alone(one["type"], inside, used)}
+                {key: one[key] for key in ("name", "aliases") if key in one}
+                | {"type": self.alone(one["type"], inside, used)}
                 for one in schema["fields"]
             ]
+            names = tuple(one["name"] for one in schema["fields"])
+            for one in schema["fields"]:
+                for alias in one.get("aliases", ()):
+                    if alias not in names:
+                        self.aliases.setdefault(names, {}).setdefault(alias, one["name"])
         return {"name": name, **kept, **(_scale(schema) if schema["type"] == "fixed" else {})}
 
 
@@ -268,6 +292,24 @@ def _types(schema: Mapping[str, Any]) -> list[Any]:
     return [one["type"] for one in schema["fields"]]
 
 
+def _aliased(schema: Mapping[str, Any]) -> int:
+    """How many values of a record are read under a second name."""
+    return sum(len(one.get("aliases", ())) for one in schema.get("fields", ()))
+
+
+def _add_aliases(value: Any, aliases: Mapping[tuple[str, ...], Mapping[str, str]]) -> None:
+    """Let each record in a decoded value have its fields' aliases as members too."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if type(one) is list:
+            left += one
+        elif type(one) is dict:
+            left += one.values()
+            for alias, name in aliases.get(tuple(one), {}).items():
+                one[alias] = one[name]
+
+
 def _scale(schema: Mapping[str, Any]) -> dict[str, Any]:
     """What reading a decimal needs beside its type; nothing for other types."""
     scale = schema.get("scale", 0)
@@ -285,9 +327,14 @@ if fastavro is not None:
         fastavro.read.LOGICAL_READERS[f"{_kind}-{_DECIMAL}"] = _decimal
 
 
-def _name(schema: Any) -> str:
-    is_record = isinstance(schema, dict) and schema["type"] in _RECORDS
-    return str(schema["name"]).rpartition(".")[2] if is_record else ""
+def _name(schema: Any, known: Container[str]) -> str:
+    """A record's name or the first alias that is known, without namespace; empty for others."""
+    if not isinstance(schema, dict) or schema["type"] not in _RECORDS:
+        return ""
+    names: list[str] = [
+        one.rpartition(".")[2] for one in (schema["name"], *schema.get("aliases", ()))
+    ]
+    return next((one for one in names if one in known), names[0])
 
 
 def _bad(detail: str) -> BadEvent:

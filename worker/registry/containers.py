@@ -1,7 +1,8 @@
 """The records, arrays and maps of an Avro value, counted before it is decoded.
 
 A container takes up to 200 bytes of memory, and few bytes may stand for it, or none. So a count is
-all that bounds the memory that a long value takes.
+all that bounds the memory that a long value takes. With a recursive schema their depth is all that
+bounds the stack.
 """
 
 from __future__ import annotations
@@ -10,27 +11,35 @@ from collections.abc import Callable
 from typing import Any, Final
 
 Skip = Callable[["Scan"], object]
-"""Moves a scan past a value. Raises IndexError behind the bytes, and TooManyContainers."""
+"""Moves a scan past a value. Raises IndexError behind the bytes, and Unbounded."""
 
 _FIXED: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 """By primitive type, the bytes of every value."""
 
 
-class TooManyContainers(Exception):
-    """A value has more containers than it may have."""
+class Unbounded(Exception):
+    """A value has more containers, or deeper ones, than it may have. The message says which."""
 
 
 class Scan:
-    """A place in bytes, and how many more containers may come."""
+    """A place in bytes, and how many containers it has passed and is in."""
 
-    def __init__(self, value: bytes, at: int, most: int) -> None:
-        self.value, self.at, self.left = value, at, most
+    def __init__(self, value: bytes, at: int, most: int, deepest: int) -> None:
+        self.value, self.at, self._most, self._deepest = value, at, most, deepest
+        self._count = self._depth = 0
 
-    def container(self) -> None:
-        """Count one."""
-        self.left -= 1
-        if self.left < 0:
-            raise TooManyContainers
+    def enter(self) -> None:
+        """Count a container that begins here. Raises Unbounded."""
+        self._count += 1
+        self._depth += 1
+        if self._count > self._most:
+            raise Unbounded(f"it has more than {self._most:,} records, arrays and maps")
+        if self._depth > self._deepest:
+            raise Unbounded(f"it is nested deeper than {self._deepest} levels")
+
+    def leave(self) -> None:
+        """The innermost container ends here."""
+        self._depth -= 1
 
     def long(self) -> int:
         """The number here. Raises IndexError for one of more than 64 bits."""
@@ -66,7 +75,9 @@ def skip_of(schema: Any, named: dict[str, Skip]) -> Skip:
     elif kind == "fixed":
         named[schema["name"]] = _sized(schema["size"])
     elif kind in ("record", "error"):
-        named[schema["name"]] = _record([skip_of(one["type"], named) for one in schema["fields"]])
+        fields: list[Skip] = []  # which may be of this type themselves
+        named[schema["name"]] = _record(fields)
+        fields += [skip_of(one["type"], named) for one in schema["fields"]]
     else:
         return skip_of(kind, named)
     return named[schema["name"]]
@@ -88,16 +99,17 @@ def _text(scan: Scan) -> None:
 
 def _record(fields: list[Skip]) -> Skip:
     def skip(scan: Scan) -> None:
-        scan.container()
+        scan.enter()
         for one in fields:
             one(scan)
+        scan.leave()
 
     return skip
 
 
 def _blocks(item: Skip, kind: str) -> Skip:
     def skip(scan: Scan) -> None:
-        scan.container()
+        scan.enter()
         while count := scan.long():
             if count < 0:  # the block's size follows
                 scan.long()
@@ -105,5 +117,6 @@ def _blocks(item: Skip, kind: str) -> Skip:
                 if kind == "map":
                     _text(scan)
                 item(scan)
+        scan.leave()
 
     return skip

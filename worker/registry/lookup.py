@@ -18,7 +18,7 @@ from typing import Final
 
 from worker.clock import Clock
 from worker.errors import SetupError
-from worker.events.codec import FRAME_BYTES, is_frame, is_framed, schema_id
+from worker.events.codec import FRAME_BYTES, id_header, is_frame, is_framed, schema_id
 from worker.events.inputs import Record
 from worker.events.reasons import BadEvent
 from worker.registry.avro import AvroSchema, BadSchema, check_fastavro
@@ -32,7 +32,13 @@ from worker.registry.client import (
     SchemaTexts,
     patiently,
 )
-from worker.registry.framed import FramedCodec, JsonSchema, KnownSchema, UnusableSchema
+from worker.registry.framed import (
+    RECORDS,
+    FramedCodec,
+    JsonSchema,
+    KnownSchema,
+    UnusableSchema,
+)
 from worker.settings import Settings
 
 GRACE_SECONDS: Final = 10.0
@@ -81,10 +87,15 @@ class SchemaLookup:
     def missing(self, records: Sequence[Record]) -> list[int]:
         """The ids in these records that have to be fetched before they are decoded."""
         frames: set[bytes] = set()
-        if self._in_values:
-            frames = {r.value[:FRAME_BYTES] for r in records if r.value and is_framed(r.value)}
-        if self._in_keys:
-            frames |= {r.key[:FRAME_BYTES] for r in records if r.key and is_framed(r.key)}
+        for part, has_frames in (("value", self._in_values), ("key", self._in_keys)):
+            if has_frames:
+                frames |= {
+                    raw[:FRAME_BYTES]
+                    for one in records
+                    if (raw := getattr(one, part))
+                    and is_framed(raw)
+                    and not id_header(part, one.headers)
+                }
         ids = {schema_id(one) for one in frames if is_frame(one)}
         now = self._clock.monotonic() if self._expiry else 0.0
         return sorted(
@@ -151,7 +162,7 @@ def usable(found: SchemaTexts) -> KnownSchema:
     if found.schema_type != "AVRO":
         return UnusableSchema(f"{found.schema_type} is neither Avro nor JSON Schema")
     try:
-        return AvroSchema(found.text, found.referred)
+        return AvroSchema(found.text, found.referred, RECORDS)
     except BadSchema as bad:
         return UnusableSchema(str(bad))
 

@@ -202,7 +202,7 @@ class Replay:
     def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
         """See `reading`. Raises SetupError if the mapping needs headers, which files lack."""
         mapping, schemas = reading(self.settings, partitions)
-        if mapping is not None and mapping.needs_headers and self.names.request.history is not None:
+        if mapping is not None and mapping.reads_headers and self.names.request.history is not None:
             raise SetupError(
                 f"COVERSUMM_MAPPING={self.settings.mapping} reads headers of {mapping.topic} (ce, "
                 "header:NAME), and an archive has none: replay from the topic"
