@@ -472,6 +472,32 @@ def test_a_broker_without_transactions_is_one_line(
         producer.start()
 
 
+@pytest.mark.parametrize(("decided_after", "is_started"), [(60.0, True), (200.0, False)])
+def test_a_transaction_that_brokers_still_decide_is_waited_for(
+    producer: TransactionalProducer,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    decided_after: float,
+    is_started: bool,
+) -> None:
+    """The last holder died while a leader that has to take the transaction's end was frozen."""
+    fake(producer).failures = {"init": KafkaError(KafkaError.CONCURRENT_TRANSACTIONS)}
+    began, sleep = clock.now_s, clock.sleep
+
+    def decide_meanwhile(seconds: float) -> None:
+        sleep(seconds)
+        if clock.now_s > began + decided_after:
+            fake(producer).failures.clear()
+
+    monkeypatch.setattr(clock, "sleep", decide_meanwhile)
+    if is_started:
+        producer.start()
+    else:
+        with pytest.raises(SetupError, match="CONCURRENT_TRANSACTIONS"):
+            producer.start()
+    assert (clock.now_s > began + decided_after) is is_started
+
+
 def test_notes_are_committed_beside_their_offsets(producer: TransactionalProducer) -> None:
     producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, MEMBER, notes={1: "a note"})
     assert fake(producer).notes == {0: "", 1: "a note"}

@@ -22,12 +22,16 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.errors import FENCED, PURGED, is_retriable
+from worker.kafka.errors import FENCED, PURGED, is_retriable, retry
 
 T = TypeVar("T")
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 """A record: topic, partition, key, value, headers."""
+DECISION_SECONDS = 120.0
+"""For which brokers may write the markers of the last holder's transaction, after the first answer
+that they still do: a slow or frozen leader delays them.
+"""
 GRACE_SECONDS = 0.5
 """Extra wait after a call's own timeout."""
 SOCKET_TIMEOUT_MS = 6_000
@@ -280,9 +284,14 @@ class Transactions:
     def take_over(self, timeout_seconds: float) -> None:
         """Take over the transactional id: fences its last holder and waits for its transaction.
 
-        Raises KafkaException if the broker does not grant it in time.
+        Brokers that still decide that transaction are asked again. Raises KafkaException if the
+        broker does not grant it in time.
         """
-        self._producer.init_transactions(timeout_seconds)
+        retry(
+            lambda: self._producer.init_transactions(timeout_seconds),
+            {KafkaError.CONCURRENT_TRANSACTIONS: DECISION_SECONDS},
+            self.clock,
+        )
 
     def decide(self, timeout_seconds: float) -> None:
         """Take over the transactional id from the client before, which decides its transactions.
