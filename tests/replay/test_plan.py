@@ -43,20 +43,20 @@ def test_a_plan_of_another_version_is_refused() -> None:
 
 
 def test_a_replay_keeps_to_its_mapping() -> None:
-    """A plan of a worker that knew none was made without one."""
-    refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "none"}, {})
+    plan = structs.replace(PLAN, made_with=PLAN.made_with | {"mapping": "none"})
+    refuse_other("name", plan, PLAN.request, plan.made_with, {})
     with pytest.raises(SetupError, match="mapping was none and is 0a1b"):
-        refuse_other("name", PLAN, PLAN.request, PLAN.made_with | {"mapping": "0a1b"}, {})
+        refuse_other("name", plan, PLAN.request, PLAN.made_with | {"mapping": "0a1b"}, {})
 
 
 def test_a_replay_keeps_to_what_it_reads_with() -> None:
-    """A plan of an earlier build says nothing about it; `--accept-gone` was not accepted then."""
     read_with = {"COVERSUMM_MAX_TEXT_BYTES": "100", "--fields": "none"}
     plan = structs.replace(PLAN, read_with=read_with)
-    request = PLAN.request | {"--accept-gone": "no"}
-    refuse_other("name", plan, request, PLAN.made_with, read_with)
+    refuse_other("name", plan, plan.request, plan.made_with, read_with)
     with pytest.raises(SetupError, match=r"--fields was none and is text=body\. Give"):
-        refuse_other("name", plan, request, PLAN.made_with, read_with | {"--fields": "text=body"})
+        refuse_other(
+            "name", plan, plan.request, plan.made_with, read_with | {"--fields": "text=body"}
+        )
 
 
 @pytest.mark.parametrize(

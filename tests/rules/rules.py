@@ -1214,7 +1214,7 @@ RULES = (
     Rule(
         "history: files are as they were when a replay resumes",
         "worker/replay/plan.py",
-        "            (read_with if plan.read_with is None else plan.read_with, read_with),\n",
+        "            (plan.read_with, read_with),\n",
         "",
         ("tests/replay/test_plan.py",),
     ),

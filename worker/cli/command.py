@@ -1,6 +1,7 @@
 """Click commands with examples in their help, groups with sections, and suggestions of names."""
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -36,6 +37,13 @@ class Command(click.Command):
             for line, does in self.examples:
                 formatter.write_text(f"# {does}")
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def new_command(
+    name: str, *examples: Example, **attributes: Any
+) -> Callable[[Callable[..., Any]], Command]:
+    """A decorator that makes a command of a function."""
+    return click.command(name, cls=Command, examples=examples, **attributes)
 
 
 class CommandGroup(Command, click.Group):
@@ -108,30 +116,18 @@ class LazyGroup(CommandGroup):
         return commands + Command.shell_complete(self, ctx, incomplete)
 
 
-class _Modules(MutableMapping[str, click.Command]):
+class _Modules(UserDict[str, Any]):
     """The `command` of each module, by the module's name."""
 
     def __init__(self, package: str, names: Iterable[str]) -> None:
         self._package = package
-        self._commands: dict[str, click.Command | None] = dict.fromkeys(names)
+        super().__init__(dict.fromkeys(names))
 
     def __getitem__(self, name: str) -> click.Command:
-        found = self._commands[name]
-        if found is None:
-            found = self._commands[name] = import_module(f"{self._package}.{name}").command
-        return found
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._commands[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._commands)
-
-    def __len__(self) -> int:
-        return len(self._commands)
+        if self.data[name] is None:
+            self.data[name] = import_module(f"{self._package}.{name}").command
+        command: click.Command = self.data[name]
+        return command
 
 
 def nearest(word: str, names: dict[str, str]) -> str | None:

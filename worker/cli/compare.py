@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import Parsed, facets_option
 from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
@@ -54,21 +54,18 @@ def _parse_bound(text: str) -> Bound:
 BOUND = Parsed("N|N%", _parse_bound)
 
 
-@click.command(
+@new_command(
     "compare",
-    cls=Command,
-    examples=[
-        ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
-        (
-            "coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10",
-            "a topic and a file",
-        ),
-        (
-            "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
-            "exit code 1 if more than 5 % of all entities differ",
-        ),
-        ("coversumm-worker compare facets.v1 facets.v2 --facets", "the topics of facets"),
-    ],
+    ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
+    (
+        "coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10",
+        "a topic and a file",
+    ),
+    (
+        "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
+        "exit code 1 if more than 5 % of all entities differ",
+    ),
+    ("coversumm-worker compare facets.v1 facets.v2 --facets", "the topics of facets"),
 )
 @click.argument("a")
 @click.argument("b")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.tables import PROSE, Column, show
 from worker.settings import COMPUTED, HIDDEN, Settings, origins, settings_by_field
 
@@ -30,13 +30,10 @@ class ShownSetting:
     origin: str
 
 
-@click.command(
+@new_command(
     "config",
-    cls=Command,
-    examples=[
-        ("coversumm-worker --env-file prod.env config", "the settings of a worker with this file"),
-        ("coversumm-worker config --check", "with checks of the broker"),
-    ],
+    ("coversumm-worker --env-file prod.env config", "the settings of a worker with this file"),
+    ("coversumm-worker config --check", "with checks of the broker"),
 )
 @click.option(
     "--check",

@@ -4,7 +4,7 @@ import click
 from click.core import ParameterSource
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 
 DEFAULT_REVIEWS = 1000
 DEFAULT_K = 5
@@ -25,14 +25,11 @@ class ReviewCount(click.ParamType):
         return count
 
 
-@click.command(
+@new_command(
     "demo",
-    cls=Command,
-    examples=[
-        ("coversumm-worker demo", "a thousand reviews"),
-        ("coversumm-worker demo --serve", "with the live page, until Ctrl-C"),
-        ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
-    ],
+    ("coversumm-worker demo", "a thousand reviews"),
+    ("coversumm-worker demo --serve", "with the live page, until Ctrl-C"),
+    ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
 )
 @click.option(
     "--reviews",

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import check_utf8, data_dir_option, limit_option, url_option
 from worker.cli.tables import Column, show
 from worker.settings import Settings
@@ -25,21 +25,18 @@ COLUMNS = (
 )
 
 
-@click.command(
+@new_command(
     "entities",
-    cls=Command,
-    examples=[
-        ("coversumm-worker entities", "the first ones, from the workers"),
-        (
-            "coversumm-worker entities B00 --after B00X --limit 20",
-            "the next twenty whose ids begin with B00",
-        ),
-        (
-            "coversumm-worker entities --contains albany --data-dir /var/lib/coversumm",
-            "of a data directory",
-        ),
-        ("coversumm-worker entities --json | jq -r .entity_id", "the ids of all"),
-    ],
+    ("coversumm-worker entities", "the first ones, from the workers"),
+    (
+        "coversumm-worker entities B00 --after B00X --limit 20",
+        "the next twenty whose ids begin with B00",
+    ),
+    (
+        "coversumm-worker entities --contains albany --data-dir /var/lib/coversumm",
+        "of a data directory",
+    ),
+    ("coversumm-worker entities --json | jq -r .entity_id", "the ids of all"),
 )
 @click.argument("prefix", default="")
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import TIME, check_utf8, facets_option, limit_option
 from worker.cli.tables import PROSE, Column, show_table
 from worker.cli.writing import sink
@@ -102,21 +102,15 @@ def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]
     return reduce(ShownSteps.plus, steps, ShownSteps())
 
 
-@click.command(
+@new_command(
     "history",
-    cls=Command,
-    examples=[
-        ("coversumm-worker history B00X", "its last changes, from the output topic"),
-        ("coversumm-worker history B00X --facets", "those of its facets, such as parking"),
-        (
-            "coversumm-worker history B00X --since 2026-11-01 --html B00X.html",
-            "a page with a timeline",
-        ),
-        (
-            "coversumm-worker history B00X --from changes.jsonl --json",
-            "all its changes, from a file of `summarize`",
-        ),
-    ],
+    ("coversumm-worker history B00X", "its last changes, from the output topic"),
+    ("coversumm-worker history B00X --facets", "those of its facets, such as parking"),
+    ("coversumm-worker history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
+    (
+        "coversumm-worker history B00X --from changes.jsonl --json",
+        "all its changes, from a file of `summarize`",
+    ),
 )
 @click.argument("entity")
 @click.option(

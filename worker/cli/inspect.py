@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
 from worker.cli.tables import PROSE, Column, show, show_facts
@@ -56,23 +56,20 @@ COLUMNS = {
 """Of sentences, by view."""
 
 
-@click.command(
+@new_command(
     "inspect",
-    cls=Command,
-    examples=[
-        ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
-        ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of a group"),
-        (
-            "coversumm-worker inspect B00X --view short --words 75",
-            "75 words for readers, without repetitions",
-        ),
-        ("coversumm-worker inspect B00X --view facets", "each of its facets, such as parking"),
-        ("coversumm-worker inspect B00X --history 5", "its last five changes"),
-        (
-            "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
-            "its reviews, deleted ones too",
-        ),
-    ],
+    ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
+    ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of a group"),
+    (
+        "coversumm-worker inspect B00X --view short --words 75",
+        "75 words for readers, without repetitions",
+    ),
+    ("coversumm-worker inspect B00X --view facets", "each of its facets, such as parking"),
+    ("coversumm-worker inspect B00X --history 5", "its last five changes"),
+    (
+        "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
+        "its reviews, deleted ones too",
+    ),
 )
 @click.argument("entity")
 @url_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.compare import BOUND, Bound, Shown
 from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
@@ -25,16 +25,13 @@ COLUMNS = (
 )
 
 
-@click.command(
+@new_command(
     "promote",
-    cls=Command,
-    examples=[
-        (
-            "coversumm-worker promote coversumm-worker-replay-epoch-2 "
-            "marketplace.review-summaries.v1.epoch-2 --max-changed 5%",
-            "from the environment's build to a replay's, which a worker keeps current",
-        ),
-    ],
+    (
+        "coversumm-worker promote coversumm-worker-replay-epoch-2 "
+        "marketplace.review-summaries.v1.epoch-2 --max-changed 5%",
+        "from the environment's build to a replay's, which a worker keeps current",
+    ),
 )
 @click.argument("app_id")
 @click.argument("output_topic")

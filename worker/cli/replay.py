@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.logs import set_up_logging
 from worker.cli.options import (
     DECLINED,
@@ -96,23 +96,20 @@ def _parse_numbers(text: str) -> frozenset[int]:
 EMITS = ("every", "coalesced", "final", "none")
 
 
-@click.command(
+@new_command(
     "replay",
-    cls=Command,
-    examples=[
-        (
-            "COVERSUMM_EPOCH=2 COVERSUMM_K=10 coversumm-worker replay",
-            "all summaries again with another k, while the live worker runs",
-        ),
-        (
-            "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
-            "every summary as of that time, in a file",
-        ),
-        (
-            "coversumm-worker replay --name one --entities B00X --to b00x.jsonl",
-            "the changes of one entity",
-        ),
-    ],
+    (
+        "COVERSUMM_EPOCH=2 COVERSUMM_K=10 coversumm-worker replay",
+        "all summaries again with another k, while the live worker runs",
+    ),
+    (
+        "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
+        "every summary as of that time, in a file",
+    ),
+    (
+        "coversumm-worker replay --name one --entities B00X --to b00x.jsonl",
+        "the changes of one entity",
+    ),
 )
 @click.option(
     "--from",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import DECLINED, agreed, check_can_ask, yes_option
 from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
@@ -30,13 +30,10 @@ if TYPE_CHECKING:
 COLUMNS = Column("step"), Column("of", "target"), Column("what goes", "what", prose=PROSE)
 
 
-@click.command(
+@new_command(
     "reset",
-    cls=Command,
-    examples=[
-        ("coversumm-worker reset --dry-run", "show what would go"),
-        ("coversumm-worker reset --local", "restore a damaged data directory at the next start"),
-    ],
+    ("coversumm-worker reset --dry-run", "show what would go"),
+    ("coversumm-worker reset --local", "restore a damaged data directory at the next start"),
 )
 @click.option("--local", is_flag=True, help="This data directory's databases; needs no broker.")
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")

@@ -6,9 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.logs import set_up_logging
 from worker.settings import Settings, unknown_settings
 
@@ -27,19 +25,13 @@ def ending_at_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@click.command(
+@new_command(
     "run",
-    cls=Command,
-    examples=[
-        (
-            "KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run",
-            "on a Kafka of this machine",
-        ),
-        (
-            "COVERSUMM_DATA_DIR=/tmp/second COVERSUMM_WEB_PORT=8081 coversumm-worker run",
-            "a second worker beside it: they share the partitions",
-        ),
-    ],
+    ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "on a Kafka of this machine"),
+    (
+        "COVERSUMM_DATA_DIR=/tmp/second COVERSUMM_WEB_PORT=8081 coversumm-worker run",
+        "a second worker beside it: they share the partitions",
+    ),
 )
 def command() -> int:
     """Run the worker on KAFKA_BOOTSTRAP_SERVERS until SIGTERM or Ctrl-C. It creates the output,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import Parsed, fields_option, files_argument, found_files
 from worker.errors import SetupError
 from worker.settings import Settings
@@ -50,30 +50,27 @@ def _parse_first_line(text: str) -> FirstLine:
     return FirstLine(file or None, int(line))
 
 
-@click.command(
+@new_command(
     "send",
-    cls=Command,
-    examples=[
-        ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
-        ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "100 lines, ten a second"),
-        (
-            "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body "
-            "--skip-bad",
-            "a table with other column names, without bad rows",
-        ),
-        (
-            "coversumm-worker send reviews.jsonl --from-line 48213",
-            "resume from the line that an interrupted command named",
-        ),
-        (
-            "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
-            "the same for a folder, from this file on",
-        ),
-        (
-            "COVERSUMM_INPUT_TOPIC=reviews.v2 coversumm-worker send archive/",
-            "an archive of a topic that is lost, to a new one",
-        ),
-    ],
+    ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
+    ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "100 lines, ten a second"),
+    (
+        "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body "
+        "--skip-bad",
+        "a table with other column names, without bad rows",
+    ),
+    (
+        "coversumm-worker send reviews.jsonl --from-line 48213",
+        "resume from the line that an interrupted command named",
+    ),
+    (
+        "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
+        "the same for a folder, from this file on",
+    ),
+    (
+        "COVERSUMM_INPUT_TOPIC=reviews.v2 coversumm-worker send archive/",
+        "an archive of a topic that is lost, to a new one",
+    ),
 )
 @files_argument
 @click.option(

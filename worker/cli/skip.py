@@ -9,7 +9,7 @@ import click
 
 from worker import __version__
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.letters import PLACE, Place
 from worker.errors import Crash, SetupError
 from worker.settings import Settings
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
     from worker.kafka.reader import TopicReader
 
 
-@click.command(
+@new_command(
     "skip",
-    cls=Command,
-    examples=[
-        ("coversumm-worker skip 3:991 --reason 'ends the worker'", "after all workers stopped"),
-        ("coversumm-worker skip 3:991 --reason 'ends it' --from shop.reviews", "for a bridge"),
-    ],
+    ("coversumm-worker skip 3:991 --reason 'ends the worker'", "after all workers stopped"),
+    ("coversumm-worker skip 3:991 --reason 'ends it' --from shop.reviews", "for a bridge"),
 )
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option("--reason", required=True, metavar="TEXT", help="For the dead letter's detail.")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.tables import Column, show
 from worker.settings import Settings
 
@@ -33,13 +31,10 @@ PARTITION_COLUMNS = (
 )
 
 
-@click.command(
+@new_command(
     "status",
-    cls=Command,
-    examples=[
-        ("coversumm-worker status", "the group of COVERSUMM_APP_ID"),
-        ("coversumm-worker status --json | jq .problems", "only its problems"),
-    ],
+    ("coversumm-worker status", "the group of COVERSUMM_APP_ID"),
+    ("coversumm-worker status --json | jq .problems", "only its problems"),
 )
 @output.json_option
 def command(as_json: bool) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.tables import Column, show
 from worker.errors import SetupError
 from worker.settings import Settings
@@ -46,13 +46,10 @@ COLUMNS = (
 )
 
 
-@click.command(
+@new_command(
     "topics",
-    cls=Command,
-    examples=[
-        ("coversumm-worker topics --partitions 8", "create missing topics"),
-        ("coversumm-worker topics --dry-run", "only check"),
-    ],
+    ("coversumm-worker topics --partitions 8", "create missing topics"),
+    ("coversumm-worker topics --dry-run", "only check"),
 )
 @click.option(
     "--partitions",

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from worker.cli import output
-from worker.cli.command import Command, CommandGroup
+from worker.cli.command import CommandGroup
 from worker.cli.tables import PROSE, Column, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
@@ -20,9 +20,17 @@ COLUMNS = (
 )
 
 
-@click.command(
+@click.group(
+    "vectors",
+    cls=CommandGroup,
+    examples=[("coversumm-worker vectors info", "number of vectors by model")],
+)
+def command() -> None:
+    """Show the vector store (COVERSUMM_VECTOR_STORE_DIR), which keeps vectors by text."""
+
+
+@command.command(
     "info",
-    cls=Command,
     short_help="Count the vectors, by engine.",
     examples=[("coversumm-worker vectors info --json | jq .engines", "all facts of the engines")],
 )
@@ -59,17 +67,3 @@ def info(as_json: bool) -> None:
         f"{output.many(vectors, 'vectors')}, {size / 2**20:,.1f} MiB of at most {limit}, "
         f"in {folder}"
     )
-
-
-@click.group(
-    "vectors",
-    cls=CommandGroup,
-    examples=[
-        ("coversumm-worker vectors info", "number of vectors by model"),
-    ],
-)
-def command() -> None:
-    """Show the vector store (COVERSUMM_VECTOR_STORE_DIR), which keeps vectors by text."""
-
-
-command.add_command(info)

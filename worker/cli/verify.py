@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import data_dir_option
 from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
@@ -30,13 +28,10 @@ COLUMNS = (
 )
 
 
-@click.command(
+@new_command(
     "verify",
-    cls=Command,
-    examples=[
-        ("coversumm-worker verify", "the data directory of the settings"),
-        ("coversumm-worker verify --data-dir /var/lib/coversumm", "another data directory"),
-    ],
+    ("coversumm-worker verify", "the data directory of the settings"),
+    ("coversumm-worker verify --data-dir /var/lib/coversumm", "another data directory"),
 )
 @data_dir_option("The data directory of a worker, running or stopped, instead of the setting.")
 @output.json_option

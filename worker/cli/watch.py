@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.command import Command
+from worker.cli.command import new_command
 from worker.cli.options import check_utf8, facets_option
 from worker.settings import Settings
 
@@ -15,16 +15,13 @@ if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
 
 
-@click.command(
+@new_command(
     "watch",
-    cls=Command,
+    ("coversumm-worker watch", "all changes, on this terminal"),
+    ("coversumm-worker watch B00X", "one entity, from its present summary on"),
+    ("coversumm-worker watch B00X --facets", "its facets, such as parking"),
+    ("coversumm-worker watch --from-beginning | head -5", "the five oldest changes"),
     short_help="Summary changes as they happen, of one entity or of all.",
-    examples=[
-        ("coversumm-worker watch", "all changes, on this terminal"),
-        ("coversumm-worker watch B00X", "one entity, from its present summary on"),
-        ("coversumm-worker watch B00X --facets", "its facets, such as parking"),
-        ("coversumm-worker watch --from-beginning | head -5", "the five oldest changes"),
-    ],
 )
 @click.argument("entity", required=False)
 @click.option(

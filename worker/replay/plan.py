@@ -7,32 +7,29 @@ from msgspec import DecodeError, Struct, json
 from worker.errors import SetupError
 from worker.replay.holes import Holes
 from worker.replay.ranges import Range
-from worker.replay.request import ACCEPT_GONE
 
 FORMAT = 1
 MAPPING, NONE = "mapping", "none"
-"""In `made_with`: the digest of the topic's mapping. Older plans have none."""
+"""In `made_with`: the digest of the topic's mapping."""
 OUTPUT_FORMAT = "output format"
-"""In `made_with`: kept changes are stored in it. Older plans have JSON."""
-_OLDER = {MAPPING: NONE, OUTPUT_FORMAT: "json", ACCEPT_GONE: "no"}
+"""In `made_with`: kept changes are stored in it."""
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
-    `request`, `made_with` and `read_with` must be the same for a resume, by name; older plans have
-    no `read_with`. `whole`: whether a worker may continue from its state. `facets_topic`: where
-    facets are published, if any. `holes` is what the files lack, `filled_from` by partition the
-    offset from which their gaps are read from the topic.
-    `gone`: by partition the first offset that is left, where the records before it make the replay
-    partial; empty in older plans, which are whole without them.
+    `request`, `made_with` and `read_with` must be the same for a resume, by name. `whole`: whether
+    a worker may continue from its state. `facets_topic`: where facets are published, if any.
+    `holes` is what the files lack, `filled_from` by partition the offset from which their gaps are
+    read from the topic. `gone`: by partition the first offset that is left, where the records
+    before it make the replay partial.
     """
 
     format: int = FORMAT
     begun: str
     request: dict[str, str]
     made_with: dict[str, str]
-    read_with: dict[str, str] | None = None
+    read_with: dict[str, str] = {}
     whole: bool
     topic: str
     topic_id: str
@@ -94,9 +91,9 @@ def refuse_other(
     differences = [
         f"{what} was {before.get(what, 'unknown')} and is {now}"
         for before, after in (
-            (_OLDER | plan.request, request),
-            (_OLDER | plan.made_with, settings),
-            (read_with if plan.read_with is None else plan.read_with, read_with),
+            (plan.request, request),
+            (plan.made_with, settings),
+            (plan.read_with, read_with),
         )
         for what, now in after.items()
         if before.get(what) != now

@@ -151,12 +151,6 @@ class Replay:
         plan, request = self.plan, self.names.request
         made_with = self._made_with(len(plan.ranges), engine)
         refuse_other(request.name, plan, request.facts(), made_with, self._read_with())
-        if plan.read_with is None:
-            log.warning(
-                "an earlier build made the plan of the replay %s, without limits, --fields and the "
-                "content of files: keep them as they were",
-                request.name,
-            )
         self._topic_ids({plan.topic: plan.topic_id})
         in_files = _in_files(request)
         ends = {
