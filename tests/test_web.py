@@ -389,7 +389,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     app = faust.App("test-web", web_bind="127.0.0.1", web_port=port, autodiscover=False)
-    install_web(app, state, Metrics())
+    add_pages(install_web(app), state, Metrics())
     try:
         with pytest.raises(SetupError):
             check_port("127.0.0.1", port)

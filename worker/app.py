@@ -67,7 +67,7 @@ from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
-from worker.web import install_web
+from worker.web import add_pages, install_web
 
 log = logging.getLogger(__name__)
 
@@ -322,8 +322,9 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         settings.stall_timeout_ms / 1000,
         surroundings.die,
     )
-    pages = install_web(
-        app, status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
+    application = install_web(app)
+    pages = add_pages(
+        application, status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
     )
     if settings.web_page:
         history = RecentHistory(
@@ -334,7 +335,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
             surroundings.threads.in_order("history"),
             AsJson(settings),
         )
-        install_page(app.web.web_app, status, pages, worker.feed, history)
+        install_page(application, status, pages, worker.feed, history)
     return app
 
 

@@ -6,7 +6,7 @@ Counters and histograms count committed micro-batches; gauges are read when the 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from prometheus_client import (
@@ -28,26 +28,9 @@ if TYPE_CHECKING:
     from worker.processing.stats import Stats
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-_SECONDS: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    25.0,
-)
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
-_OUTCOMES: Final = ("committed", "repeated")
-_LOOKUPS: Final = ("hit", "miss")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, of no use here
 
@@ -116,10 +99,8 @@ class Metrics:
             Counter, "tombstones_total", "Tombstones of deleted entities published"
         )
         self._dead_letters = self._add(
-            Counter, "dead_letters_total", "Dead letters by reason", "reason"
+            Counter, "dead_letters_total", "Dead letters by reason", "reason", values=Reason
         )
-        for reason in Reason:
-            self._dead_letters.labels(reason.value)
 
     def _make_work_metrics(self) -> None:
         self._certificates = self._add(
@@ -127,9 +108,8 @@ class Metrics:
             "steps_total",
             "Steps of entities by what decided them: proved_gap, proved_reservoir, refilled",
             "decided_by",
+            values=_CERTIFICATES,
         )
-        for name in _CERTIFICATES:
-            self._certificates.labels(name)
         self._refills = self._add(
             Counter, "refills_total", "Reservoirs filled again from the index"
         )
@@ -154,9 +134,8 @@ class Metrics:
             "Distinct new texts of micro-batches that were looked up in the vector store: hit, "
             "or miss and embedded",
             "result",
+            values=("hit", "miss"),
         )
-        for result in _LOOKUPS:
-            self._lookups.labels(result)
         self._process_seconds = self._add(
             Histogram,
             "process_seconds",
@@ -175,9 +154,8 @@ class Metrics:
             "Commits without an answer that could be relied on, by what was found out: "
             "committed, or not and repeated",
             "outcome",
+            values=("committed", "repeated"),
         )
-        for outcome in _OUTCOMES:
-            self._doubts.labels(outcome)
         self._batch_events = self._add(
             Histogram, "batch_events", "Records in a micro-batch", buckets=_BATCH_SIZES
         )
@@ -186,9 +164,8 @@ class Metrics:
             "limit_hits_total",
             "How often a limit was hit; each is in the table of limits",
             "limit",
+            values=Limit,
         )
-        for limit in Limit:
-            self._limits.labels(limit.value)
         self._cache_bytes = self._add(Gauge, "cache_bytes", "Memory of the entities in use")
         self._cache_entities = self._add(Gauge, "cache_entities", "Entities in use")
         self._vector_store_bytes = self._add(
@@ -241,10 +218,22 @@ class Metrics:
         )
         build.labels(__version__, platform.python_version(), self._component).set(1)
 
-    def _add(self, kind: type[M], name: str, help: str, *labels: str, **options: Any) -> M:
+    def _add(
+        self,
+        kind: type[M],
+        name: str,
+        help: str,
+        *labels: str,
+        values: Iterable[str] = (),
+        **options: Any,
+    ) -> M:
+        """`values`: of its label, whose series exist from the start."""
         full_name = f"coversumm_{name}"
         self.families.append(Family(full_name, kind.__name__.lower(), labels, help))
-        return kind(full_name, help, labels, registry=self.registry, **options)
+        made = kind(full_name, help, labels, registry=self.registry, **options)
+        for value in values:
+            made.labels(str(value))
+        return made
 
     def observe_batch(self, stats: Stats) -> None:
         """Count a committed micro-batch."""

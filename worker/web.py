@@ -73,21 +73,14 @@ class WorkerWeb(Web):  # type: ignore[misc]
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(
-    app: Any,
-    worker: WorkerStatus,
-    metrics: Metrics,
-    *,
-    index: bool = True,
-    hosts: Collection[str] = (),
-) -> Pages:
-    """Serve the worker's pages on the app's `web_bind` and `web_port`.
+def install_web(app: Any) -> web.Application:
+    """Serve an application on the app's `web_bind` and `web_port`.
 
-    `index`: whether to serve the root. `hosts`: accepted names of this host besides IP addresses
-    and localhost. Raises SetupError if the address is not available.
+    Raises SetupError if the address is not available.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
+    application: web.Application = app.web.web_app
+    return application
 
 
 def add_pages(
@@ -98,7 +91,11 @@ def add_pages(
     index: bool = True,
     hosts: Collection[str] = (),
 ) -> Pages:
-    """Add the worker's pages to an aiohttp application; see `install_web`."""
+    """Add the worker's pages to an application.
+
+    `index`: whether to serve the root. `hosts`: accepted names of this host besides IP addresses
+    and localhost.
+    """
     application.middlewares.extend((probes_first, known_host(hosts), read_only, utf8_query))
     pages = Pages(worker, metrics)
     if index:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.clients import ContactErrors, ErrorLog, is_new
+from worker.kafka.clients import ContactErrors, is_new, log_error
 from worker.kafka.contact import Contact
 from worker.kafka.errors import plain
 from worker.settings import Settings
@@ -53,7 +53,7 @@ def test_errors_that_are_not_about_connections_are_logged(
     code: int, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     LOG.setLevel(logging.DEBUG)
-    ErrorLog(LOG)(KafkaError(code, "why"))
+    log_error(LOG, KafkaError(code, "why"))
     assert [(one.levelno, "why" in one.getMessage()) for one in caplog.records] == [(level, True)]
 
 

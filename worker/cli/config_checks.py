@@ -5,7 +5,6 @@ of a topic without doing it. It does not describe transactional ids: only a tran
 and would fence a worker.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -20,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import Crash, SetupError
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.errors import retry
 from worker.kafka.group import ASSIGNOR, shown_members
 from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
@@ -48,12 +48,6 @@ _DENIED: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
-# At the first request for a group Kafka creates its topic of offsets, without a coordinator yet.
-_RETRIABLE: Final = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 REACHES: Final = (10, 1000, 100_000)
 """Offsets before a changelog's end to search for the last applied row; one reach after the other,
@@ -280,13 +274,8 @@ class _Broker:
         if AclOperation.CLUSTER_ACTION in granted:
             return ConfigCheck(of, "permissions", OK, "this client may do anything")
         command = self._grant_command(("WRITE",), f"--transactional-id {name}")
-        return ConfigCheck(
-            of,
-            "permissions",
-            NOT_CHECKED,
-            "Kafka does not describe it",
-            f"it needs WRITE: {command}",
-        )
+        found, remedy = "Kafka does not describe it", f"it needs WRITE: {command}"
+        return ConfigCheck(of, "permissions", NOT_CHECKED, found, remedy)
 
     def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:
         missing = [operation.name for operation in needed if operation not in (granted or ())]
@@ -302,14 +291,11 @@ class _Broker:
 
 
 def _answer(ask: Callable[[], Any]) -> Any:
-    """The result of a future; retries while the group has no coordinator. Raises KafkaException."""
-    give_up = time.monotonic() + TIMEOUT_SECONDS
-    while True:
-        try:
-            return ask().result(TIMEOUT_SECONDS)
-        except TimeoutError as cause:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, NO_ANSWER)) from cause
-        except KafkaException as cause:
-            if cause.args[0].code() not in _RETRIABLE or time.monotonic() >= give_up:
-                raise
-            time.sleep(0.2)
+    """The result of a future. Raises KafkaException.
+
+    At the first request for a group Kafka creates its topic of offsets, without a coordinator yet.
+    """
+    try:
+        return retry(lambda: ask().result(TIMEOUT_SECONDS))
+    except TimeoutError as cause:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, NO_ANSWER)) from cause

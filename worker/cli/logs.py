@@ -6,8 +6,8 @@ No line shows a secret of the settings, tracebacks included.
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from worker.settings import Settings
@@ -44,11 +44,6 @@ class StderrHandler(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-def _time(record: logging.LogRecord) -> str:
-    time = datetime.fromtimestamp(record.created, UTC)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Redacted(logging.Formatter):
     """The lines of another formatter with `***` for secrets: plain, or as in Python or JSON."""
 
@@ -79,21 +74,20 @@ class Redacted(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """Time (UTC), level, logger, message; a traceback follows on its own lines."""
 
+    converter = staticmethod(time.gmtime)
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """See `logging.Formatter`."""
-        return _time(record)
 
-
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(TextFormatter):
     """A JSON object a line; figures and names (the record's `facts`) are fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
         entry: dict[str, Any] = {
-            "time": _time(record),
+            "time": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

@@ -4,6 +4,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,21 +59,22 @@ def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
         )
 
 
+@dataclass(eq=False)
 class Sending:
     """Sends the lines of files from one line on, and knows which ones are acknowledged.
 
     The producer is idempotent, and partitions as Java producers and Faust do.
     """
 
-    def __init__(
-        self, reviews: ReviewFiles, settings: Settings, first_line: int, skip_bad: bool
-    ) -> None:
-        self._reviews = reviews
-        self._limits = event_limits(settings)
+    reviews: ReviewFiles
+    settings: Settings
+    first_line: int
+    skip_bad: bool
+
+    def __post_init__(self) -> None:
+        settings = self.settings
         self._topic = settings.input_topic
-        self._first_line = first_line
-        self._skip_bad = skip_bad
-        self._findings = Findings(reviews.where)
+        self._findings = Findings(self.reviews.where)
         self._lines = self._delivered = 0
         self._acknowledged = Acknowledged()
         self._error: KafkaError | None = None
@@ -93,10 +95,10 @@ class Sending:
         """Send all lines. Raises SetupError, which names the line to resume from."""
         started = time.monotonic()
         try:
-            with output.file_progress(self._reviews.size) as progress:
+            with output.file_progress(self.reviews.size) as progress:
                 for record in paced(self._records(), rate):
                     self._send(record)
-                    progress.update(self._reviews.position, self._delivered)
+                    progress.update(self.reviews.position, self._delivered)
                 self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
                 self._raise_error()
         except (KeyboardInterrupt, SetupError) as end:
@@ -112,19 +114,19 @@ class Sending:
 
     def report_bad(self) -> None:
         """Name what was left out, and the lines that were skipped."""
-        warn_left_out(self._reviews.left_out, self._reviews.where)
-        self._findings.complain(self._lines, self._reviews.unit)
+        warn_left_out(self.reviews.left_out, self.reviews.where)
+        self._findings.complain(self._lines, self.reviews.unit)
 
     def _records(self) -> Iterator[Record]:
         """The usable lines. Raises SetupError for a line that was usable before."""
-        entries: Iterable[Entry | None] = self._reviews
-        for entry in judged(entries, self._limits) if self._skip_bad else entries:
+        entries: Iterable[Entry | None] = self.reviews
+        for entry in judged(entries, event_limits(self.settings)) if self.skip_bad else entries:
             self._lines += entry is not None
             if isinstance(entry, Record):
                 yield entry
             elif entry is not None:
-                if not self._skip_bad:
-                    where = self._reviews.where(entry.line)
+                if not self.skip_bad:
+                    where = self.reviews.where(entry.line)
                     raise SetupError(f"{where} has changed since it was checked: {entry.detail}")
                 self._findings.add(entry)
 
@@ -157,7 +159,7 @@ class Sending:
 
     def _how_to_resume(self) -> str:
         """For people: the number of delivered events, and the option to resume with."""
-        line = self._reviews.place(self._acknowledged.next_line or self._first_line)
+        line = self.reviews.place(self._acknowledged.next_line or self.first_line)
         beyond = self._acknowledged.beyond
         repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""
         return (

@@ -181,14 +181,14 @@ class AllChanges:
         return ()
 
 
+@dataclass
 class FinalChanges(AllChanges):
     """Writes the last changes of each entity with sentences at the end, by entity id, that of the
     summary first: as compaction of both topics would leave them.
     """
 
-    def __init__(self) -> None:
-        self._bodies: dict[tuple[str, int], bytes] = {}
-        self._topics: list[str] = []  # that of the summaries first, whose changes come first
+    _bodies: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    _topics: list[str] = field(default_factory=list)  # of summaries first: their changes are first
 
     def at_once(self, outcome: Outcome) -> bytes:
         """See `AllChanges`."""
@@ -222,18 +222,18 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
+@dataclass
 class FinalStates(AllChanges):
     """Writes the state of each entity with sentences at the end, by entity id.
 
     It has the counts and ranks after the last event, which a published change need not have.
+    `views` are named as `--view` names them; `extent` is that of the short view and the overview.
     """
 
-    def __init__(self, lines: Lines, views: Sequence[str], extent: Extent | None) -> None:
-        """`views`: as `--view` names them; `extent` of the short view and the overview."""
-        self._lines = lines
-        self._kinds = [KINDS[view] for view in views]
-        self._extent = extent
-        self._entities: set[str] = set()
+    lines: Lines
+    views: Sequence[str]
+    extent: Extent | None
+    _entities: set[str] = field(default_factory=set)
 
     def at_once(self, outcome: Outcome) -> bytes:
         """See `AllChanges`."""
@@ -243,11 +243,11 @@ class FinalStates(AllChanges):
     def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
         """See `AllChanges`."""
         states = (
-            summarizer.view(one, kind, self._extent)
+            summarizer.view(one, KINDS[view], self.extent)
             for one in sorted(self._entities)
-            for kind in self._kinds
+            for view in self.views
         )
-        return self._lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
+        return self.lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
 
 
 def _is_shown(state: View) -> bool:
@@ -256,21 +256,17 @@ def _is_shown(state: View) -> bool:
     return bool(state.sentences)
 
 
+@dataclass(eq=False)
 class SummarizeRun:
     """The files from their first line to their last."""
 
-    def __init__(
-        self,
-        reviews: ReviewFiles,
-        settings: Settings,
-        form: AllChanges,
-        sink: Sink,
-    ) -> None:
-        self._reviews = reviews
-        self._settings = settings
-        self._form = form
-        self._sink = sink
-        self._findings = Findings(reviews.where)
+    reviews: ReviewFiles
+    settings: Settings
+    form: AllChanges
+    sink: Sink
+
+    def __post_init__(self) -> None:
+        self._findings = Findings(self.reviews.where)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
         self._lines = self._changes = 0
@@ -284,14 +280,14 @@ class SummarizeRun:
             self._process()
         except (KeyboardInterrupt, CutShort) as cause:
             self._finish("interrupted: " if isinstance(cause, KeyboardInterrupt) else "cut short: ")
-            if (path := self._sink.keep()) is not None:
+            if (path := self.sink.keep()) is not None:
                 output.note(f"the output so far is in {path}")
             raise
         self._finish()
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _process(self) -> None:
-        settings, reviews = self._settings, self._reviews
+        settings, reviews = self.settings, self.reviews
         with (
             output.file_progress(reviews.size, reviews.unit) as progress,
             ExitStack() as ending,
@@ -316,7 +312,7 @@ class SummarizeRun:
     def _entries(self) -> Iterator[Entry | None]:
         """The entries up to the place where a file cannot be read, so that batches stay whole."""
         try:
-            yield from self._reviews
+            yield from self.reviews
         except CutShort as error:
             self._cut_short = error
 
@@ -330,19 +326,19 @@ class SummarizeRun:
         self._entities |= outcome.entities
         self._changes += sum(change.value is not None for change in outcome.changes)
         with progress.hidden():
-            self._sink.write(self._form.at_once(outcome))
+            self.sink.write(self.form.at_once(outcome))
         for fault in sorted([*outcome.rejected, *faulty]):
             self._findings.add(fault)
-        progress.update(self._reviews.position, self._lines)
+        progress.update(self.reviews.position, self._lines)
 
     def _finish(self, prefix: str = "") -> None:
         """Write the final output, and report."""
         if self._summarizer is not None:
-            for part in self._form.at_end(self._summarizer):
-                self._sink.write(part)
-        warn_left_out(self._reviews.left_out, self._reviews.where)
+            for part in self.form.at_end(self._summarizer):
+                self.sink.write(part)
+        warn_left_out(self.reviews.left_out, self.reviews.where)
         report = [
-            output.many(self._lines, self._reviews.unit),
+            output.many(self._lines, self.reviews.unit),
             output.many(len(self._entities), "entities"),
             output.many(self._changes, "changes"),
             f"{time.monotonic() - self._started:.1f} s",
@@ -350,7 +346,7 @@ class SummarizeRun:
         if self._ignored:
             report.append(f"ignored: {counted(self._ignored)}")
         output.note(prefix + ", ".join(report))
-        self._findings.complain(self._lines, self._reviews.unit)
+        self._findings.complain(self._lines, self.reviews.unit)
 
 
 def fixed_batches(entries: Iterable[Entry | None]) -> Iterator[list[Entry]]:

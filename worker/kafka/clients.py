@@ -5,6 +5,8 @@ Code that needs one takes a `Clients`: `KafkaClients` is the real one, the simul
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -30,34 +32,26 @@ def is_new(record: logging.LogRecord) -> bool:
     return facility not in FACILITIES or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
-class ErrorLog:
+def log_error(log: logging.Logger, error: KafkaError) -> None:
     """An error callback of librdkafka: logs errors, unreachable brokers at DEBUG only."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
-
-    def __call__(self, error: KafkaError) -> None:
-        """Log an error."""
-        level = logging.DEBUG if error.code() in UNREACHABLE else logging.ERROR
-        self._log.log(level, "%s: %s", error.name(), error.str())
+    level = logging.DEBUG if error.code() in UNREACHABLE else logging.ERROR
+    log.log(level, "%s: %s", error.name(), error.str())
 
 
-class ContactErrors(ErrorLog):
-    """An `ErrorLog` that also reports to a contact why the named client reaches no broker."""
+@dataclass(frozen=True)
+class ContactErrors:
+    """An error callback that also reports to a contact why the named client reaches no broker."""
 
-    def __init__(
-        self, settings: Settings, contact: Contact, client: str, log: logging.Logger
-    ) -> None:
-        super().__init__(log)
-        self._settings = settings
-        self._contact = contact
-        self._client = client
+    settings: Settings
+    contact: Contact
+    client: str
+    log: logging.Logger
 
     def __call__(self, error: KafkaError) -> None:
         """Log an error, and report it to the contact."""
-        super().__call__(error)
-        if reason := reason_of(self._settings, error):
-            self._contact.failed(self._client, reason)
+        log_error(self.log, error)
+        if reason := reason_of(self.settings, error):
+            self.contact.failed(self.client, reason)
 
 
 def reason_of(settings: Settings, error: KafkaError) -> str:
@@ -137,7 +131,7 @@ class KafkaClients:
             **PATIENCE,
             **settings.kafka_client_config(),
             "logger": log,
-            "error_cb": ErrorLog(log),
+            "error_cb": partial(log_error, log),
         }
 
     def standalone_consumer(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import NoReturn
 
 from worker.processing.entities import EntityKey
@@ -24,6 +25,7 @@ class _Large(Exception):
     """The entity's rows take long to read."""
 
 
+@dataclass(eq=False)
 class ViewReader:
     """Reads views of entities as of the last commit.
 
@@ -31,18 +33,14 @@ class ViewReader:
     process.
     """
 
-    def __init__(
-        self,
-        summaries: Summaries,
-        databases: PartitionDatabases,
-        threads: Threads,
-        die: Callable[[BaseException], NoReturn],
-    ) -> None:
-        self._summaries = summaries
-        self._databases = databases
-        self._quick = threads.in_order("summaries")
-        self._slow = threads.in_order("large summaries")
-        self._die = die
+    summaries: Summaries
+    databases: PartitionDatabases
+    threads: Threads
+    die: Callable[[BaseException], NoReturn]
+
+    def __post_init__(self) -> None:
+        self._quick = self.threads.in_order("summaries")
+        self._slow = self.threads.in_order("large summaries")
 
     async def read(
         self, partition: int, entity_id: str, kind: type[V], extent: Extent | None = None
@@ -63,35 +61,33 @@ class ViewReader:
         """The view, in one of the threads. Raises NotHere, and _Large for a large entity in the
         thread of the others.
         """
-        begun = self._summaries.begun(key.partition)
+        begun = self.summaries.begun(key.partition)
         try:
-            with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
-                if begun is None or begun is not self._summaries.begun(key.partition):
+            with self.databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
+                if begun is None or begun is not self.summaries.begun(key.partition):
                     raise NotHere  # restored or followed rows may end amid a transaction
-                found = self._summaries.from_memory(key) if kind is SummaryView else None
+                found = self.summaries.from_memory(key) if kind is SummaryView else None
                 if isinstance(found, kind):
                     return found
-                if not is_slow and self._summaries.is_large(rows, key):
+                if not is_slow and self.summaries.is_large(rows, key):
                     raise _Large
-                return self._summaries.from_rows(rows, key, kind, extent)
+                return self.summaries.from_rows(rows, key, kind, extent)
         except NotOpen:
             raise NotHere from None
         except StateError as cause:
-            self._die(cause)
+            self.die(cause)
 
 
+@dataclass(eq=False)
 class EntityLister:
     """Lists and searches entities, a page at a time. Damaged rows end the process."""
 
-    def __init__(
-        self,
-        databases: PartitionDatabases,
-        threads: Threads,
-        die: Callable[[BaseException], NoReturn],
-    ) -> None:
-        self._databases = databases
-        self._thread = threads.in_order("entities")
-        self._die = die
+    databases: PartitionDatabases
+    threads: Threads
+    die: Callable[[BaseException], NoReturn]
+
+    def __post_init__(self) -> None:
+        self._thread = self.threads.in_order("entities")
 
     async def read(
         self, partitions: Iterable[int], search: EntitySearch, limit: int, seconds: float
@@ -106,11 +102,11 @@ class EntityLister:
             until = time.monotonic() + seconds
             try:
                 with ExitStack() as looks:
-                    rows = {p: looks.enter_context(self._databases.look(p, ENTITY)) for p in wanted}
+                    rows = {p: looks.enter_context(self.databases.look(p, ENTITY)) for p in wanted}
                     return read_page(rows, search, limit, lambda: time.monotonic() < until)
             except NotOpen:
                 raise NotHere from None
             except StateError as cause:
-                self._die(cause)
+                self.die(cause)
 
         return await self._thread.run(page)

@@ -19,7 +19,7 @@ ends the process. A commit in doubt ends in the same steps, without the group (`
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -278,9 +278,6 @@ class Takeover:
             self.assignment.progress.made()  # after a doubt only a commit is progress
 
 
-log = logging.getLogger(__name__)
-
-
 def _check_topic(processor: Processor, logs: Logs, partition: int) -> None:
     """Offsets of one topic mean nothing in another topic of the same name."""
     stored, topic_id = processor.topic_id(partition), logs.ids.known(logs.input.topic)
@@ -320,21 +317,19 @@ def _check_state(processor: Processor, logs: Logs, partition: int, start: Start)
         )
 
 
-def _check_outputs(processor: Processor, logs: Logs, partitions: Iterable[int]) -> None:
+def _check_outputs(processor: Processor, logs: Logs, partitions: Collection[int]) -> None:
     """Refuse an output topic that was created again: it lacks the summaries that do not change.
     Likewise one of facets.
 
     Another name is the operator's decision, with one warning.
     """
-    partitions = list(partitions)
-    if logs.output is not None:
-        _check_output(processor, logs, partitions, logs.output, SUMMARIES)
-    if logs.facets is not None:
-        _check_output(processor, logs, partitions, logs.facets, FACETS)
+    for topic, output in ((SUMMARIES, logs.output), (FACETS, logs.facets)):
+        if output is not None:
+            _check_output(processor, logs, partitions, output, topic)
 
 
 def _check_output(
-    processor: Processor, logs: Logs, partitions: Iterable[int], output: str, topic: OutputTopic
+    processor: Processor, logs: Logs, partitions: Collection[int], output: str, topic: OutputTopic
 ) -> None:
     what = topic.name
     topic_id = logs.ids.known(output)
