@@ -76,18 +76,12 @@ TRACES_PROTOCOL = "http/protobuf"
 
 @dataclass(frozen=True)
 class BoundedRun:
-    """A run of the worker that ends at given offsets.
-
-    Attributes:
-        make_bounds: makes its bounds from the input's partition count and the engine. Raises
-            SetupError.
-        specs: the topics it needs, by role.
-        die: ends its process.
-    """
+    """A run of the worker that ends at given offsets."""
 
     make_bounds: Callable[[int, EmbeddingEngine | None], RunBounds]
-    specs: Mapping[str, TopicSpec]
-    die: Callable[[BaseException], NoReturn]
+    """Makes its bounds from the input's partition count and the engine. Raises SetupError."""
+    specs: Mapping[str, TopicSpec]  # the topics it needs, by role
+    die: Callable[[BaseException], NoReturn]  # ends its process
 
 
 def run_worker(settings: Settings, bounded_run: BoundedRun | None = None) -> int:

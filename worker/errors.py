@@ -14,8 +14,7 @@ CoversummError
 from collections.abc import Sequence
 from typing import Final
 
-INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C."""
+INTERRUPTED: Final = 130  # the exit code after Ctrl-C
 
 
 class CoversummError(Exception):

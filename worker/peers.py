@@ -25,8 +25,7 @@ from yarl import URL
 
 from worker.settings.kinds import host_port
 
-ANSWER_SECONDS: Final = 25.0
-"""Longer than a worker needs to answer that it is busy."""
+ANSWER_SECONDS: Final = 25.0  # longer than a worker needs to answer that it is busy
 COMMAND_SECONDS: Final = 30.0
 PAGE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 2.0
@@ -42,17 +41,11 @@ class PeerUnreachable(Exception):
 
 
 class PeerAnswer(NamedTuple):
-    """An answer of another worker.
+    """An answer of another worker."""
 
-    Attributes:
-        status: of HTTP.
-        body: as it was received.
-        location: new address of a redirect, else None.
-    """
-
-    status: int
-    body: bytes
-    location: str | None = None
+    status: int  # of HTTP
+    body: bytes  # as it was received
+    location: str | None = None  # new address of a redirect, else None
 
     def json(self) -> Any:
         """The body. Raises PeerUnreachable if it is not JSON."""

@@ -46,8 +46,7 @@ from worker.stream.status import WorkerStatus
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
 FACETS: Final = "/facets"
-DOTS: Final = (".", "..")
-"""Ids that clients remove from a path, percent-encoded or not."""
+DOTS: Final = (".", "..")  # ids that clients remove from a path, percent-encoded or not
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
 """Time to search for a page of entities; the search shares one processor with the stream."""

@@ -29,8 +29,7 @@ from worker.settings import Settings
 
 HEADER = "coversumm-archive"
 """Header of a sent record: a digest of the archive, the partition and the offset in it."""
-LOOKED_AT = 1000
-"""Offsets at the end of a partition to look at first for its last record."""
+LOOKED_AT = 1000  # offsets at the end of a partition to look at first for its last record
 
 
 def send_archive(

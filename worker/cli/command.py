@@ -9,8 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-Example = tuple[str, str]
-"""A command line, and its effect."""
+Example = tuple[str, str]  # a command line, and its effect
 
 
 class Command(click.Command):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 3
 BAR_WIDTH = 40
-STEP = 500
-"""Publications between two updates of the progress bar."""
+STEP = 500  # publications between two updates of the progress bar
 
 
 class Bound(NamedTuple):

@@ -34,25 +34,19 @@ Found = TypeVar("Found")
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 5.0
 """Seconds to wait for each answer of a broker: a data directory must be readable without one."""
-ARRIVES_SECONDS = 5.0
-"""Seconds until a running worker, or a standby, has stored a commit."""
+ARRIVES_SECONDS = 5.0  # seconds until a running worker, or a standby, has stored a commit
 POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A partition's rows in a data directory.
-
-    Attributes:
-        next_offset: input offset that the rows end at; 0 without rows.
-        committed_offset: offset of the group when the copy was read; None if no broker answered.
-        is_partial: whether a restore has not ended, so that rows may be missing.
-    """
+    """A partition's rows in a data directory."""
 
     partition: int
-    next_offset: int
+    next_offset: int  # input offset that the rows end at; 0 without rows
     committed_offset: int | None
-    is_partial: bool = False
+    """Offset of the group when the copy was read; None if no broker answered."""
+    is_partial: bool = False  # whether a restore has not ended, so that rows may be missing
 
     @property
     def is_current(self) -> bool | None:

@@ -33,10 +33,8 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from worker.kafka.reader import TopicReader
 
-SHOWN = 50
-"""Rows of a table without --limit."""
-SHOWN_BYTES = 4096
-"""Bytes of a binary value that are shown on a terminal."""
+SHOWN = 50  # rows of a table without --limit
+SHOWN_BYTES = 4096  # bytes of a binary value that are shown on a terminal
 DUMP_WIDTH = 16
 
 

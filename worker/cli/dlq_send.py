@@ -37,8 +37,7 @@ from worker.settings import Settings
 
 TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
-MAX_MESSAGE_BYTES = 10**9
-"""librdkafka's upper bound: the letter was in the input topic before."""
+MAX_MESSAGE_BYTES = 10**9  # librdkafka's upper bound: the letter was in the input topic before
 FORMAT = "1:"
 MAX_METADATA_CHARS = 4000
 """Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""

@@ -12,8 +12,7 @@ from worker.cli.options import check_utf8, data_dir_option, limit_option, url_op
 from worker.cli.tables import Column, show
 from worker.settings import Settings
 
-SHOWN = 50
-"""Rows of a table without --limit."""
+SHOWN = 50  # rows of a table without --limit
 SEARCH_SECONDS = 10.0
 """Seconds to search for --contains before the table ends and gives the next --after."""
 COLUMNS = (

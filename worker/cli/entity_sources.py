@@ -15,8 +15,7 @@ from worker.settings import Settings
 from worker.state.listing import EntitySearch, ListedEntity, Page, merged, read_page
 from worker.storage.snapshot import some_databases, stored_partition
 
-PAGE = 500
-"""Entities in one request; a worker answers at most LONGEST_PAGE."""
+PAGE = 500  # entities in one request; a worker answers at most LONGEST_PAGE
 
 
 class StoredEntities:

@@ -19,54 +19,36 @@ from worker.kafka.topics import Topics, changelog_topic
 from worker.peers import PeerUnreachable, ask
 from worker.settings import ALL_ADDRESSES, Settings
 
-PAGE_SECONDS = 5.0
-"""Seconds to wait for a worker's answer."""
-PARALLEL = 16
-"""Workers asked at the same time."""
+PAGE_SECONDS = 5.0  # seconds to wait for a worker's answer
+PARALLEL = 16  # workers asked at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """A member of the group.
+    """A member of the group."""
 
-    Attributes:
-        name: its instance id, or its address if it does not answer.
-        url: its web address; None if it has none.
-        ready: None if it does not answer.
-        reason: of `ready`.
-        partitions: its partitions of the input.
-        standbys: partitions whose state it copies.
-        lag: of its partitions together; None if one is unknown.
-        version: None if it does not answer.
-    """
-
-    name: str
-    url: str | None
-    ready: bool | None
-    reason: str
-    partitions: list[int]
-    standbys: list[int]
-    lag: int | None
-    version: str | None
+    name: str  # its instance id, or its address if it does not answer
+    url: str | None  # its web address; None if it has none
+    ready: bool | None  # None if it does not answer
+    reason: str  # of `ready`
+    partitions: list[int]  # its partitions of the input
+    standbys: list[int]  # partitions whose state it copies
+    lag: int | None  # of its partitions together; None if one is unknown
+    version: str | None  # None if it does not answer
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition of the input.
-
-    Attributes:
-        worker: name of its owner; None without one.
-        committed: offset of the group; None without one.
-        end: the last stable offset, read just after `committed`.
-        lag: offsets between them. Transaction markers at the end do not count where the worker
-            reports that it has passed them.
-    """
+    """A partition of the input."""
 
     partition: int
-    worker: str | None
-    committed: int | None
-    end: int
+    worker: str | None  # name of its owner; None without one
+    committed: int | None  # offset of the group; None without one
+    end: int  # the last stable offset, read just after `committed`
     lag: int
+    """Offsets between them. Transaction markers at the end do not count where the worker
+    reports that it has passed them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +97,7 @@ def read_offsets(clients: Clients, group: str, topic: str, partitions: range) ->
     return {p: Offsets(committed[p].offset if p in committed else None, logs[p]) for p in logs}
 
 
-Page = Mapping[str, Any]
-"""`/status` of a worker; without an answer only the `reason`."""
+Page = Mapping[str, Any]  # `/status` of a worker; without an answer only the `reason`
 
 
 def combined(

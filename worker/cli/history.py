@@ -20,25 +20,18 @@ if TYPE_CHECKING:
     from worker.published.history import HistoryStep, PublishedChange
 
 
-CHANGES_SHOWN = 20
-"""Changes on a terminal without --limit."""
-CHANGES_ON_PAGE = 500
-"""Changes on a page without --limit."""
+CHANGES_SHOWN = 20  # changes on a terminal without --limit
+CHANGES_ON_PAGE = 500  # changes on a page without --limit
 UNKNOWN_TEXT = "(its text is not known here)"
 _COLUMNS = (Column(""), Column("sentence"), Column("text", prose=PROSE))
 
 
 class ShownSteps(NamedTuple):
-    """Counts of what was shown.
-
-    Attributes:
-        is_incomplete: whether changes before or between them are unknown.
-        has_earlier: whether known changes before the first were left out.
-    """
+    """Counts of what was shown."""
 
     changes: int = 0
-    is_incomplete: bool = False
-    has_earlier: bool = False
+    is_incomplete: bool = False  # whether changes before or between them are unknown
+    has_earlier: bool = False  # whether known changes before the first were left out
 
     def plus(self, step: HistoryStep) -> ShownSteps:
         """With another step."""

@@ -57,14 +57,11 @@ class MappingCheck:
 
     topics: dict[str, TopicMapping]
     limits: Limits
-    schemas: dict[str, SchemaLookup] = field(default_factory=dict)
-    """By topic with framed records."""
-    taken: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By topic and rule."""
+    schemas: dict[str, SchemaLookup] = field(default_factory=dict)  # by topic with framed records
+    taken: Counter[tuple[str, str]] = field(default_factory=Counter)  # by topic and rule
     filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By topic, rule and field: events that have it."""
-    upserted: set[str] = field(default_factory=set)
-    """Entities that have an upsert."""
+    upserted: set[str] = field(default_factory=set)  # entities that have an upsert
     deletions: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By topic, rule and entity: the place of the first deletion."""
     strange: dict[tuple[str, str, str], str] = field(default_factory=dict)

@@ -47,8 +47,7 @@ files_argument = click.argument(
     type=_PathOrPattern(exists=True, allow_dash=True),
 )
 """Files, patterns and folders, for `found_files`."""
-MAX_NAMES = 5
-"""Skipped files that a message lists."""
+MAX_NAMES = 5  # skipped files that a message lists
 
 
 def found_files(named: Sequence[str]) -> list[str]:
@@ -152,8 +151,7 @@ def data_dir_option(help: str) -> Callable[[F], F]:
     return click.option("--data-dir", type=folder, help=help)
 
 
-COALESCED_LINES = 1000
-"""Lines whose net change `summarize --emit coalesced` writes."""
+COALESCED_LINES = 1000  # lines whose net change `summarize --emit coalesced` writes
 MAX_SENTENCES, MAX_WORDS = 100, 10_000
 
 
@@ -212,8 +210,7 @@ yes_option = click.option(
     "--yes", is_flag=True, help="Do not ask; required without a terminal on standard input."
 )
 NOTHING = "nothing changed"
-DECLINED = 1
-"""The exit code after `n`, so that `reset && run` stops."""
+DECLINED = 1  # the exit code after `n`, so that `reset && run` stops
 
 
 def check_can_ask(yes: bool, dry_run: bool) -> None:
@@ -239,8 +236,7 @@ def agreed(question: str, yes: bool) -> bool:
     return answer
 
 
-MAX_FINDINGS = 10
-"""Unusable lines that are shown one by one."""
+MAX_FINDINGS = 10  # unusable lines that are shown one by one
 
 
 class Findings:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PROGRAM = "coversumm-worker"
-CHECK_FAILED = 1
-"""The exit code of a command that ran and found something wrong."""
+CHECK_FAILED = 1  # the exit code of a command that ran and found something wrong
 json_option = click.option(
     "--json",
     "as_json",

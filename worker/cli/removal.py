@@ -27,25 +27,17 @@ from worker.storage.lock import held, refuse_running
 from worker.storage.snapshot import databases
 
 POLL_SECONDS = 0.5
-EXPIRY_SECONDS = 2.0
-"""Seconds until a broker notices that a session has expired."""
-REMOVED = ".removed"
-"""Suffix of a database that counts as removed, while its files are deleted."""
+EXPIRY_SECONDS = 2.0  # seconds until a broker notices that a session has expired
+REMOVED = ".removed"  # suffix of a database that counts as removed, while its files are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A step of the reset, which `act` carries out.
+    """A step of the reset, which `act` carries out."""
 
-    Attributes:
-        facts: what it throws away; `step` is its name.
-        target: of what, for people.
-        what: what goes, for people.
-    """
-
-    facts: dict[str, Any]
-    target: str
-    what: list[str]
+    facts: dict[str, Any]  # what it throws away; `step` is its name
+    target: str  # of what, for people
+    what: list[str]  # what goes, for people
     act: Callable[[], None]
 
     @property

@@ -30,10 +30,8 @@ from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
 from worker.view.texts import folded
 
-FIRST_SECONDS, LINE_SECONDS = 1.0, 10.0
-"""Seconds between two lines: at first, and later."""
-TERMINAL_SECONDS = 0.5
-"""Seconds between two progress reports at a terminal."""
+FIRST_SECONDS, LINE_SECONDS = 1.0, 10.0  # seconds between two lines: at first, and later
+TERMINAL_SECONDS = 0.5  # seconds between two progress reports at a terminal
 PORTS, MAX_PORT = 100, 65_535
 """Number of ports that are tried for the worker that continues, and the highest port."""
 log = logging.getLogger(__name__)

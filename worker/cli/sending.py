@@ -21,8 +21,7 @@ from worker.settings import Settings
 from worker.sources import Entry, Faulty, ReviewFiles, judged
 
 DELIVERY_TIMEOUT_MS = 60_000
-LAST_WAIT_SECONDS = 10.0
-"""Seconds to wait for events in flight when sending ends early."""
+LAST_WAIT_SECONDS = 10.0  # seconds to wait for events in flight when sending ends early
 
 
 class SendReport(NamedTuple):

@@ -30,26 +30,20 @@ from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
 from worker.storage.vectors import open_vector_store
 from worker.text.engine import EmbeddingEngine
 
-Lines = Callable[[Iterable[bytes]], Iterable[bytes]]
-"""Formats bodies and states for output."""
+Lines = Callable[[Iterable[bytes]], Iterable[bytes]]  # formats bodies and states for output
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of some records.
-
-    Attributes:
-        changes: messages of the output topic and that of facets, in the order of the records, that
-            of the summary first.
-        rejected: records that became dead letters.
-        ignored: ignored events by reason.
-        entities: those that an event had an effect on.
-    """
+    """The result of some records."""
 
     changes: list[Message] = field(default_factory=list)
-    rejected: list[Faulty] = field(default_factory=list)
-    ignored: Counter[str] = field(default_factory=Counter)
-    entities: set[str] = field(default_factory=set)
+    """Messages of the output topic and that of facets, in the order of the records, that of the
+    summary first.
+    """
+    rejected: list[Faulty] = field(default_factory=list)  # records that became dead letters
+    ignored: Counter[str] = field(default_factory=Counter)  # ignored events by reason
+    entities: set[str] = field(default_factory=set)  # those that an event had an effect on
 
 
 class FileSummarizer:

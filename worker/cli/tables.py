@@ -17,31 +17,24 @@ if TYPE_CHECKING:
 
 PROSE, LEAST_PROSE_WIDTH = 40, 12
 """Width of prose before other columns are left out, and before ids are wrapped."""
-GAP = 3
-"""Width between two columns."""
+GAP = 3  # width between two columns
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        name: its heading.
-        of: the field of a row that it shows, or a function of the row; by default the field `name`.
-        drop: 0 if it is always shown; the column with the highest number is left out first.
-        prose: the width from which its text is wrapped rather than other columns left out; 0: it is
-            never wrapped.
-        right: whether it is aligned to the right.
-        count: whether it shows a number, with separators, aligned to the right.
-    """
-
-    name: str
+    name: str  # its heading
     of: str | Callable[[Any], object] = ""
-    drop: int = 0
+    """The field of a row that it shows, or a function of the row; by default the field `name`."""
+    drop: int = 0  # 0 if it is always shown; the column with the highest number is left out first
     prose: int = 0
-    right: bool = False
-    count: bool = False
+    """The width from which its text is wrapped rather than other columns left out; 0: it is
+    never wrapped.
+    """
+    right: bool = False  # whether it is aligned to the right
+    count: bool = False  # whether it shows a number, with separators, aligned to the right
 
     def value(self, row: object) -> object:
         """The cell of a row, which is a mapping or has attributes."""

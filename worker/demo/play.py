@@ -41,11 +41,9 @@ from worker.view.texts import ending_signals
 from worker.view.viewer import Viewer, make_viewer
 
 FIRST_PER_SECOND: Final = 1.5
-GROWTH: Final = 1.0
-"""Growth of the rate each second, in powers of e."""
+GROWTH: Final = 1.0  # growth of the rate each second, in powers of e
 MAX_PER_SECOND: Final = 180.0
-HURRIED_PER_SECOND: Final = 60.0
-"""Rate from which a person cannot follow every review."""
+HURRIED_PER_SECOND: Final = 60.0  # rate from which a person cannot follow every review
 BRIEF_SECONDS: Final = 11.0
 """Seconds of reviews in a brief demo: a thousand reviews on two idle processors."""
 _GROWING_SECONDS: Final = math.log(MAX_PER_SECOND / FIRST_PER_SECOND) / GROWTH
@@ -68,22 +66,17 @@ POLL_SECONDS: Final = 0.05
 _FLUSH_SECONDS: Final = 90
 FACETS: Final = "preset:stays"
 PARTITIONS: Final = 4
-BATCH_SIZE: Final = 60
-"""Events in a micro-batch: few, so that changes come all the time."""
-AHEAD: Final = 200
-"""Events sent ahead of the worker."""
+BATCH_SIZE: Final = 60  # events in a micro-batch: few, so that changes come all the time
+AHEAD: Final = 200  # events sent ahead of the worker
 AHEAD_WATCHED: Final = 120
 """Events sent ahead of the worker on a live screen, so that its counts are current."""
-SHOWN_DELETIONS: Final = 2
-"""Deletions that are shown one by one, with time to read."""
+SHOWN_DELETIONS: Final = 2  # deletions that are shown one by one, with time to read
 BEFORE_SECONDS: Final = 0.8
 AFTER_SECONDS: Final = 1.8
 BETWEEN_SECONDS: Final = 0.2
 READY_SECONDS: Final = 90
-STILL_SECONDS: Final = 90
-"""Seconds without progress before the demo fails."""
-_COUNTS_SECONDS: Final = 0.2
-"""Seconds between two requests for the worker's metrics."""
+STILL_SECONDS: Final = 90  # seconds without progress before the demo fails
+_COUNTS_SECONDS: Final = 0.2  # seconds between two requests for the worker's metrics
 
 
 def run_demo(

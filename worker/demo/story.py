@@ -19,8 +19,7 @@ from worker.view.screen import Frame, change_lines
 from worker.view.texts import between, one_line
 
 PROGRAM: Final = "coversumm-worker"
-LINE_SECONDS: Final = 1.0
-"""Seconds between two lines where nothing can be redrawn."""
+LINE_SECONDS: Final = 1.0  # seconds between two lines where nothing can be redrawn
 
 
 class Phase(Enum):
@@ -36,41 +35,32 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Story:
-    """All that the demo shows.
-
-    Attributes:
-        reviews: number that will be sent.
-        page: URL of the worker's page if it is served.
-        left_out: reviews that are not sent for lack of time.
-        doomed: reviews that are about to be taken down.
-        facets: the facets of all stays; `board` has the summaries.
-        published: summary changes by the worker's metrics.
-        facets_published: messages of facets by the worker's metrics; `facets_seen` those received.
-        verified: entities whose stored summary equals brute force.
-        started_at: `time.monotonic()` of the first event; `ended_at` of the last, or of Ctrl-C.
-    """
+    """All that the demo shows."""
 
     k: int
-    reviews: int
+    reviews: int  # number that will be sent
     facets_topic: str = ""
-    page: str | None = None
-    left_out: int = 0
+    page: str | None = None  # URL of the worker's page if it is served
+    left_out: int = 0  # reviews that are not sent for lack of time
     names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
     facets: Board = field(default_factory=Board)
+    """The facets of all stays; `board` has the summaries."""
     focus: Focus = field(default_factory=Focus)
-    doomed: frozenset[str] = frozenset()
+    doomed: frozenset[str] = frozenset()  # reviews that are about to be taken down
     to_take_down: int = 0
     sent: int = 0
     processed: int = 0
-    published: int = 0
+    published: int = 0  # summary changes by the worker's metrics
     facets_published: int = 0
+    """Messages of facets by the worker's metrics; `facets_seen` those received."""
     facets_seen: int = 0
     embedded: int = 0
     dead_letters: int = 0
-    verified: int = 0
+    verified: int = 0  # entities whose stored summary equals brute force
     started_at: float | None = None
+    """`time.monotonic()` of the first event; `ended_at` of the last, or of Ctrl-C."""
     ended_at: float | None = None
     next_line_at: float = 0.0
     last_line: str | None = None

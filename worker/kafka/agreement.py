@@ -20,10 +20,8 @@ from worker.kafka.clients import Clients
 from worker.kafka.errors import FENCED, broker_errors
 from worker.kafka.reader import NoTopic, TopicReader
 
-SECONDS = 30.0
-"""Timeout of a request."""
-DEADLINE_SECONDS = 120.0
-"""Seconds for all attempts to write the record."""
+SECONDS = 30.0  # timeout of a request
+DEADLINE_SECONDS = 120.0  # seconds for all attempts to write the record
 KNOWN_SECONDS, PAUSE_SECONDS = 5.0, 0.2
 """Seconds until every broker knows a new topic, and between two lookups."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 8.0

@@ -73,8 +73,7 @@ class ChangelogReader:
     apply: Apply
     at_end: AtEnd
     tombstone_seconds: float = DELETE_RETENTION_MS / 1000
-    since: float | None = None
-    """When `starts` were found to lack no tombstone, by default now."""
+    since: float | None = None  # when `starts` were found to lack no tombstone, by default now
     clock: Clock = time
 
     def __post_init__(self) -> None:

@@ -14,27 +14,18 @@ ADMIN: Final = "admin"
 CONSUMER: Final = "consumer"
 PRODUCER: Final = "producer"
 """The clients of a worker; `admin` looks after topics."""
-REPEAT_SECONDS = 60.0
-"""Seconds between two lines about one outage."""
-STREAK_SECONDS = 30.0
-"""Failures no further apart than this belong together."""
+REPEAT_SECONDS = 60.0  # seconds between two lines about one outage
+STREAK_SECONDS = 30.0  # failures no further apart than this belong together
 
 
 class Silence(NamedTuple):
-    """Clients that have not heard from any broker for too long.
+    """Clients that have not heard from any broker for too long."""
 
-    Attributes:
-        clients: their names, in order.
-        seconds: since the first of them heard from a broker.
-        everywhere: whether this is every client.
-        reason: a client's error; empty if nothing answers and nothing fails, as with a frozen
-            broker.
-    """
-
-    clients: tuple[str, ...]
-    seconds: float
-    everywhere: bool
+    clients: tuple[str, ...]  # their names, in order
+    seconds: float  # since the first of them heard from a broker
+    everywhere: bool  # whether this is every client
     reason: str
+    """A client's error; empty if nothing answers and nothing fails, as with a frozen broker."""
 
     def __str__(self) -> str:
         whose = "" if self.everywhere else f" for the {' and the '.join(self.clients)}"

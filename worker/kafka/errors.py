@@ -123,8 +123,7 @@ LEADER_PATIENCE: Final = dict.fromkeys(
     30.0,
 )
 """Seconds to retry a request to the leader of a partition that exists, by error code."""
-PAUSE_SECONDS = 0.2
-"""Seconds between two attempts."""
+PAUSE_SECONDS = 0.2  # seconds between two attempts
 
 
 def is_retriable(error: BaseException) -> bool:
@@ -154,8 +153,7 @@ def retry(
             clock.sleep(PAUSE_SECONDS)
 
 
-START_SECONDS = 120.0
-"""Seconds for which a starting process asks again while brokers are away."""
+START_SECONDS = 120.0  # seconds for which a starting process asks again while brokers are away
 
 
 def patiently(ask: Callable[[], T], clock: Clock = time) -> T:

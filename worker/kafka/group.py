@@ -20,12 +20,9 @@ from worker.kafka.errors import broker_errors, retry
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.settings.kinds import web_origin
 
-ADDRESS_SECONDS = 5.0
-"""Seconds for all brokers together to return the addresses."""
-ASSIGNOR = "faust"
-"""The workers' assignor, by which a group of other clients is known."""
-MEMBERS_SHOWN = 3
-"""Most clients that an error names."""
+ADDRESS_SECONDS = 5.0  # seconds for all brokers together to return the addresses
+ASSIGNOR = "faust"  # the workers' assignor, by which a group of other clients is known
+MEMBERS_SHOWN = 3  # most clients that an error names
 UNKNOWN, EMPTY, STABLE, REBALANCING = "unknown", "empty", "stable", "rebalancing"
 STATES = {
     "DEAD": UNKNOWN,
@@ -40,20 +37,15 @@ STATES = {
 
 
 class GroupMember(NamedTuple):
-    """A worker as a member of its group.
+    """A worker as a member of its group."""
 
-    Attributes:
-        member_id: given by the broker.
-        host: its address as the broker sees it.
-        url: the web address that it announces, if known.
-        assigned: its partitions by topic. Those of the input it processes; those of the changelog
-            include its standbys.
-    """
-
-    member_id: str
-    host: str
-    url: str | None
+    member_id: str  # given by the broker
+    host: str  # its address as the broker sees it
+    url: str | None  # the web address that it announces, if known
     assigned: dict[str, list[int]]
+    """Its partitions by topic. Those of the input it processes; those of the changelog include
+    its standbys.
+    """
 
 
 class WorkerGroup(NamedTuple):
@@ -162,17 +154,14 @@ class Membership(NamedTuple):
 
     Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts
     without any check.
-
-    Attributes:
-        generation: of the group.
-        member_id: given by the broker, a new one at each start of a worker.
-        instance_id: of a static member (`group.instance.id`): its place in the group. The broker
-            refuses the previous holder. None: a member until the process ends.
     """
 
-    generation: int
-    member_id: str
+    generation: int  # of the group
+    member_id: str  # given by the broker, a new one at each start of a worker
     instance_id: str | None = None
+    """Of a static member (`group.instance.id`): its place in the group. The broker refuses the
+    previous holder. None: a member until the process ends.
+    """
 
 
 def group_metadata(group: str, membership: Membership) -> bytes:

@@ -28,16 +28,14 @@ log = logging.getLogger(__name__)
 
 TAKEOVER_SECONDS = 60
 """Seconds for each answer at a takeover, which waits for the predecessor's transaction."""
-TIMEOUT_SECONDS = 30
-"""Seconds for any other answer of a broker."""
+TIMEOUT_SECONDS = 30  # seconds for any other answer of a broker
 STALLED_SECONDS = 30.0
 """Seconds without a message before a search by time asks where the decided records end.
 
 A partition whose records are all decided twice in a row counts as unreadable.
 """
 MESSAGES_AT_ONCE = 1000
-ANY_TIME = -1
-"""The timestamp of a record without one: no time is earlier."""
+ANY_TIME = -1  # the timestamp of a record without one: no time is earlier
 CUT_SHORT_SECONDS = 45.0
 """Seconds for which a log may end below a planned end.
 
@@ -81,8 +79,7 @@ SKIPPED = "skipped-from "
 """Begins the note of an offset that `skip` has committed; the offset before the skips follows."""
 OF_TOPICS = "topics"
 """Begins the note of a bridge's offsets. A bridge has no state."""
-NOTHING = -1
-"""In that note: the group had committed nothing."""
+NOTHING = -1  # in that note: the group had committed nothing
 
 
 def skip_note(before: CommittedOffset | None) -> str:
@@ -111,22 +108,18 @@ class Start(NamedTuple):
 
 @dataclass(eq=False)
 class InputLog:
-    """The input topic as the worker's group reads it.
-
-    Args:
-        first: by partition the offset to begin at without a committed one; by default the log's
-            start.
-        file_ranges: by partition the offsets whose records come from files.
-        ends: by partition the first offset that is not read.
-    """
+    """The input topic as the worker's group reads it."""
 
     clients: Clients
     topic: str
     group: str
     clock: Clock = time
     first: Mapping[int, int] = field(default_factory=dict)
+    """By partition the offset to begin at without a committed one; by default the log's start."""
     file_ranges: Mapping[int, range] = field(default_factory=dict)
+    """By partition the offsets whose records come from files."""
     ends: Mapping[int, int] = field(default_factory=dict)
+    """By partition the first offset that is not read."""
 
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
         """By partition where the group resumes, once its previous owner's transaction is decided.

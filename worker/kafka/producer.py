@@ -30,8 +30,7 @@ from worker.kafka.transactions import (
 )
 from worker.settings import Settings
 
-START_SECONDS = 20.0
-"""Seconds to take over the transactional id at the start."""
+START_SECONDS = 20.0  # seconds to take over the transactional id at the start
 DECISION_SECONDS = 5.0
 """Seconds for the first answer to the client that decides; its takeover has `RENEWAL_SECONDS`."""
 ANSWER_SECONDS = 2.0
@@ -40,8 +39,7 @@ ANSWER_SECONDS = 2.0
 Usually it takes milliseconds. Without an answer the worker asks again over new connections, and the
 limit doubles, up to COVERSUMM_COMMIT_TIMEOUT_MS.
 """
-ANSWERS = 3
-"""The wait for an answer is at least this many times the last answer's time."""
+ANSWERS = 3  # the wait for an answer is at least this many times the last answer's time
 FENCED_AGAIN = 5
 """Fenced commits in a row that prove another worker.
 
@@ -54,17 +52,14 @@ class TransactionalProducer:
     """Commits a worker's micro-batches, one transaction each.
 
     Its transactional id is stable over restarts and unique among running workers.
-
-    Args:
-        on_full: called when a commit waits because the producer's queue is full.
-        bounded: runs calls that may hang.
     """
 
     settings: Settings
     clients: Clients
     on_full: Callable[[], None] = lambda: None
+    """Called when a commit waits because the producer's queue is full."""
     clock: Clock = time
-    bounded: Within = within
+    bounded: Within = within  # runs calls that may hang
 
     def __post_init__(self) -> None:
         self._patience = Patience(self.settings.commit_timeout_ms / 1000)

@@ -30,8 +30,7 @@ _headers = methodcaller("headers")
 STALLED_SECONDS = 60
 """Seconds without a message before the end of a partition: it counts as unreadable."""
 MESSAGES_AT_ONCE = 1000
-GONE_SHOWN = 5
-"""Partitions without their first records to name."""
+GONE_SHOWN = 5  # partitions without their first records to name
 
 
 class NoTopic(SetupError):

@@ -35,12 +35,10 @@ log = logging.getLogger(__name__)
 
 EMBEDDED = "mockCluster"
 """Begins the cluster id of librdkafka's embedded broker, which does not answer these requests."""
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Sixteen zero bytes: the answer of brokers older than ids."""
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: the answer of brokers older than ids
 QUESTION_SECONDS = 3.0
 """Seconds until a lost request is repeated. A commit waits for the answer, usually milliseconds."""
-MISSING_SECONDS = 3.0
-"""Seconds for which a broker that has just started may not know all topics."""
+MISSING_SECONDS = 3.0  # seconds for which a broker that has just started may not know all topics
 
 
 class _Asked(NamedTuple):
@@ -52,22 +50,16 @@ class _Asked(NamedTuple):
 
 @dataclass(eq=False)
 class TopicIds:
-    """Fetches the ids of some topics.
-
-    Args:
-        topics: their names.
-        partitions: counts that must not change, by topic.
-        timeout_seconds: for an answer, over all attempts.
-        planned: the ids of topics in the plan of a replay; empty for an unknown one.
-    """
+    """Fetches the ids of some topics."""
 
     clients: Clients
-    topics: tuple[str, ...]
-    partitions: Mapping[str, int]
-    timeout_seconds: float
+    topics: tuple[str, ...]  # their names
+    partitions: Mapping[str, int]  # counts that must not change, by topic
+    timeout_seconds: float  # for an answer, over all attempts
     clock: Clock = time
     on_error: OnError | None = None
     planned: Mapping[str, str] = field(default_factory=dict)
+    """The ids of topics in the plan of a replay; empty for an unknown one."""
 
     def __post_init__(self) -> None:
         self._admin = self.clients.admin(self.on_error)
@@ -211,8 +203,7 @@ class TopicIds:
         return _Asked(admin, futures)
 
 
-TOPIC_SECONDS = 120
-"""Seconds for the broker to delete a topic, and to create it."""
+TOPIC_SECONDS = 120  # seconds for the broker to delete a topic, and to create it
 PAUSE_SECONDS = 0.2
 
 

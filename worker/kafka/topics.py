@@ -30,14 +30,12 @@ from worker.state.errors import NEW_EPOCH, PartitionsChanged
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS = 15.0
-"""Timeout of a tool's first request."""
+TIMEOUT_SECONDS = 15.0  # timeout of a tool's first request
 DENIED_SECONDS = 5.0
 """Grace period for a user that is still being created, after a broker refused the client."""
 UNREACHABLE_SECONDS = 2.0
 """Seconds until a tool gives up if nothing listens, or the host name does not resolve."""
-SILENT_SECONDS = 1.0
-"""Seconds until a worker that starts logs that it waits for a broker."""
+SILENT_SECONDS = 1.0  # seconds until a worker that starts logs that it waits for a broker
 METADATA_TIMEOUT_SECONDS = 15
 CREATE_TIMEOUT_SECONDS = 30
 DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000

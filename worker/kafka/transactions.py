@@ -32,8 +32,7 @@ DECISION_SECONDS = 120.0
 """For which brokers may write the markers of the last holder's transaction, after the first answer
 that they still do: a slow or frozen leader delays them.
 """
-GRACE_SECONDS = 0.5
-"""Extra wait after a call's own timeout."""
+GRACE_SECONDS = 0.5  # extra wait after a call's own timeout
 SOCKET_TIMEOUT_MS = 6_000
 """Timeout of a request.
 
@@ -242,29 +241,20 @@ class Transaction:
 
 @dataclass(eq=False)
 class Transactions:
-    """The transactions of one transactional id, one after the other.
-
-    Args:
-        transactional_id: another producer that takes it over fences this one.
-        timeout_ms: after it the broker aborts an open transaction; committed readers wait for it.
-        write_seconds: for writing the records of a transaction.
-        abort_seconds: for the abort after a failure; None if `decide` or the end of the process
-            follows.
-        options: of the producer, beyond those of any client.
-        on_full: called when a record waits for room in the producer's queue.
-        bounded: runs calls that may hang.
-    """
+    """The transactions of one transactional id, one after the other."""
 
     clients: Clients
-    transactional_id: str
+    transactional_id: str  # another producer that takes it over fences this one
     _: KW_ONLY
-    timeout_ms: int
-    write_seconds: float
+    timeout_ms: int  # after it the broker aborts an open transaction; committed readers wait for it
+    write_seconds: float  # for writing the records of a transaction
     abort_seconds: float | None
-    options: Mapping[str, Any]
+    """For the abort after a failure; None if `decide` or the end of the process follows."""
+    options: Mapping[str, Any]  # of the producer, beyond those of any client
     on_full: Callable[[], None] = lambda: None
+    """Called when a record waits for room in the producer's queue."""
     clock: Clock = time
-    bounded: Within = within
+    bounded: Within = within  # runs calls that may hang
 
     def __post_init__(self) -> None:
         self._renewing = threading.Lock()

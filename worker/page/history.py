@@ -20,8 +20,7 @@ from worker.published.history import PublishedChange, last_steps
 from worker.published.publication import publications
 from worker.stream.surroundings import OneThread
 
-LOOKED_AT: Final = 3000
-"""Messages of the partition that one request reads, of any entity."""
+LOOKED_AT: Final = 3000  # messages of the partition that one request reads, of any entity
 MOST_CHANGES: Final = 100
 MOST_WAITING: Final = 100
 
@@ -32,34 +31,24 @@ class NoHistory(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChangeHistory:
-    """Changes, the newest last.
-
-    Attributes:
-        before: where to continue with older ones; None where the topic has no older messages.
-        looked_at: messages read, of any entity.
-    """
+    """Changes, the newest last."""
 
     changes: list[PublishedChange]
     before: int | None
-    looked_at: int
+    """Where to continue with older ones; None where the topic has no older messages."""
+    looked_at: int  # messages read, of any entity
 
 
 @dataclass(slots=True)
 class RecentHistory:
-    """Reads histories in `thread`, one after the other.
-
-    Attributes:
-        facets_topic: None without facets.
-        group: its offsets are neither read nor changed.
-        as_json: turns messages into JSON.
-    """
+    """Reads histories in `thread`, one after the other."""
 
     clients: Clients
     topic: str
-    facets_topic: str | None
-    group: str
+    facets_topic: str | None  # None without facets
+    group: str  # its offsets are neither read nor changed
     thread: OneThread
-    as_json: Callable[[Record], Record] = lambda record: record
+    as_json: Callable[[Record], Record] = lambda record: record  # turns messages into JSON
     _waiting: dict[tuple[str, int | None, OutputTopic], asyncio.Future[ChangeHistory]] = field(
         default_factory=dict
     )

@@ -82,10 +82,8 @@ PAGE: Final = "/page"
 ENTITY: Final = PAGE + PREFIX
 _STREAM: Final = "/changes"
 _HISTORY: Final = "/history"
-RELAYED: Final = (200, 400, 404, 503)
-"""Statuses of another worker's answers that are handed on."""
-MOST_SHOWN: Final = 500
-"""Characters of another worker's message."""
+RELAYED: Final = (200, 400, 404, 503)  # statuses of another worker's answers that are handed on
+MOST_SHOWN: Final = 500  # characters of another worker's message
 HERE: Final = "here"
 """In the query of a stream that another worker relays: this worker must not relay it again."""
 
@@ -129,8 +127,7 @@ class Routes:
     watchers: Watchers
     others: Peers
     history_of: RecentHistory
-    relayed: int = 0
-    """Streams of other workers."""
+    relayed: int = 0  # streams of other workers
 
     async def entities(self, request: web.Request) -> web.Response:
         """A page of all entities; the other workers are asked concurrently."""

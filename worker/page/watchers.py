@@ -22,8 +22,7 @@ MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
 FRAMES_A_SECOND: Final = 100
 """To all watchers together, so that the cost does not grow with their number."""
-SHOWN_CHARACTERS: Final = 240
-"""Of a sentence in the list of recent changes."""
+SHOWN_CHARACTERS: Final = 240  # of a sentence in the list of recent changes
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
 
 
@@ -170,8 +169,7 @@ def _frame(event: str, data: bytes) -> bytes:
 
 QUIET_SECONDS: Final = 5.0
 """Time without a change after which an empty line is sent, to detect a browser that is gone."""
-SLOW_SECONDS: Final = 10.0
-"""Time to take a frame before a browser is disconnected; it reconnects."""
+SLOW_SECONDS: Final = 10.0  # time to take a frame before a browser is disconnected; it reconnects
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",

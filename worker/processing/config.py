@@ -79,8 +79,7 @@ ALL = RecordSelection()
 
 VECTOR_OVERHEAD = 64
 """Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
-FACET_BYTES: Final = 512
-"""Upper bound of a facet's field names, counts and ratings in a message."""
+FACET_BYTES: Final = 512  # upper bound of a facet's field names, counts and ratings in a message
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]

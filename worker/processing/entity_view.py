@@ -39,17 +39,13 @@ THRESHOLD = 0.8  # of MiniLM: sentences with a cosine above it mean the same
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The limits of a short view. Raises ValueError, for the user, if one is out of range.
-
-    Attributes:
-        sentences: at most this many; by default as many as the words allow, or `SENTENCES`.
-        words: at most this many in all, separated by blanks; by default any number.
-        threshold: a sentence whose cosine to an earlier one is above this is skipped.
-    """
+    """The limits of a short view. Raises ValueError, for the user, if one is out of range."""
 
     sentences: int | None = None
-    words: int | None = None
+    """At most this many; by default as many as the words allow, or `SENTENCES`."""
+    words: int | None = None  # at most this many in all, separated by blanks; by default any number
     threshold: float = THRESHOLD
+    """A sentence whose cosine to an earlier one is above this is skipped."""
 
     def __post_init__(self) -> None:
         if self.sentences is not None and not 1 <= self.sentences <= MOST_SENTENCES:

@@ -56,8 +56,7 @@ class SetSentence:
         return cls(identifier, sentence_id, review_id, text, details, text_digest(text), quote)
 
 
-Texts = Callable[[Sequence[bytes]], list[SetSentence]]
-"""The live sentences with these ids."""
+Texts = Callable[[Sequence[bytes]], list[SetSentence]]  # the live sentences with these ids
 
 
 def digests(sentences: Iterable[SetSentence]) -> dict[bytes, bytes]:

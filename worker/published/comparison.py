@@ -29,18 +29,14 @@ _NO_CAUSE: Final = Cause(type="", topic="", partition=0, offset=0, review_id=Non
 
 
 class Digest(NamedTuple):
-    """A summary as 64-bit hashes, valid in this process only.
+    """A summary as 64-bit hashes, valid in this process only."""
 
-    Attributes:
-        k: size of a full summary.
-        body: hash of the body without epoch, sequence, previous_sequence and cause: equal for two
-            runs that *agree*.
-        members: hashes of the sentences' (id, text).
-    """
-
-    k: int
+    k: int  # size of a full summary
     body: int
-    members: frozenset[int]
+    """Hash of the body without epoch, sequence, previous_sequence and cause: equal for two runs
+    that *agree*.
+    """
+    members: frozenset[int]  # hashes of the sentences' (id, text)
 
     @classmethod
     def of(cls, body: SummaryChanged) -> Digest:
@@ -61,21 +57,14 @@ class Digest(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How the two summaries of an entity compare.
+    """How the two summaries of an entity compare."""
 
-    Attributes:
-        k_a: None where A has no summary.
-        k_b: None where B has no summary.
-        differing: sentences that differ, out of the smaller `k`.
-        is_equal: the same set.
-        is_identical: the same body, apart from the fields in which runs that agree may differ.
-    """
-
-    k_a: int | None
-    k_b: int | None
-    differing: int = 0
-    is_equal: bool = False
+    k_a: int | None  # None where A has no summary
+    k_b: int | None  # None where B has no summary
+    differing: int = 0  # sentences that differ, out of the smaller `k`
+    is_equal: bool = False  # the same set
     is_identical: bool = False
+    """The same body, apart from the fields in which runs that agree may differ."""
 
     @property
     def is_of_both(self) -> bool:
@@ -108,22 +97,14 @@ SPARE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A changed entity or facet.
-
-    Attributes:
-        facet: None for a summary.
-        differing: see `Verdict`.
-        both: number of sentences that both summaries have.
-        only_a: in rank order.
-        only_b: in rank order.
-    """
+    """A changed entity or facet."""
 
     entity_id: str
-    facet: str | None
-    differing: int
-    both: int
-    only_a: list[SummarySentence]
-    only_b: list[SummarySentence]
+    facet: str | None  # None for a summary
+    differing: int  # see `Verdict`
+    both: int  # number of sentences that both summaries have
+    only_a: list[SummarySentence]  # in rank order
+    only_b: list[SummarySentence]  # in rank order
 
 
 class _Choice:
@@ -185,37 +166,22 @@ def _example(differing: int, a: _Last, b: _Last) -> Example:
 class Comparison:
     """Two builds, A and B, compared. An entity that both have is equal, contained or changed. Of
     facets each facet of an entity counts like an entity.
-
-    Attributes:
-        equal: entities with the same set in both.
-        contained: entities whose sets differ only because `k` does.
-        changed: all other entities that both have.
-        missing_in_a: entities with a summary only in B.
-        missing_in_b: entities with a summary only in A.
-        identical: the equal ones whose bodies agree in all but epoch, sequence, previous_sequence
-            and cause.
-        k_differs: entities of both whose `k` differs.
-        k_a: values of `k` in A, ascending.
-        k_b: values of `k` in B, ascending.
-        differing: entities of both by the number of sentences that differ, ascending.
-        examples: the most changed entities.
-        some_missing_in_a: at most as many as examples were asked for.
-        some_missing_in_b: at most as many as examples were asked for.
     """
 
-    equal: int
-    contained: int
-    changed: int
-    missing_in_a: int
-    missing_in_b: int
+    equal: int  # entities with the same set in both
+    contained: int  # entities whose sets differ only because `k` does
+    changed: int  # all other entities that both have
+    missing_in_a: int  # entities with a summary only in B
+    missing_in_b: int  # entities with a summary only in A
     identical: int
-    k_differs: int
-    k_a: list[int]
-    k_b: list[int]
-    differing: dict[int, int]
-    examples: list[Example]
-    some_missing_in_a: list[SetName]
-    some_missing_in_b: list[SetName]
+    """The equal ones whose bodies agree in all but epoch, sequence, previous_sequence and cause."""
+    k_differs: int  # entities of both whose `k` differs
+    k_a: list[int]  # values of `k` in A, ascending
+    k_b: list[int]  # values of `k` in B, ascending
+    differing: dict[int, int]  # entities of both by the number of sentences that differ, ascending
+    examples: list[Example]  # the most changed entities
+    some_missing_in_a: list[SetName]  # at most as many as examples were asked for
+    some_missing_in_b: list[SetName]  # at most as many as examples were asked for
 
     @property
     def entities(self) -> int:

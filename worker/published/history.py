@@ -13,19 +13,14 @@ from worker.published.publication import Publication, with_changes
 
 
 class HistoryStep(NamedTuple):
-    """A publication and the set before it, of the summary or of the same facet.
+    """A publication and the set before it, of the summary or of the same facet."""
 
-    Attributes:
-        publication: the change.
-        before: None where there was no set or it is unknown.
-        incomplete: changes between `before` and this one are missing. Compaction is certain to keep
-            only the last change of an entity. What came to a facet and left it is then since
-            `before`.
-    """
-
-    publication: Publication
-    before: SummaryChanged | None
+    publication: Publication  # the change
+    before: SummaryChanged | None  # None where there was no set or it is unknown
     incomplete: bool
+    """Changes between `before` and this one are missing. Compaction is certain to keep only the
+    last change of an entity. What came to a facet and left it is then since `before`.
+    """
 
     @property
     def sentences(self) -> list[SummarySentence]:
@@ -73,34 +68,25 @@ def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedChange:
-    """A history step as `history --json` and the page show it.
-
-    Attributes:
-        published_at: time of the message; None in a file.
-        facet: None for a summary and for a tombstone.
-        tombstone: the entity was deleted; the fields of a summary are then None.
-        incomplete: changes before this one are missing.
-        added_texts: by sentence id.
-        removed_texts: by sentence id, from the set before; None where it is unknown.
-        sentences: their number in the set.
-    """
+    """A history step as `history --json` and the page show it."""
 
     partition: int
     offset: int
-    published_at: str | None
-    facet: str | None
-    tombstone: bool = False
+    published_at: str | None  # time of the message; None in a file
+    facet: str | None  # None for a summary and for a tombstone
+    tombstone: bool = False  # the entity was deleted; the fields of a summary are then None
     epoch: int | None = None
     sequence: int | None = None
     previous_sequence: int | None = None
-    incomplete: bool = False
+    incomplete: bool = False  # changes before this one are missing
     occurred_at: str | None = None
     cause: dict[str, Any] | None = None
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    added_texts: dict[str, str] = field(default_factory=dict)
+    added_texts: dict[str, str] = field(default_factory=dict)  # by sentence id
     removed_texts: dict[str, str | None] = field(default_factory=dict)
-    sentences: int = 0
+    """By sentence id, from the set before; None where it is unknown."""
+    sentences: int = 0  # their number in the set
     sentence_count: int | None = None
     review_count: int | None = None
 

@@ -28,26 +28,17 @@ class SetName(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A published set of sentences, or the tombstone of a deleted entity.
+    """A published set of sentences, or the tombstone of a deleted entity."""
 
-    Attributes:
-        entity_id: the message key.
-        body: None for a tombstone. Of a facet `added` and `removed` are empty.
-        partition: 0 in a file.
-        offset: in a file the number of the line, from 0.
-        published_ms: timestamp of the message, milliseconds since 1970; -1 in a file.
-        facet: its name; None for a summary and for a tombstone.
-        is_changed: whether the message says that this set changed; those of its other facets are
-            in it too.
-    """
-
-    entity_id: str
+    entity_id: str  # the message key
     body: SummaryChanged | None
-    partition: int
-    offset: int
-    published_ms: int
-    facet: str | None = None
+    """None for a tombstone. Of a facet `added` and `removed` are empty."""
+    partition: int  # 0 in a file
+    offset: int  # in a file the number of the line, from 0
+    published_ms: int  # timestamp of the message, milliseconds since 1970; -1 in a file
+    facet: str | None = None  # its name; None for a summary and for a tombstone
     is_changed: bool = True
+    """Whether the message says that this set changed; those of its other facets are in it too."""
 
     @property
     def name(self) -> SetName:

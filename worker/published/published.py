@@ -48,8 +48,7 @@ Progress = Callable[[int], None]
 """Called now and then with the number of messages or lines read so far."""
 SAMPLED: Final = 1000
 """Bodies of each partition that are read for their epoch; a topic should have one."""
-_STEP: Final = 500
-"""Messages between two calls of `Progress`."""
+_STEP: Final = 500  # messages between two calls of `Progress`
 
 
 class PublishedSource(ABC):

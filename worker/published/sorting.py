@@ -11,10 +11,8 @@ from msgspec import msgpack
 
 MEMORY_BYTES: Final = 64 * 2**20
 """Memory for keys and values, including Python's overhead, before they go to a temporary file."""
-ITEM_BYTES: Final = 200
-"""Python's overhead per key and value."""
-BLOCK_BYTES: Final = 64 * 2**10
-"""Size of one write and of one read."""
+ITEM_BYTES: Final = 200  # Python's overhead per key and value
+BLOCK_BYTES: Final = 64 * 2**10  # size of one write and of one read
 _encode = msgpack.Encoder().encode
 _decode = msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 

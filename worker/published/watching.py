@@ -19,14 +19,12 @@ from worker.published.published import Progress, PublishedTopic
 from worker.registry.lookup import AsJson
 from worker.settings import Settings
 
-WAIT_SECONDS: Final = 0.1
-"""Longest wait for messages in one `receive`."""
+WAIT_SECONDS: Final = 0.1  # longest wait for messages in one `receive`
 MESSAGES_AT_ONCE: Final = 500
 QUIET_SECONDS: Final = 5.0
 """Time without a message after which the broker is asked whether it is reachable."""
 ANSWER_SECONDS: Final = 2.0
-LOST_SECONDS: Final = 30.0
-"""Time without an answer of a broker after which the watch ends."""
+LOST_SECONDS: Final = 30.0  # time without an answer of a broker after which the watch ends
 
 
 class TopicWatch:

@@ -21,12 +21,10 @@ from worker.replay.ranges import check_ends
 from worker.replay.record_source import Archived
 from worker.sources.archive_files import NO_TIMESTAMP
 
-COMPARED: Final = 50
-"""Most records of a partition to compare with its log."""
+COMPARED: Final = 50  # most records of a partition to compare with its log
 SPREAD: Final = 10
 """Places to compare between the first and the last offset that archive and log both cover."""
-_SCHEMA_ID: Final = b"\0"
-"""First byte of a value that a schema registry's serializer wrote."""
+_SCHEMA_ID: Final = b"\0"  # first byte of a value that a schema registry's serializer wrote
 _ANOTHER_TOPIC: Final = (
     "The topic was deleted and created again, or the files are of another topic of this name: "
     "name the files of the topic as it is now, or replay the topic alone (--from without files). "

@@ -20,14 +20,11 @@ from worker.state import MemoryRows
 from worker.stream.run_bounds import RateThrottle
 from worker.text.engine import EmbeddingEngine
 
-SAMPLE_SECONDS = 10.0
-"""Seconds to process the sample, shared by its places."""
+SAMPLE_SECONDS = 10.0  # seconds to process the sample, shared by its places
 WINDOWS, WINDOW_RECORDS = 20, 600
 """Places of the sample, spread over all partitions, and records at each, if there is time."""
-START_SECONDS = 5.0
-"""Seconds that an empty replay takes to join its group and to leave it."""
-COMMIT_SHARE = 0.32
-"""Share of commits and reading in a replay's time without embedding."""
+START_SECONDS = 5.0  # seconds that an empty replay takes to join its group and to leave it
+COMMIT_SHARE = 0.32  # share of commits and reading in a replay's time without embedding
 SHARED = 2.0
 """How many times longer a replay takes whose processors brokers and other workers use too."""
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 from worker.replay.ranges import Range
 from worker.replay.record_source import Archived, RecordSource
 
-LISTED: Final = 5
-"""Ranges of missing offsets to list by partition."""
+LISTED: Final = 5  # ranges of missing offsets to list by partition
 
 
 class Missing(Struct, frozen=True):

@@ -9,10 +9,8 @@ from worker.replay.holes import Holes
 from worker.replay.ranges import Range
 
 FORMAT = 1
-MAPPING, NONE = "mapping", "none"
-"""In `made_with`: the digest of the topic's mapping."""
-OUTPUT_FORMAT = "output format"
-"""In `made_with`: kept changes are stored in it."""
+MAPPING, NONE = "mapping", "none"  # in `made_with`: the digest of the topic's mapping
+OUTPUT_FORMAT = "output format"  # in `made_with`: kept changes are stored in it
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):

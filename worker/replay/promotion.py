@@ -24,8 +24,7 @@ from worker.replay.ranges import gone_before
 from worker.replay.run import check_resumable, stored_plan
 from worker.settings import Settings
 
-PAUSE_SECONDS = 0.5
-"""Pause between two looks at the offsets of the new build."""
+PAUSE_SECONDS = 0.5  # pause between two looks at the offsets of the new build
 
 
 class PromotionCheck(NamedTuple):
@@ -172,8 +171,7 @@ class Promotion:
         return PromotionCheck("it has an epoch of its own", is_own, ", ".join(shown))
 
 
-Epochs = list[tuple[str, set[int] | None]]
-"""Topics with the epochs in them; see `published_epochs`."""
+Epochs = list[tuple[str, set[int] | None]]  # topics with the epochs in them; see `published_epochs`
 
 
 def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:

@@ -18,22 +18,16 @@ from worker.kafka.reader import TopicReader
 from worker.sources import Archive, Faulty, ReviewFiles, beginning_at, is_archive
 from worker.stream.run_bounds import FileRecords
 
-ONLY = 0
-"""The partition of plain files."""
+ONLY = 0  # the partition of plain files
 NEAR_OFFSETS: Final = 10_000
 """Offsets between two gaps that are read past; more are skipped by a seek."""
 
 
 class RecordSource(FileRecords, Protocol):
-    """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows.
+    """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows."""
 
-    Attributes:
-        name: shows the files in a plan.
-        read_with: what they are read with and their content, for a plan.
-    """
-
-    name: str
-    read_with: Mapping[str, str]
+    name: str  # shows the files in a plan
+    read_with: Mapping[str, str]  # what they are read with and their content, for a plan
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """The offset of the first record whose timestamp is not before a time, if any."""

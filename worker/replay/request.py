@@ -22,35 +22,21 @@ ACCEPT_GONE = "--accept-gone"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to replay.
+    """What to replay."""
 
-    Attributes:
-        name: of the replay; the same name resumes it.
-        topic: the history; empty if it is in plain files.
-        history: its part in files.
-        to_topic: publishes summaries there; None: to no public topic.
-        to_file: writes them there, and facets.
-        emit: which summaries.
-        since_ms: from then on; None: from the beginning.
-        until_ms: before then; None: up to the end at the start of the replay.
-        by: compares the timestamp of the record, or of the event.
-        entities: only these; None: all.
-        partitions: only these; None: all.
-        accept_gone: whether a worker may continue without records that retention has removed.
-    """
-
-    name: str
-    topic: str
-    history: RecordSource | None = None
-    to_topic: str | None
-    to_file: Path | None = None
-    emit: Emit = "every"
-    since_ms: int | None = None
-    until_ms: int | None = None
-    by: By = "timestamp"
-    entities: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
+    name: str  # of the replay; the same name resumes it
+    topic: str  # the history; empty if it is in plain files
+    history: RecordSource | None = None  # its part in files
+    to_topic: str | None  # publishes summaries there; None: to no public topic
+    to_file: Path | None = None  # writes them there, and facets
+    emit: Emit = "every"  # which summaries
+    since_ms: int | None = None  # from then on; None: from the beginning
+    until_ms: int | None = None  # before then; None: up to the end at the start of the replay
+    by: By = "timestamp"  # compares the timestamp of the record, or of the event
+    entities: frozenset[str] | None = None  # only these; None: all
+    partitions: frozenset[int] | None = None  # only these; None: all
     accept_gone: bool = False
+    """Whether a worker may continue without records that retention has removed."""
 
     @property
     def selection(self) -> RecordSelection:
@@ -207,8 +193,7 @@ class ReplayIdentity:
         return specs
 
 
-PLAN = "-plan"
-"""Suffix of the topic of a replay's plan, after its group."""
+PLAN = "-plan"  # suffix of the topic of a replay's plan, after its group
 
 
 def plan_topic(app_id: str) -> str:

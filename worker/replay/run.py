@@ -88,21 +88,17 @@ class ReplayProgress(NamedTuple):
 
 @dataclass(eq=False)
 class Replay:
-    """One replay.
-
-    Attributes:
-        plan: once it is known.
-        holes: what files lack, once the plan or an estimate is known.
-        gone: see `gone_before`, once an estimate is known.
-    """
+    """One replay."""
 
     names: ReplayIdentity
     clients: Clients
     throttle: RateThrottle = field(default_factory=RateThrottle)
     clock: Clock = time
-    plan: ReplayPlan | None = field(default=None, init=False)
+    plan: ReplayPlan | None = field(default=None, init=False)  # once it is known
     holes: Holes = field(default=Holes(), init=False)
+    """What files lack, once the plan or an estimate is known."""
     gone: dict[str, int] = field(default_factory=dict, init=False)
+    """See `gone_before`, once an estimate is known."""
 
     def __post_init__(self) -> None:
         self.settings = self.names.settings

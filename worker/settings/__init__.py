@@ -65,11 +65,9 @@ __all__ = [
     "unknown_settings",
 ]
 
-HIDDEN = "***"
-"""Shown in place of a secret."""
+HIDDEN = "***"  # shown in place of a secret
 ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
-COMPUTED = "computed"
-"""The origin of a default that is computed at start."""
+COMPUTED = "computed"  # the origin of a default that is computed at start
 
 
 @dataclass(frozen=True, kw_only=True)

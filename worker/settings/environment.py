@@ -63,8 +63,7 @@ def _value(text: str, what: str) -> str:
     return match["text"] if text[0] == "'" else _ESCAPED.sub(r"\1", match["text"])
 
 
-_places: Final[dict[str, str]] = {}
-"""The places of variables that `environment_file` has set."""
+_places: Final[dict[str, str]] = {}  # the places of variables that `environment_file` has set
 
 
 @contextmanager
@@ -168,12 +167,10 @@ _ALIASES: Final = {
     "TOP_K": "K",
     "TOP_N": "K",
 }
-_SUGGESTED: Final = 0.6
-"""Similarity from which a setting is suggested."""
+_SUGGESTED: Final = 0.6  # similarity from which a setting is suggested
 _PREFIX_LIKE: Final = 0.85
 """Similarity from which a prefix, or a name for the brokers, counts as misspelt."""
-_MISSPELT: Final = 0.93
-"""Similarity from which a variable is certainly a misspelt setting."""
+_MISSPELT: Final = 0.93  # similarity from which a variable is certainly a misspelt setting
 # Kubernetes sets variables for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1,
 # NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
 _SERVICE: Final = re.compile(r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)")

@@ -33,18 +33,15 @@ MIN_WRITE_BUFFER, MAX_WRITE_BUFFER = 256 * 2**10, 8 * 2**20
 ARENA_BLOCK = 64 * 2**10
 """Bytes by which a write buffer grows: RocksDB's 1 MiB would be too much for a single row."""
 BLOOM_BITS = 10
-TABLE_FILE = 32 * 2**20
-"""Bytes of a table file."""
+TABLE_FILE = 32 * 2**20  # bytes of a table file
 
-INFO_LOGS, INFO_LOG_BYTES = 3, 2**20
-"""Number and size of RocksDB's log files of a database."""
+INFO_LOGS, INFO_LOG_BYTES = 3, 2**20  # number and size of RocksDB's log files of a database
 
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
 """Table files a database keeps open; RocksDB takes no fewer than 20."""
 OTHER_FILES = 8
 """Other open files of a database: logs, manifest, lock, directory, output of a compaction."""
-SPARE_FILES = 256
-"""Files for connections, libraries and the model."""
+SPARE_FILES = 256  # files for connections, libraries and the model
 
 
 class PartitionDatabases(Protocol):

@@ -29,8 +29,7 @@ OPEN_SECONDS = 30
 """Seconds to retry a running worker's database; an attempt takes some hundredths of a second."""
 PARTIAL_KEY = b"__faust\0partial__"
 """In the database of a partition whose rows may end amid a transaction of the changelog."""
-TRIES = 5
-"""Failed attempts with an unchanged manifest until a running worker's database is damaged."""
+TRIES = 5  # failed attempts with an unchanged manifest until a running worker's database is damaged
 
 
 @dataclass(frozen=True, slots=True)

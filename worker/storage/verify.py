@@ -16,8 +16,7 @@ from worker.storage.lock import is_running
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 
 SNAPSHOTS = 20
-POLL_SECONDS = 0.5
-"""Seconds between two snapshots of a partial copy."""
+POLL_SECONDS = 0.5  # seconds between two snapshots of a partial copy
 
 
 class Verification(NamedTuple):

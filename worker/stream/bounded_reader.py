@@ -24,8 +24,7 @@ from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.2
-"""Seconds to wait for more records of a partition before switching."""
+TURN_SECONDS = 0.2  # seconds to wait for more records of a partition before switching
 CHECK_SECONDS = 5.0
 """Seconds between two checks of the input's id while nothing is read: only commits check it."""
 BACKLOG_BYTES = 4 * 2**20
@@ -50,8 +49,7 @@ class Tail:
 
     end: int
     _: KW_ONLY
-    is_in_log: bool = True
-    """False if files hold the records up to the end."""
+    is_in_log: bool = True  # False if files hold the records up to the end
 
     def __post_init__(self) -> None:
         self._shown: int | None = None  # the cursor from which the end was reached once
@@ -104,14 +102,10 @@ class Tail:
 
 @dataclass(eq=False)
 class FileBacklog:
-    """The remaining file-backed records of one partition.
-
-    Attributes:
-        stop: the offset after them, where the log continues or the run ends.
-    """
+    """The remaining file-backed records of one partition."""
 
     records: Iterator[Record]
-    stop: int
+    stop: int  # the offset after them, where the log continues or the run ends
 
     def take(self, most: int) -> tuple[tuple[Record, ...], int]:
         """The next records, at most `most`, and the offset after them or `stop`. Blocks."""

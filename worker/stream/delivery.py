@@ -42,29 +42,22 @@ from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.surroundings import NO_CONTEXTS, Contexts, ProcessorThread, Surroundings
 
-SCHEMA_PAUSE_SECONDS = 0.5
-"""Pause between two requests for a schema that could not be fetched."""
+SCHEMA_PAUSE_SECONDS = 0.5  # pause between two requests for a schema that could not be fetched
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One fetch over all partitions.
+    """One fetch over all partitions."""
 
-    Attributes:
-        records: in order within each partition.
-        starts: by partition, the cursor before its first record.
-        ends: by partition, the cursor after its last record; gaps between the two are proven.
-        tenure: under which it was fetched.
-        finished: partitions of a bounded run that were read to their end.
-        contexts: the trace contexts that came with its records.
-    """
-
-    records: tuple[Record, ...]
-    starts: Mapping[int, int]
+    records: tuple[Record, ...]  # in order within each partition
+    starts: Mapping[int, int]  # by partition, the cursor before its first record
     ends: Mapping[int, int]
-    tenure: Tenure
+    """By partition, the cursor after its last record; gaps between the two are proven."""
+    tenure: Tenure  # under which it was fetched
     finished: frozenset[int] = frozenset()
+    """Partitions of a bounded run that were read to their end."""
     contexts: Contexts = field(default_factory=lambda: NO_CONTEXTS)
+    """The trace contexts that came with its records."""
 
 
 class SchemaSource(Protocol):
@@ -91,8 +84,7 @@ class Delivery:
     commits: CommitQueue
     on_limit: Callable[[Limit], None]
     surroundings: Surroundings
-    schemas: SchemaSource | None = None
-    """None: records need no schemas."""
+    schemas: SchemaSource | None = None  # None: records need no schemas
 
     def __post_init__(self) -> None:
         self._tenure: Tenure | None = None  # of the last micro-batch

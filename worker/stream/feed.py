@@ -10,10 +10,8 @@ from typing import NamedTuple
 from worker.events import Message
 from worker.stream.surroundings import Threads
 
-RECENT_CHANGES = 10
-"""Changes of any entity that are buffered; older ones are only counted."""
-RECENT_PER_ENTITY = 3
-"""Changes of a watched entity that are buffered."""
+RECENT_CHANGES = 10  # changes of any entity that are buffered; older ones are only counted
+RECENT_PER_ENTITY = 3  # changes of a watched entity that are buffered
 
 
 Watched = dict[bytes, tuple[int, list[Message]]]
@@ -23,12 +21,10 @@ Watched = dict[bytes, tuple[int, list[Message]]]
 class RecentChanges(NamedTuple):
     """The changes since the last call of `ChangeFeed.take`."""
 
-    changes: int
-    """How many there were of summaries; `last` has the latest."""
+    changes: int  # how many there were of summaries; `last` has the latest
     last: list[Message]
     watched: Watched
-    facets: Watched
-    """The messages of facets likewise."""
+    facets: Watched  # the messages of facets likewise
 
 
 class _Buffer:

@@ -32,21 +32,13 @@ CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
 
 @dataclass(eq=False)
 class Gate:
-    """Writes rows of partitions that are held in the right role.
+    """Writes rows of partitions that are held in the right role."""
 
-    Args:
-        changelog: the changelog's topic.
-        assignment: what the worker holds.
-        databases: of its partitions.
-        topic_ids: which topic the changelog's name stands for.
-        threads: where its locks come from.
-    """
-
-    changelog: str
-    assignment: Assignment
-    databases: PartitionDatabases
-    topic_ids: TopicIds
-    threads: Threads
+    changelog: str  # the changelog's topic
+    assignment: Assignment  # what the worker holds
+    databases: PartitionDatabases  # of its partitions
+    topic_ids: TopicIds  # which topic the changelog's name stands for
+    threads: Threads  # where its locks come from
     _locks: dict[int, AbstractContextManager[Any]] = field(default_factory=dict, init=False)
 
     def stored_offset(self, partition: int) -> int:

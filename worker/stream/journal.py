@@ -179,8 +179,7 @@ def _info(line: str, **facts: Any) -> None:
     log.info("%s", line, extra={"facts": facts})
 
 
-INTERVAL_SECONDS: Final = 60.0
-"""Seconds between two lines about the same frequent event."""
+INTERVAL_SECONDS: Final = 60.0  # seconds between two lines about the same frequent event
 
 
 @dataclass(eq=False)

@@ -18,10 +18,8 @@ from worker.processing.processor import ProcessedBatch
 from worker.stream.assignment import Assignment
 from worker.stream.surroundings import Surroundings
 
-IDLE_SECONDS = 0.2
-"""Seconds between two checks whether this process has finished its partitions."""
-ASK_SECONDS = 1.0
-"""Seconds between two requests to the group, once this process has."""
+IDLE_SECONDS = 0.2  # seconds between two checks whether this process has finished its partitions
+ASK_SECONDS = 1.0  # seconds between two requests to the group, once this process has
 
 
 class Ledger:
@@ -61,17 +59,11 @@ BURST_SECONDS = 0.25
 
 @dataclass(eq=False)
 class RateThrottle:
-    """Keeps average rates; saves up at most one unused second.
+    """Keeps average rates; saves up at most one unused second."""
 
-    Args:
-        events_per_s: upper bound; None: no limit.
-        bytes_per_s: upper bound of keys and values; None: no limit.
-        clock: measures time.
-    """
-
-    events_per_s: float | None = None
-    bytes_per_s: float | None = None
-    clock: Clock = time
+    events_per_s: float | None = None  # upper bound; None: no limit
+    bytes_per_s: float | None = None  # upper bound of keys and values; None: no limit
+    clock: Clock = time  # measures time
 
     def __post_init__(self) -> None:
         self._due = self.clock.monotonic()  # when everything read so far should have been read
@@ -106,29 +98,21 @@ class RateThrottle:
 
 @dataclass(frozen=True)
 class RunBounds:
-    """The bounds of a run, its speed and its account.
-
-    Attributes:
-        first: by partition, where to begin without a committed offset; by default the log's start.
-        ends: by partition, the first offset that is not read; no end for partitions left out.
-        emit: what is published, in place of the setting.
-        selection: which records are processed.
-        ledger: keeps the account.
-        throttle: limits the speed.
-        history: records to read before the log, and instead of its beginning.
-        open_partitions: asks the group which partitions are not finished. Raises brokers' errors.
-        topic_id: the id that the input must have; empty if unknown.
-    """
+    """The bounds of a run, its speed and its account."""
 
     first: Mapping[int, int] = field(default_factory=dict)
+    """By partition, where to begin without a committed offset; by default the log's start."""
     ends: Mapping[int, int] = field(default_factory=dict)
-    emit: Emit | None = None
-    selection: RecordSelection = ALL
-    ledger: Ledger = NO_LEDGER
-    throttle: RateThrottle = field(default_factory=RateThrottle)
+    """By partition, the first offset that is not read; no end for partitions left out."""
+    emit: Emit | None = None  # what is published, in place of the setting
+    selection: RecordSelection = ALL  # which records are processed
+    ledger: Ledger = NO_LEDGER  # keeps the account
+    throttle: RateThrottle = field(default_factory=RateThrottle)  # limits the speed
     history: FileRecords | None = None
+    """Records to read before the log, and instead of its beginning."""
     open_partitions: Callable[[], Collection[int]] = tuple
-    topic_id: str = ""
+    """Asks the group which partitions are not finished. Raises brokers' errors."""
+    topic_id: str = ""  # the id that the input must have; empty if unknown
 
 
 ENDLESS = RunBounds()

@@ -29,8 +29,7 @@ from worker.stream.assignment import Assignment
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
-PAUSE_SECONDS = 0.5
-"""Pause between two attempts to decide a transaction."""
+PAUSE_SECONDS = 0.5  # pause between two attempts to decide a transaction
 
 
 @dataclass(eq=False)

@@ -158,20 +158,16 @@ NO_TRACING: Final = Tracing()
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Everything outside of a worker.
-
-    Attributes:
-        vectors: stored vectors of its engine; None: the engine makes each one.
-        started: `clock.monotonic()` when its process began; None: now.
-    """
+    """Everything outside of a worker."""
 
     clients: Clients
     databases: PartitionDatabases
     vectors: VectorStore | None = None
+    """Stored vectors of its engine; None: the engine makes each one."""
     clock: Clock = time
     threads: Threads = field(default_factory=Threads)
     die: Callable[[BaseException], NoReturn] = die
-    started: float | None = None
+    started: float | None = None  # `clock.monotonic()` when its process began; None: now
     tracing: Tracing = NO_TRACING
 
     async def pause(self, seconds: float) -> None:

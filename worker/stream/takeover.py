@@ -39,19 +39,12 @@ from worker.stream.surroundings import ProcessorThread, Surroundings
 
 log = logging.getLogger(__name__)
 
-PAUSE_SECONDS = 1.0
-"""Pause before a takeover begins again after a retriable error."""
+PAUSE_SECONDS = 1.0  # pause before a takeover begins again after a retriable error
 
 
 @dataclass(eq=False)
 class Takeover:
-    """Takes over the partitions that the group assigns, and releases them.
-
-    Args:
-        decide_open: step 0. Raises Unanswered.
-        seek: step 5, after a doubt.
-        on_restore: called with the rows read and the remaining changelog offsets.
-    """
+    """Takes over the partitions that the group assigns, and releases them."""
 
     assignment: Assignment
     logs: Logs
@@ -59,8 +52,10 @@ class Takeover:
     processor: ProcessorThread
     group: GroupFingerprint
     decide_open: Callable[[], None]
-    seek: Callable[[], Awaitable[None]]
+    """Step 0. Raises Unanswered."""
+    seek: Callable[[], Awaitable[None]]  # step 5, after a doubt
     on_restore: Callable[[int, int], None]
+    """Called with the rows read and the remaining changelog offsets."""
     surroundings: Surroundings
     ledger: Ledger = NO_LEDGER
 

@@ -21,10 +21,8 @@ from worker.stream.surroundings import die
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 1.0
-"""Seconds between two checks."""
-BUSY = "a micro-batch is being processed"
-"""The hindrance of a worker that is processing."""
+CHECK_SECONDS = 1.0  # seconds between two checks
+BUSY = "a micro-batch is being processed"  # the hindrance of a worker that is processing
 ADVICE = {
     BUSY: ", and no part of it was finished: the embedder or the disk hangs, or this worker gets "
     "next to no processor time: give it more, lower COVERSUMM_EMBEDDER_THREADS to the cores it "
@@ -88,22 +86,16 @@ class Watchdog(threading.Thread):
                 self._end(Crash(f"no progress for {self._limit_seconds:g} s: {stall}{advice}"))
 
 
-LOOKS = 5
-"""Number of looks within the time after which contact counts as lost."""
-LONGEST_PAUSE_SECONDS = 5.0
-"""Longest pause between two looks."""
+LOOKS = 5  # number of looks within the time after which contact counts as lost
+LONGEST_PAUSE_SECONDS = 5.0  # longest pause between two looks
 
 
 class IdleClient(NamedTuple):
-    """A client that is idle for most of the time.
-
-    Attributes:
-        ask: sends a request to any broker, with a timeout in seconds; raises without an answer.
-        suspect: lets the client use new connections from its next use on.
-    """
+    """A client that is idle for most of the time."""
 
     ask: Callable[[float], None]
-    suspect: Callable[[], None]
+    """Sends a request to any broker, with a timeout in seconds; raises without an answer."""
+    suspect: Callable[[], None]  # lets the client use new connections from its next use on
 
 
 class ContactWatch(threading.Thread):

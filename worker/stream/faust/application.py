@@ -59,8 +59,7 @@ class StaticAssignor(PartitionAssignor):
 
 MAX_FETCH_BYTES = 4 * 2**20
 """Most bytes of one partition in one fetch. Kafka's 1 MiB holds a few hundred embedded events."""
-MAX_FETCHED_BYTES = 64 * 2**20
-"""Bytes that fetches of all partitions may buffer."""
+MAX_FETCHED_BYTES = 64 * 2**20  # bytes that fetches of all partitions may buffer
 MIN_FETCH_BYTES = 64 * 2**10
 """Fewest bytes of one partition in one fetch. A larger batch of records still arrives complete."""
 MAX_POLL_SECONDS = 86_400.0
@@ -107,10 +106,8 @@ class CoverSummApp(faust.App):
     watchdog: Watchdog
     contact_watch: ContactWatch
     is_leaving = is_over = False
-    ending: Ending | None = None
-    """Of a bounded run."""
-    end: Callable[[], None]
-    """Ends the process in order."""
+    ending: Ending | None = None  # of a bounded run
+    end: Callable[[], None]  # ends the process in order
 
     async def on_started(self) -> None:
         """Start watching when the app runs."""

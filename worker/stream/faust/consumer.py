@@ -38,13 +38,10 @@ from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
 
-FETCH_SECONDS = 1.0
-"""Longest wait for records of any partition."""
-BUSY_POLL_SECONDS = 0.01
-"""Poll interval while the previous micro-batch is busy."""
+FETCH_SECONDS = 1.0  # longest wait for records of any partition
+BUSY_POLL_SECONDS = 0.01  # poll interval while the previous micro-batch is busy
 
-Fetched = dict[int, list[Any]]
-"""Records of the consumer's client, by partition."""
+Fetched = dict[int, list[Any]]  # records of the consumer's client, by partition
 
 
 class GuardedConsumer(driver.Consumer):

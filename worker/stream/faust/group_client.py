@@ -23,10 +23,8 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.protocol.types import Int32, Schema, String
 
-REQUEST_SECONDS: Final = 3.0
-"""Longest wait for an answer, other than to a fetch or a join."""
-FETCH_SECONDS: Final = 10.0
-"""Longest wait for the records of a fetch."""
+REQUEST_SECONDS: Final = 3.0  # longest wait for an answer, other than to a fetch or a join
+FETCH_SECONDS: Final = 10.0  # longest wait for the records of a fetch
 JOIN_MARGIN_SECONDS: Final = 5.0
 """Extra wait after the rebalance timeout, at which the group answers its members."""
 FENCED_INSTANCE_ID: Final = 82

@@ -22,22 +22,18 @@ from aiokafka.record.util import decode_varint
 
 from worker.events.reasons import Reason, Rejected
 
-LENGTH_AT: Final = 8
-"""Where a batch has the length of what follows its first 12 bytes."""
+LENGTH_AT: Final = 8  # where a batch has the length of what follows its first 12 bytes
 LENGTH_ENDS: Final = 12
 MAGIC_AT: Final = 16
 COUNT: Final = struct.Struct(">i")
-COUNT_AT: Final = 57
-"""Where a batch has the number of its records."""
+COUNT_AT: Final = 57  # where a batch has the number of its records
 HEAD_BYTES: Final = 61
 ATTRIBUTE_BYTES: Final = 1
 LOG_APPEND_TIME: Final = 1
-ATTRIBUTES_AT: Final = 22
-"""The byte whose lowest bits are the number of the codec."""
+ATTRIBUTES_AT: Final = 22  # the byte whose lowest bits are the number of the codec
 CODEC_BITS: Final = 7
 SNAPPY: Final = 2
-UNPACK: Final = {1: cramjam.gzip, 3: cramjam.lz4, 4: cramjam.zstd}
-"""By number of the codec."""
+UNPACK: Final = {1: cramjam.gzip, 3: cramjam.lz4, 4: cramjam.zstd}  # by number of the codec
 SNAPPY_HEAD_BYTES: Final = 16
 FIRST_GUESS, GROWTH = 8, 8
 """Times the compressed bytes, for the room to decompress into; then times the room that was not
