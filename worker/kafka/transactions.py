@@ -79,15 +79,11 @@ def within(seconds: float, work: Callable[[], T], /) -> T:
 
 
 class TransactionError(Exception):
-    """A step of a transaction failed; whether it was committed may be unknown.
-
-    Attributes:
-        error: of the broker or the client.
-    """
+    """A step of a transaction failed; whether it was committed may be unknown."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(f"{error.name()}: {error.str()}")
-        self.error = error
+        self.error = error  # of the broker or the client
 
     @property
     def fenced(self) -> bool:
@@ -103,9 +99,6 @@ class UnwrittenError(Exception):
 class Transaction:
     """A transaction of one client, from `begin` to its end.
 
-    Attributes:
-        answered_seconds: how long the coordinator took for its slowest answer.
-
     Args:
         owner: the transactions of its id, which has the time to write its records.
         producer: librdkafka's, which holds the id.
@@ -118,7 +111,7 @@ class Transaction:
 
     def __post_init__(self) -> None:
         self._refused: KafkaError | None = None
-        self.answered_seconds = 0.0
+        self.answered_seconds = 0.0  # how long the coordinator took for its slowest answer
 
     def begin(self) -> None:
         """Open it. Raises KafkaException."""

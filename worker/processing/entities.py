@@ -7,11 +7,12 @@ the sentences in and near the sets. Vectors and reviews stay in the rows.
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, FlatIndex, NewIndex
 from worker.events.publishing import SUMMARIES
-from worker.events.ratings import NO_RATINGS
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetCriteria
 from worker.processing.config import ProcessorConfig, index_class
 from worker.processing.facets import EntityFacets
@@ -31,77 +32,42 @@ class EntityKey(NamedTuple):
     entity_id: str
 
 
+@dataclass(slots=True, eq=False)
 class CachedEntity:
-    """One incarnation of an entity. It changes only while a micro-batch is ranked.
+    """One incarnation of an entity. It changes only while a micro-batch is ranked."""
 
-    Attributes:
-        summary: its one set.
-        cached: live sentences that are or recently were in a set; the others are in stored rows.
-            Changed only by the methods below.
-        cached_bytes: approximate; above the size of a message with all of them.
+    entity_id: str
+    rows: EntityRows
+    config: ProcessorConfig
+    new_index: NewIndex
+    criteria: FacetCriteria | None  # those of its facets, None without any
+    is_new: bool  # it has no rows
+    review_count: int = 0
+    sentence_count: int = 0
+    ratings: RatingCounts = NO_RATINGS
+    summary: TrackedSets = field(init=False)  # its one set
+    cached: dict[bytes, SetSentence] = field(default_factory=dict)
+    """Live sentences that are or recently were in a set; the others are in stored rows. Changed
+    only by the methods below.
     """
+    cached_bytes: int = 0  # approximate; above the size of a message with all of them
+    memory_bytes: int = 0
+    _set: TrackedSet = field(default_factory=TrackedSet)
+    _facets: EntityFacets | None = None
+    _counted: Counters = field(default_factory=Counters)
 
-    __slots__ = (
-        "_counted",
-        "_criteria",
-        "_facets",
-        "_is_new",
-        "_new_index",
-        "_set",
-        "cached",
-        "cached_bytes",
-        "config",
-        "entity_id",
-        "memory_bytes",
-        "ratings",
-        "review_count",
-        "rows",
-        "sentence_count",
-        "summary",
-    )
-
-    def __init__(
-        self,
-        entity_id: str,
-        rows: EntityRows,
-        config: ProcessorConfig,
-        new_index: NewIndex,
-        criteria: FacetCriteria | None,
-        *,
-        is_new: bool,
-    ) -> None:
-        """`criteria`: those of its facets, None without any; `is_new`: it has no rows."""
-        self.config = config
-        self.entity_id = entity_id
-        self.rows = rows
-        self.review_count = 0
-        self.sentence_count = 0
-        self.ratings = NO_RATINGS
-        self._set = TrackedSet()
-        self.summary = TrackedSets(
-            SUMMARIES, [self._set], None if is_new else rows.published(SUMMARIES)
-        )
-        self.cached: dict[bytes, SetSentence] = {}
-        self.cached_bytes = 0
-        self.memory_bytes = 0
-        self._counted = Counters()
-        self._new_index = new_index
-        self._is_new = is_new
-        self._facets: EntityFacets | None = None
-        self._criteria = criteria
+    def __post_init__(self) -> None:
+        published = None if self.is_new else self.rows.published(SUMMARIES)
+        self.summary = TrackedSets(SUMMARIES, [self._set], published)
 
     # -- sets
 
     @property
     def facets(self) -> EntityFacets | None:
         """The entity's facets, if any are defined. Raises CorruptRow."""
-        if self._facets is None and self._criteria is not None:
+        if self._facets is None and self.criteria is not None:
             self._facets = EntityFacets(
-                self._criteria,
-                self.rows,
-                self.sentences,
-                distinct=self.config.distinct,
-                is_new=self._is_new,
+                self.criteria, self.rows, self.sentences, self.config.distinct, self.is_new
             )
         return self._facets
 
@@ -115,7 +81,7 @@ class CachedEntity:
         """The summary's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
         if self._set.core is None:
             core = self._begin_core()
-            if not self._is_new:
+            if not self.is_new:
                 core.read()
             return self._set_core(core)
         return self._set.core
@@ -128,7 +94,7 @@ class CachedEntity:
     @property
     def has_facets_loaded(self) -> bool:
         """Whether its facets are in memory; True without any."""
-        return self._criteria is None or (self._facets is not None and self._facets.is_loaded)
+        return self.criteria is None or (self._facets is not None and self._facets.is_loaded)
 
     def load(self) -> None:
         """Read core and facets, unless they are in memory; a flat index does so in the same passes.
@@ -138,7 +104,7 @@ class CachedEntity:
         facets = self.facets
         if facets is None or facets.is_loaded:
             return
-        if self._set.core is None and self._new_index is FlatIndex:
+        if self._set.core is None and self.new_index is FlatIndex:
             core = self._begin_core()
             facets.load(core)
             self._set_core(core)
@@ -147,7 +113,7 @@ class CachedEntity:
 
     def _begin_core(self) -> EntityCore:
         config, dimension = self.config, self.rows.dimension
-        index = self._set.index = self._new_index(dimension, self.rows.blocks)
+        index = self._set.index = self.new_index(dimension, self.rows.blocks)
         return EntityCore(config.k, dimension, index, distinct=config.distinct)
 
     def _set_core(self, core: EntityCore) -> EntityCore:
@@ -263,7 +229,7 @@ class Entities:
         partition, dimension = self._partitions[key.partition], self._config.limits.dimension
         rows = EntityRows(partition.rows, key.entity_id.encode(), incarnation, dimension)
         return CachedEntity(
-            key.entity_id, rows, self._config, self._new_index, partition.criteria, is_new=is_new
+            key.entity_id, rows, self._config, self._new_index, partition.criteria, is_new
         )
 
     def put(self, key: EntityKey, entity: CachedEntity) -> None:

@@ -8,6 +8,7 @@ texts are stored once, for the summary and all facets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -48,31 +49,27 @@ class ReviewMove(NamedTuple):
     is_arriving: bool
 
 
+@dataclass(eq=False)
 class EntityFacets:
     """The visible facets of an entity, by number; sets and `newest` are read at their first use."""
 
-    def __init__(
-        self,
-        criteria: FacetCriteria,
-        rows: EntityRows,
-        texts: Texts,
-        *,
-        distinct: bool,
-        is_new: bool,
-    ) -> None:
-        """`texts` gives stored sentences; `is_new`: the entity has no rows. Raises CorruptRow."""
-        self.criteria = criteria
-        self._rows = rows
-        self._texts = texts
-        self._distinct = distinct
-        numbers = criteria.definitions.visible
-        sets = [TrackedSet(criteria.definitions.facets[number]) for number in numbers]
-        self.tracked = TrackedSets(FACETS, sets, None if is_new else rows.published(FACETS))
-        self._sets = dict(zip(numbers, sets, strict=True))
-        self._newest = NewestReviews(max([count for _, count in criteria.newest], default=0))
-        self.is_loaded = is_new  # whether sets and newest reviews are in memory
+    criteria: FacetCriteria
+    rows: EntityRows
+    texts: Texts  # gives stored sentences
+    distinct: bool
+    is_new: bool  # the entity has no rows
+
+    def __post_init__(self) -> None:
+        """Raises CorruptRow."""
+        definitions = self.criteria.definitions
+        sets = [TrackedSet(definitions.facets[number]) for number in definitions.visible]
+        published = None if self.is_new else self.rows.published(FACETS)
+        self.tracked = TrackedSets(FACETS, sets, published)
+        self._sets = dict(zip(definitions.visible, sets, strict=True))
+        self._newest = NewestReviews(max([count for _, count in self.criteria.newest], default=0))
+        self.is_loaded = self.is_new  # whether sets and newest reviews are in memory
         self._touched: set[int] = set()
-        self._set_bytes = dict.fromkeys(numbers, SET_BYTES)
+        self._set_bytes = dict.fromkeys(definitions.visible, SET_BYTES)
 
     @property
     def newest(self) -> NewestReviews:
@@ -93,7 +90,7 @@ class EntityFacets:
         if self.is_loaded:
             return
         self.is_loaded = True
-        reviews = list(self._rows.review_facts())
+        reviews = list(self.rows.review_facts())
         if self.criteria.newest:
             live = ((name, one.occurred_at) for name, one in reviews if not one.deleted)
             self._newest = NewestReviews(self._newest.wanted, live)
@@ -107,7 +104,7 @@ class EntityFacets:
             counted.add(block.reviews, bits)
             return [*(None for _ in own), *(rows_of(bits, number) for number in self._sets)]
 
-        subsets = Subsets(self.criteria.dimension, read_once(self._rows.blocks), rows)
+        subsets = Subsets(self.criteria.dimension, read_once(self.rows.blocks), rows)
         load_all([*own, *map(self._begin, self._sets)], subsets)
         for (bits, rating), count in counted.counts(members).items():
             for number in _numbers(bits):
@@ -115,7 +112,7 @@ class EntityFacets:
         for facet in self._sets.values():
             facet.touch()
             if facet.core is not None and facet.sentences:
-                facet.now = digests(self._texts(facet.core.ranking().ids))
+                facet.now = digests(self.texts(facet.core.ranking().ids))
         self._touched.update(self._sets)
 
     def _begin(self, number: int) -> EntityCore:
@@ -123,16 +120,16 @@ class EntityFacets:
         one, dimension = self._sets[number], self.criteria.dimension
         k = self.criteria.definitions.facets[number].k
         index = one.index = FlatIndex(dimension, self._scan(number))
-        core = one.core = EntityCore(k, dimension, index, distinct=self._distinct)
+        core = one.core = EntityCore(k, dimension, index, distinct=self.distinct)
         return core
 
     def _scan(self, number: int) -> Callable[[], Iterator[VectorBlock]]:
         """Reads the stored sentences of a facet."""
 
         def read() -> Iterator[VectorBlock]:
-            reviews = self._rows.review_facts() if self.criteria.needs_reviews else ()
+            reviews = self.rows.review_facts() if self.criteria.needs_reviews else ()
             members = FacetMembers(self.criteria, reviews)
-            for block in self._rows.blocks():
+            for block in self.rows.blocks():
                 rows = rows_of(members.bits(block.vectors, block.places), number)
                 if len(rows):
                     yield block.part(rows.tolist())
@@ -141,11 +138,7 @@ class EntityFacets:
 
     # -- changes
 
-    def apply(
-        self,
-        moves: Sequence[ReviewMove],
-        texts: Texts,
-    ) -> bool:
+    def apply(self, moves: Sequence[ReviewMove], texts: Texts) -> bool:
         """Carry out the moves of one event, which are classified; whether a set changed.
 
         The facets are loaded. `texts` gives the sentences of a set. Raises CorruptRow.

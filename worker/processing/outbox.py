@@ -1,6 +1,7 @@
 """The messages of a micro-batch: collected, counted, and encoded in blocks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, NamedTuple, cast
 
@@ -44,34 +45,35 @@ class Draft(NamedTuple):
     parts: list[SetPart]
 
 
+@dataclass(eq=False)
 class Outbox:
     """Collects and counts the messages of a micro-batch of `records`."""
 
-    def __init__(self, records: Sequence[Record], config: ProcessorConfig, load: Load) -> None:
-        self.records = records
-        self.config = config
-        self._load = load
-        self._messages: list[tuple[int, int, Message]] = []  # by record, then ORDER
-        self._drafts: list[Draft] = []
-        self._draft_bytes = 0  # at most
-        self._last: list[tuple[EntityChanges, Draft]] = []
+    records: Sequence[Record]
+    config: ProcessorConfig
+    load: Load
+    _messages: list[tuple[int, int, Message]] = field(default_factory=list)
+    """By record, then ORDER."""
+    _drafts: list[Draft] = field(default_factory=list)
+    _draft_bytes: int = 0  # at most
+    _last: list[tuple[EntityChanges, Draft]] = field(default_factory=list)
 
     def put(self, index: int, message: Message, order: int = 0) -> None:
         """Add a message, for the record of this index. Raises TooMuch if it exceeds a limit."""
-        self._load.add(message.key, message.value)
+        self.load.add(message.key, message.value)
         self._messages.append((index, order, message))
 
     def weigh_headers(self, record: Record) -> None:
         """Count the headers that a dead letter has of its record. Raises TooMuch likewise."""
         if record.headers:
-            self._load.weigh(record._replace(key=None, value=None).size)
+            self.load.weigh(record._replace(key=None, value=None).size)
 
     def put_change(self, draft: Draft) -> None:
         """Add a change; its message is made later with others.
 
         Raises TooMuch if it exceeds a limit.
         """
-        self._load.count()
+        self.load.count()
         self._drafts.append(draft)
         for part in draft.parts:
             self._draft_bytes += part.size
@@ -107,7 +109,7 @@ class Outbox:
             message = change_message(
                 topic, name, entity_id, body.epoch, body.occurred_at, value, record, codec
             )
-            self._load.weigh(len(message.key or b"") + len(value))
+            self.load.weigh(len(message.key or b"") + len(value))
             self._messages.append((at, ORDER[topic], message))
 
 

@@ -8,6 +8,7 @@ transactions have a limit of their own (`TransactionSize`).
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from worker.clock import Clock
 from worker.limits import Limit
@@ -219,27 +220,20 @@ class TooMuch(Exception):
         self.keep = keep
 
 
+@dataclass(slots=True, eq=False)
 class Load:
     """The size of a micro-batch of `records` records so far, in bytes. One record always fits."""
 
-    __slots__ = (
-        "_limits",
-        "_most_bytes",
-        "_pace",
-        "_records",
-        "_transaction_records",
-        "loaded",
-        "size",
-    )
+    limits: BatchLimits
+    pace: Pace
+    records: int
+    size: int = 0
+    loaded: int = 0
+    _transaction_records: int = 0
+    _most_bytes: int = field(init=False)
 
-    def __init__(self, limits: BatchLimits, pace: Pace, records: int) -> None:
-        self._limits = limits
-        self._pace = pace
-        self._records = records
-        self._transaction_records = 0
-        self._most_bytes = min(limits.transaction_bytes, pace.transaction.most)
-        self.size = 0
-        self.loaded = 0
+    def __post_init__(self) -> None:
+        self._most_bytes = min(self.limits.transaction_bytes, self.pace.transaction.most)
 
     def check_plan(self, sentences: int, characters: int, index: int) -> None:
         """Check sentences and characters to embed, planned up to the record of this index.
@@ -248,9 +242,9 @@ class Load:
         """
         if not index:
             return
-        if sentences > self._limits.sentences:
+        if sentences > self.limits.sentences:
             raise TooMuch(Limit.BATCH_SENTENCES, index)
-        if characters and self._pace.is_too_long(index + 1, characters):
+        if characters and self.pace.is_too_long(index + 1, characters):
             raise TooMuch(Limit.BATCH_TIME, index)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -261,22 +255,22 @@ class Load:
     def count(self) -> None:
         """Count one message without its bytes. Raises TooMuch as `add` does."""
         self._transaction_records += 1
-        if self._transaction_records > self._limits.transaction_records and self._records > 1:
-            raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
+        if self._transaction_records > self.limits.transaction_records and self.records > 1:
+            raise TooMuch(Limit.TRANSACTION_RECORDS, self.records // 2)
 
     def hold(self, size: int, index: int) -> None:
         """Count the bytes of an entity that the record of this index was the first to read into
         memory; one that shrank counts none. Raises TooMuch, to continue without that record.
         """
         self.loaded += max(0, size)
-        if index and self.loaded > self._limits.loaded_bytes:
+        if index and self.loaded > self.limits.loaded_bytes:
             raise TooMuch(Limit.CACHE_BYTES, index)
 
     def weigh(self, size: int) -> None:
         """Add bytes of messages or rows already counted. Raises TooMuch as `add` does."""
         self.size += size
-        if self.size > self._most_bytes and self._records > 1:
-            is_slow = self._most_bytes < self._limits.transaction_bytes
+        if self.size > self._most_bytes and self.records > 1:
+            is_slow = self._most_bytes < self.limits.transaction_bytes
             raise TooMuch(
-                Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self._records // 2
+                Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self.records // 2
             )

@@ -7,7 +7,7 @@ all. They are published by topic, see `worker.events.publishing`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from worker.coversumm import EntityCore, Index, Ranking
@@ -20,7 +20,7 @@ from worker.events import (
 )
 from worker.events.codec import OutputCodec
 from worker.events.publishing import OutputTopic, is_due
-from worker.events.ratings import NO_RATINGS
+from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.definitions import Facet
 from worker.state.keys import review_of
 from worker.state.rows import PublishedSets, text_digest
@@ -64,26 +64,15 @@ def digests(sentences: Iterable[SetSentence]) -> dict[bytes, bytes]:
     return {sentence.id: sentence.digest for sentence in sentences}
 
 
+@dataclass(slots=True, eq=False)
 class SetPart:
-    """A set as a part of messages. A facet is encoded once, for the first of them.
+    """A set as a part of messages. A facet is encoded once, for the first of them."""
 
-    `facet`: None for the summary; `ranking`: None without sentences; `size`: at most, encoded.
-    """
-
-    __slots__ = ("_encoded", "facet", "ranking", "sentences", "size")
-
-    def __init__(
-        self,
-        facet: FacetSummary | None,
-        sentences: list[SetSentence],
-        ranking: Ranking | None,
-        size: int,
-    ) -> None:
-        self.facet = facet
-        self.sentences = sentences
-        self.ranking = ranking
-        self.size = size
-        self._encoded: bytes | None = None
+    facet: FacetSummary | None  # None for the summary
+    sentences: list[SetSentence]
+    ranking: Ranking | None  # None without sentences
+    size: int  # at most, encoded
+    _encoded: bytes | None = None
 
     @property
     def quotes(self) -> list[bytes]:
@@ -110,43 +99,21 @@ class SetPart:
         return self._encoded
 
 
+@dataclass(slots=True, eq=False)
 class TrackedSet:
-    """One set.
+    """One set."""
 
-    Attributes:
-        facet: None for the summary.
-        core: of a facet None without sentences, of the summary until it is loaded.
-        now: the set, as `{sentence id: text digest}` in rank order; of the summary as far as this
-            micro-batch knows.
-        published: the set last published.
-        reviews: with a sentence here; of a facet, as are the next two.
-        ratings: of these reviews.
-        ranking: of the last step, if that changed the set.
-        part: for messages, until the set changes.
-    """
-
-    __slots__ = (
-        "core",
-        "facet",
-        "index",
-        "now",
-        "part",
-        "published",
-        "ranking",
-        "ratings",
-        "reviews",
-    )
-
-    def __init__(self, facet: Facet | None = None) -> None:
-        self.facet = facet
-        self.core: EntityCore | None = None
-        self.index: Index | None = None
-        self.now: Mapping[bytes, bytes] = {}
-        self.published: Mapping[bytes, bytes] = {}
-        self.reviews = 0
-        self.ratings = NO_RATINGS
-        self.ranking: Ranking | None = None
-        self.part: SetPart | None = None
+    facet: Facet | None = None  # None for the summary
+    core: EntityCore | None = None
+    """Of a facet None without sentences, of the summary until it is loaded."""
+    index: Index | None = None
+    now: Mapping[bytes, bytes] = field(default_factory=dict)
+    """`{sentence id: text digest}` in rank order; of the summary as this micro-batch knows it."""
+    published: Mapping[bytes, bytes] = field(default_factory=dict)  # the set last published
+    reviews: int = 0  # of a facet: with a sentence here
+    ratings: RatingCounts = NO_RATINGS  # of these reviews
+    ranking: Ranking | None = None  # of the last step of a facet, if it changed the set
+    part: SetPart | None = None  # for messages, until the set changes
 
     @property
     def name(self) -> str:

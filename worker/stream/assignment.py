@@ -29,15 +29,11 @@ class Tenure(NamedTuple):
 
 
 class Progress:
-    """The progress that the watchdog observes.
-
-    Attributes:
-        at: `Clock.monotonic()` of the last progress.
-    """
+    """The progress that the watchdog observes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.at = clock.monotonic()
+        self.at = clock.monotonic()  # `Clock.monotonic()` of the last progress
         self._in_flight = 0  # at most one in a commit and one in processing
 
     @property
@@ -60,28 +56,17 @@ class Progress:
 
 
 class Assignment:
-    """An assignment from its beginning to its end, and then the next one.
-
-    Attributes:
-        epoch: counts takeovers; writers of an earlier epoch may write nothing more.
-        membership: captured when the group assigned.
-        inputs: the assigned partitions of the input topic.
-        roles: by partition, from the takeover on.
-        starts: where the input is read from, between the takeover's first step and the seek.
-        positions: by partition, the next source offset to commit, from the end of the takeover on.
-        is_flowing: True from the seek that ends a takeover to the next revocation or doubt.
-        doubt: why the last commit is in doubt, until it is settled.
-    """
+    """An assignment from its beginning to its end, and then the next one."""
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
-        self.epoch = 0
-        self.membership: Membership | None = None
-        self.inputs: frozenset[int] = frozenset()
-        self.roles: dict[int, Role] = {}
-        self.starts: dict[int, Start] | None = None
-        self.positions: dict[int, int] = {}
-        self.is_flowing = False
-        self.doubt: str | None = None
+        self.epoch = 0  # counts takeovers; writers of an earlier one may write nothing more
+        self.membership: Membership | None = None  # captured when the group assigned
+        self.inputs: frozenset[int] = frozenset()  # the assigned partitions of the input topic
+        self.roles: dict[int, Role] = {}  # by partition, from the takeover on
+        self.starts: dict[int, Start] | None = None  # where to read from, until the seek
+        self.positions: dict[int, int] = {}  # next source offsets to commit, once taken over
+        self.is_flowing = False  # from the seek that ends a takeover to a revocation or doubt
+        self.doubt: str | None = None  # why the last commit is in doubt, until it is settled
         self.progress = Progress(clock)
         self.journal = journal
         self._is_over = False

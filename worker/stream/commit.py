@@ -42,23 +42,16 @@ class Stage(IntEnum):
 
 
 class InFlight(ExitStack):
-    """A part of a micro-batch on its way through the stages. The worker is busy until it is closed.
+    """A part of a micro-batch in the stages of its commit. The worker is busy until it is closed."""
 
-    Attributes:
-        tenure: under which its records were fetched.
-        batch: its results, from PROCESSED on.
-        stage: the last stage it reached.
-        span: its trace.
-    """
-
-    batch: ProcessedBatch
+    batch: ProcessedBatch  # its results, from PROCESSED on
 
     def __init__(self, tenure: Tenure, progress: Progress, tracing: Tracing) -> None:
         super().__init__()
-        self.tenure = tenure
-        self.stage = Stage.PROCESSING
+        self.tenure = tenure  # under which its records were fetched
+        self.stage = Stage.PROCESSING  # the last stage it reached
         self.enter_context(progress.busy())
-        self.span = self.enter_context(tracing.micro_batch())
+        self.span = self.enter_context(tracing.micro_batch())  # its trace
 
     def reach(self, stage: Stage) -> None:
         """Enter the next stage. Raises Crash if it is not the next one."""
