@@ -42,7 +42,7 @@ class Stage(IntEnum):
 
 
 class InFlight(ExitStack):
-    """A part of a micro-batch in the stages of its commit. The worker is busy until it is closed."""
+    """A part of a micro-batch in the stages of its commit. The worker is busy until its close."""
 
     batch: ProcessedBatch  # its results, from PROCESSED on
 
