@@ -148,6 +148,7 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     monkeypatch.setattr(Replay, "_topic_ids", lambda self, planned: checked.append(planned))
     monkeypatch.setattr("worker.replay.run.check_ends", lambda *asked: checked.append(asked[1:4]))
     monkeypatch.setattr(Replay, "_made_with", lambda *_: {})
+    monkeypatch.setattr(Replay, "_read_with", lambda *_: {})
     replay.plan = plan_of(replay, topic_id="one")
     replay.check_plan(None)
     assert checked == [{"in": "one"}, ("live-replay-two", "in", {0: 10, 1: 9, 2: 4})]
