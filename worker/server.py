@@ -33,8 +33,7 @@ from worker.stream.journal import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
 """Time a connection may be idle or take to send a request head. A stream of events is a request."""
-MOST_CONNECTIONS: Final = 512
-"""Connections open at once, to leave file handles for databases and Kafka clients."""
+MOST_CONNECTIONS: Final = 512  # open at once, to leave file handles for databases and Kafka clients
 PROBE_CONNECTIONS: Final = 32  # connections beyond these, for `PROBES`
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 LARGEST_LINE: Final = 40 * 2**10

@@ -28,8 +28,7 @@ from worker.settings import Settings
 from worker.stream.surroundings import Contexts, Span, Tracing
 
 TRACEPARENT: Final = "traceparent"
-CLOSE_SECONDS: Final = 2.0
-"""Time to send the last spans, so that an unreachable collector does not delay a restart."""
+CLOSE_SECONDS: Final = 2.0  # to send the last spans: an unreachable collector delays no restart
 _propagator = TraceContextTextMapPropagator()
 
 

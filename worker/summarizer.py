@@ -29,8 +29,7 @@ from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 
-BLOCK = 200
-"""Reviews embedded together; an interrupted call has processed a number of complete blocks."""
+BLOCK = 200  # reviews embedded together; an interrupted call has processed complete blocks
 
 
 class ReviewError(ValueError):

@@ -48,8 +48,7 @@ SUFFIX: Final = "/summary"
 FACETS: Final = "/facets"
 DOTS: Final = (".", "..")  # ids that clients remove from a path, percent-encoded or not
 ANSWER_SECONDS: Final = 20
-PAGE_SECONDS: Final = 0.05
-"""Time to search for a page of entities; the search shares one processor with the stream."""
+PAGE_SECONDS: Final = 0.05  # to search for a page of entities, on the processor of the stream
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
     "/entities/ID/facets\n"

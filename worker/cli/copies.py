@@ -32,8 +32,7 @@ from worker.stream.gate import CHANGELOG_ID_KEY
 
 Found = TypeVar("Found")
 CONNECT_SECONDS = 1.0
-ANSWER_SECONDS = 5.0
-"""Seconds to wait for each answer of a broker: a data directory must be readable without one."""
+ANSWER_SECONDS = 5.0  # for each answer of a broker: a data directory must be readable without one
 ARRIVES_SECONDS = 5.0  # seconds until a running worker, or a standby, has stored a commit
 POLL_SECONDS = 0.25
 
@@ -44,8 +43,7 @@ class Copy:
 
     partition: int
     next_offset: int  # input offset that the rows end at; 0 without rows
-    committed_offset: int | None
-    """Offset of the group when the copy was read; None if no broker answered."""
+    committed_offset: int | None  # of the group when the copy was read; None if no broker answered
     is_partial: bool = False  # whether a restore has not ended, so that rows may be missing
 
     @property

@@ -39,8 +39,7 @@ TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
 MAX_MESSAGE_BYTES = 10**9  # librdkafka's upper bound: the letter was in the input topic before
 FORMAT = "1:"
-MAX_METADATA_CHARS = 4000
-"""Brokers accept up to 4,096 bytes by default (`offset.metadata.max.bytes`)."""
+MAX_METADATA_CHARS = 4000  # brokers accept 4,096 bytes by default (`offset.metadata.max.bytes`)
 
 
 class LetterOutcome(NamedTuple):

@@ -235,8 +235,7 @@ BATCH_EVENTS = 3500
 """Events in a micro-batch. Measured: 5000 take a tenth more memory than a live worker, 2500 a tenth
 more time.
 """
-NICENESS = 10
-"""Niceness of a throttled replay: on a busy machine a live worker gets ten times its CPU time."""
+NICENESS = 10  # of a throttled replay: on a busy machine a live worker gets ten times its CPU time
 
 
 def estimate(replay: Replay, as_json: bool) -> int:

@@ -44,8 +44,7 @@ FIRST_PER_SECOND: Final = 1.5
 GROWTH: Final = 1.0  # growth of the rate each second, in powers of e
 MAX_PER_SECOND: Final = 180.0
 HURRIED_PER_SECOND: Final = 60.0  # rate from which a person cannot follow every review
-BRIEF_SECONDS: Final = 11.0
-"""Seconds of reviews in a brief demo: a thousand reviews on two idle processors."""
+BRIEF_SECONDS: Final = 11.0  # seconds of reviews in a brief demo: a thousand on two idle processors
 _GROWING_SECONDS: Final = math.log(MAX_PER_SECOND / FIRST_PER_SECOND) / GROWTH
 _GROWING_REVIEWS: Final = (MAX_PER_SECOND - FIRST_PER_SECOND) / GROWTH
 

@@ -45,16 +45,14 @@ class Story:
     names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
-    facets: Board = field(default_factory=Board)
-    """The facets of all stays; `board` has the summaries."""
+    facets: Board = field(default_factory=Board)  # of all stays; `board` has the summaries
     focus: Focus = field(default_factory=Focus)
     doomed: frozenset[str] = frozenset()  # reviews that are about to be taken down
     to_take_down: int = 0
     sent: int = 0
     processed: int = 0
     published: int = 0  # summary changes by the worker's metrics
-    facets_published: int = 0
-    """Messages of facets by the worker's metrics; `facets_seen` those received."""
+    facets_published: int = 0  # messages of facets by its metrics; `facets_seen` are received
     facets_seen: int = 0
     embedded: int = 0
     dead_letters: int = 0

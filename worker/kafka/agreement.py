@@ -22,8 +22,7 @@ from worker.kafka.reader import NoTopic, TopicReader
 
 SECONDS = 30.0  # timeout of a request
 DEADLINE_SECONDS = 120.0  # seconds for all attempts to write the record
-KNOWN_SECONDS, PAUSE_SECONDS = 5.0, 0.2
-"""Seconds until every broker knows a new topic, and between two lookups."""
+KNOWN_SECONDS, PAUSE_SECONDS = 5.0, 0.2  # until every broker knows a new topic, and between lookups
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 8.0
 """Bounds of the pause after a fenced attempt; it doubles. A write takes some tenths of a second."""
 TRANSACTION_TIMEOUT_MS = 10_000

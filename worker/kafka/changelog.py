@@ -40,10 +40,8 @@ Apply = Callable[[int, int, Changes, int], None]
 # at_end(partition): the applied rows reach the log's end, so no transaction is cut
 AtEnd = Callable[[int], None]
 ROWS_PER_BATCH = 2_000
-STALLED_SECONDS = 20.0
-"""Seconds without progress before a restore starts a new consumer at its position."""
-IDLE_SECONDS = 60.0
-"""Seconds without a row before a standby starts a new consumer: one request a minute if idle."""
+STALLED_SECONDS = 20.0  # seconds without progress before a restore starts a new consumer
+IDLE_SECONDS = 60.0  # seconds without a row before a standby starts a new consumer
 PAUSE_SECONDS = 1.0
 
 

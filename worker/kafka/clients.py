@@ -97,8 +97,7 @@ PATIENCE: Final[Mapping[str, Any]] = {
 WORKER_LOG: Final = logging.getLogger("librdkafka")
 """For the worker's clients; its contact reports unreachable brokers."""
 WORKER_LOG.addFilter(is_new)
-SILENT: Final = logging.getLogger("librdkafka.tools")
-"""For the clients of tools, which raise errors in one line."""
+SILENT: Final = logging.getLogger("librdkafka.tools")  # for tools, which raise errors in one line
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 

@@ -24,8 +24,7 @@ class Silence(NamedTuple):
     clients: tuple[str, ...]  # their names, in order
     seconds: float  # since the first of them heard from a broker
     everywhere: bool  # whether this is every client
-    reason: str
-    """A client's error; empty if nothing answers and nothing fails, as with a frozen broker."""
+    reason: str  # a client's error; empty if nothing answers or fails, as with a frozen broker
 
     def __str__(self) -> str:
         whose = "" if self.everywhere else f" for the {' and the '.join(self.clients)}"

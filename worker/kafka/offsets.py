@@ -26,8 +26,7 @@ from worker.kafka.errors import LEADER_PATIENCE, RETRIABLE, refusal, retry, unan
 
 log = logging.getLogger(__name__)
 
-TAKEOVER_SECONDS = 60
-"""Seconds for each answer at a takeover, which waits for the predecessor's transaction."""
+TAKEOVER_SECONDS = 60  # seconds for each answer at a takeover, which waits for a transaction
 TIMEOUT_SECONDS = 30  # seconds for any other answer of a broker
 STALLED_SECONDS = 30.0
 """Seconds without a message before a search by time asks where the decided records end.
@@ -118,8 +117,7 @@ class InputLog:
     """By partition the offset to begin at without a committed one; by default the log's start."""
     file_ranges: Mapping[int, range] = field(default_factory=dict)
     """By partition the offsets whose records come from files."""
-    ends: Mapping[int, int] = field(default_factory=dict)
-    """By partition the first offset that is not read."""
+    ends: Mapping[int, int] = field(default_factory=dict)  # by partition the first offset not read
 
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
         """By partition where the group resumes, once its previous owner's transaction is decided.

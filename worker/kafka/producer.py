@@ -31,8 +31,7 @@ from worker.kafka.transactions import (
 from worker.settings import Settings
 
 START_SECONDS = 20.0  # seconds to take over the transactional id at the start
-DECISION_SECONDS = 5.0
-"""Seconds for the first answer to the client that decides; its takeover has `RENEWAL_SECONDS`."""
+DECISION_SECONDS = 5.0  # for the first answer to the client that decides
 ANSWER_SECONDS = 2.0
 """Seconds for a coordinator's answer to each of the two small steps of a commit.
 
@@ -56,8 +55,7 @@ class TransactionalProducer:
 
     settings: Settings
     clients: Clients
-    on_full: Callable[[], None] = lambda: None
-    """Called when a commit waits because the producer's queue is full."""
+    on_full: Callable[[], None] = lambda: None  # called when a commit waits for room in the queue
     clock: Clock = time
     bounded: Within = within  # runs calls that may hang
 

@@ -26,8 +26,7 @@ from worker.kafka.topics import KEPT, partition_of
 _headers = methodcaller("headers")
 # Not a plain call: if it fails, the client returns a list with holes beside its exception, and
 # Python's interpreter looks for the exception only in calls that come from C.
-STALLED_SECONDS = 60
-"""Seconds without a message before the end of a partition: it counts as unreadable."""
+STALLED_SECONDS = 60  # seconds without a message until a partition counts as unreadable
 MESSAGES_AT_ONCE = 1000
 GONE_SHOWN = 5  # partitions without their first records to name
 

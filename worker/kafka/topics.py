@@ -31,8 +31,7 @@ from worker.state.errors import NEW_EPOCH, PartitionsChanged
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 15.0  # timeout of a tool's first request
-DENIED_SECONDS = 5.0
-"""Grace period for a user that is still being created, after a broker refused the client."""
+DENIED_SECONDS = 5.0  # grace period for a user that is still being created, after a refusal
 UNREACHABLE_SECONDS = 2.0
 """Seconds until a tool gives up if nothing listens, or the host name does not resolve."""
 SILENT_SECONDS = 1.0  # seconds until a worker that starts logs that it waits for a broker
@@ -43,10 +42,8 @@ DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 
 Older local state is rebuilt, or deleted rows would return.
 """
-KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Of an input that `topics` creates: a replay needs all history."""
-RECORD_OVERHEAD_BYTES = 1024
-"""Upper bound of what a record batch of one message adds to the message."""
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}  # of a created input: a replay needs it all
+RECORD_OVERHEAD_BYTES = 1024  # most bytes that a record batch of one message adds to the message
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 """Without it Kafka compacts once half of a log is old, perhaps never, and erased data stays."""
 

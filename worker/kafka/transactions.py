@@ -44,8 +44,7 @@ ABORT_SECONDS = 1.0
 
 It returns an error that the client lost, and readers need not wait for the transaction's timeout.
 """
-RENEWAL_SECONDS = 10.0
-"""Seconds for a new client to take over the transactional id, once a broker answers it."""
+RENEWAL_SECONDS = 10.0  # for a new client to take over the transactional id, once a broker answers
 
 
 class Hung(Exception):
@@ -241,11 +240,9 @@ class Transactions:
     _: KW_ONLY
     timeout_ms: int  # after it the broker aborts an open transaction; committed readers wait for it
     write_seconds: float  # for writing the records of a transaction
-    abort_seconds: float | None
-    """For the abort after a failure; None if `decide` or the end of the process follows."""
+    abort_seconds: float | None  # for an abort; None if `decide` or the end of the process follows
     options: Mapping[str, Any]  # of the producer, beyond those of any client
-    on_full: Callable[[], None] = lambda: None
-    """Called when a record waits for room in the producer's queue."""
+    on_full: Callable[[], None] = lambda: None  # called when a record waits for room in the queue
     clock: Clock = time
     bounded: Within = within  # runs calls that may hang
 

@@ -34,8 +34,7 @@ class ChangeHistory:
     """Changes, the newest last."""
 
     changes: list[PublishedChange]
-    before: int | None
-    """Where to continue with older ones; None where the topic has no older messages."""
+    before: int | None  # where to continue with older ones; None if the topic has none
     looked_at: int  # messages read, of any entity
 
 

@@ -20,8 +20,7 @@ from worker.stream.feed import ChangeFeed
 
 MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
-FRAMES_A_SECOND: Final = 100
-"""To all watchers together, so that the cost does not grow with their number."""
+FRAMES_A_SECOND: Final = 100  # to all watchers together: the cost does not grow with their number
 SHOWN_CHARACTERS: Final = 240  # of a sentence in the list of recent changes
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
 

@@ -77,8 +77,7 @@ def occurred(record: Record, event: Event | Rejected) -> int:
 
 ALL = RecordSelection()
 
-VECTOR_OVERHEAD = 64
-"""Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
+VECTOR_OVERHEAD = 64  # bytes of a stored sentence besides vector and text: ordinals, share of a key
 FACET_BYTES: Final = 512  # upper bound of a facet's field names, counts and ratings in a message
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 

@@ -44,8 +44,7 @@ class Extent:
     sentences: int | None = None
     """At most this many; by default as many as the words allow, or `SENTENCES`."""
     words: int | None = None  # at most this many in all, separated by blanks; by default any number
-    threshold: float = THRESHOLD
-    """A sentence whose cosine to an earlier one is above this is skipped."""
+    threshold: float = THRESHOLD  # a sentence whose cosine to an earlier one is above is skipped
 
     def __post_init__(self) -> None:
         if self.sentences is not None and not 1 <= self.sentences <= MOST_SENTENCES:

@@ -29,8 +29,7 @@ from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
 from worker.state.rows import LastChange
 
-CHANGES_BYTES = 2**20
-"""Changes are encoded in blocks of this size, so that a batch over the limit wastes one block."""
+CHANGES_BYTES = 2**20  # of a block of changes: a batch over the limit wastes one block
 ORDER: Final = {SUMMARIES: 0, FACETS: 2}
 """Of the messages of one record: each topic's change, then its tombstone."""
 

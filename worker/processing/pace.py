@@ -29,8 +29,7 @@ FAST, SLOW = 1 / 4, 1 / 2
 """Shares of a transaction's time limit: it grows if faster than the first, shrinks if slower than
 the second.
 """
-AIMED_AT = 3 / 4
-"""Share of a transaction's largest size that its records should fill, so that few are cut twice."""
+AIMED_AT = 3 / 4  # share of a transaction's largest size to fill, so that few are cut twice
 
 
 def characters(text: str) -> int:

@@ -63,8 +63,7 @@ class Verdict(NamedTuple):
     k_b: int | None  # None where B has no summary
     differing: int = 0  # sentences that differ, out of the smaller `k`
     is_equal: bool = False  # the same set
-    is_identical: bool = False
-    """The same body, apart from the fields in which runs that agree may differ."""
+    is_identical: bool = False  # the same body, apart from what may differ in runs that agree
 
     @property
     def is_of_both(self) -> bool:
@@ -91,8 +90,7 @@ def set_key(name: SetName) -> bytes:
     return blake2b(_encode(name), digest_size=16).digest()
 
 
-SPARE: Final = 1000
-"""Changed entities held beyond twice the requested number before the least changed are dropped."""
+SPARE: Final = 1000  # changed entities held beyond twice the requested number
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,7 @@ class Publication(NamedTuple):
     offset: int  # in a file the number of the line, from 0
     published_ms: int  # timestamp of the message, milliseconds since 1970; -1 in a file
     facet: str | None = None  # its name; None for a summary and for a tombstone
-    is_changed: bool = True
-    """Whether the message says that this set changed; those of its other facets are in it too."""
+    is_changed: bool = True  # whether the message says that this set changed; it has all facets
 
     @property
     def name(self) -> SetName:

@@ -44,10 +44,8 @@ class TimeSpan(NamedTuple):
 
 
 ALWAYS: Final = TimeSpan()
-Progress = Callable[[int], None]
-"""Called now and then with the number of messages or lines read so far."""
-SAMPLED: Final = 1000
-"""Bodies of each partition that are read for their epoch; a topic should have one."""
+Progress = Callable[[int], None]  # called now and then with the messages or lines read so far
+SAMPLED: Final = 1000  # bodies of each partition that are read for their epoch
 _STEP: Final = 500  # messages between two calls of `Progress`
 
 

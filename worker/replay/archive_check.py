@@ -22,8 +22,7 @@ from worker.replay.record_source import Archived
 from worker.sources.archive_files import NO_TIMESTAMP
 
 COMPARED: Final = 50  # most records of a partition to compare with its log
-SPREAD: Final = 10
-"""Places to compare between the first and the last offset that archive and log both cover."""
+SPREAD: Final = 10  # places to compare between the first and the last offset of both
 _SCHEMA_ID: Final = b"\0"  # first byte of a value that a schema registry's serializer wrote
 _ANOTHER_TOPIC: Final = (
     "The topic was deleted and created again, or the files are of another topic of this name: "

@@ -35,8 +35,7 @@ class Request:
     by: By = "timestamp"  # compares the timestamp of the record, or of the event
     entities: frozenset[str] | None = None  # only these; None: all
     partitions: frozenset[int] | None = None  # only these; None: all
-    accept_gone: bool = False
-    """Whether a worker may continue without records that retention has removed."""
+    accept_gone: bool = False  # whether a worker may continue without records that are gone
 
     @property
     def selection(self) -> RecordSelection:

@@ -95,8 +95,7 @@ class Replay:
     throttle: RateThrottle = field(default_factory=RateThrottle)
     clock: Clock = time
     plan: ReplayPlan | None = field(default=None, init=False)  # once it is known
-    holes: Holes = field(default=Holes(), init=False)
-    """What files lack, once the plan or an estimate is known."""
+    holes: Holes = field(default=Holes(), init=False)  # what files lack, once known
     gone: dict[str, int] = field(default_factory=dict, init=False)
     """See `gone_before`, once an estimate is known."""
 

@@ -23,8 +23,7 @@ LESS_THAN: Final = (
     ("commit_timeout_ms", "stall_timeout_ms", "a slow commit is not a stall"),
 )
 """Field, field of a larger value, and reason."""
-SENTENCE_BYTES: Final = 256
-"""Upper bound of a sentence's field names, numbers and date in a message."""
+SENTENCE_BYTES: Final = 256  # upper bound of a sentence's field names, numbers and date
 MESSAGE_BYTES: Final = 8 * 2**10
 """Upper bound of the rest of a message without its two ids: key, headers, and other fields."""
 

@@ -168,8 +168,7 @@ _ALIASES: Final = {
     "TOP_N": "K",
 }
 _SUGGESTED: Final = 0.6  # similarity from which a setting is suggested
-_PREFIX_LIKE: Final = 0.85
-"""Similarity from which a prefix, or a name for the brokers, counts as misspelt."""
+_PREFIX_LIKE: Final = 0.85  # similarity from which a prefix, or a name for the brokers, is misspelt
 _MISSPELT: Final = 0.93  # similarity from which a variable is certainly a misspelt setting
 # Kubernetes sets variables for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1,
 # NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...

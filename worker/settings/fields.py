@@ -14,8 +14,7 @@ PREFIX: Final = "COVERSUMM_"
 DEFAULT_MODEL_DIMENSION: Final = 384
 MAX_MESSAGE_BYTES: Final = 2**30  # also of commands that send no messages
 MAX_BATCH_EVENTS: Final = 5000
-MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
-"""Sentences that the core ranks exactly, in every dimension that can be set."""
+MAX_SENTENCES_PER_ENTITY: Final = 2_700_000  # that the core ranks exactly, in every dimension
 
 
 class Setting(NamedTuple):

@@ -27,8 +27,7 @@ from worker.errors import CoversummError, SetupError
 from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.rows import Look, NotOpen, RocksRows, check_files, explained, write_rows
 
-WRITE_SHARE = 4
-"""The write buffers' limit is the memory limit divided by this; a database has up to two."""
+WRITE_SHARE = 4  # share of the memory limit that write buffers may take; a database has up to two
 MIN_WRITE_BUFFER, MAX_WRITE_BUFFER = 256 * 2**10, 8 * 2**20
 ARENA_BLOCK = 64 * 2**10
 """Bytes by which a write buffer grows: RocksDB's 1 MiB would be too much for a single row."""
@@ -39,8 +38,7 @@ INFO_LOGS, INFO_LOG_BYTES = 3, 2**20  # number and size of RocksDB's log files o
 
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
 """Table files a database keeps open; RocksDB takes no fewer than 20."""
-OTHER_FILES = 8
-"""Other open files of a database: logs, manifest, lock, directory, output of a compaction."""
+OTHER_FILES = 8  # other open files of a database: logs, manifest, lock, directory, new tables
 SPARE_FILES = 256  # files for connections, libraries and the model
 
 

@@ -25,8 +25,7 @@ from worker.state import TABLE_NAME, Fingerprint, read_applied, read_fingerprint
 from worker.storage.lock import is_running
 from worker.storage.rows import RocksRows, check_files, explained
 
-OPEN_SECONDS = 30
-"""Seconds to retry a running worker's database; an attempt takes some hundredths of a second."""
+OPEN_SECONDS = 30  # seconds to retry a running worker's database; an attempt takes hundredths
 PARTIAL_KEY = b"__faust\0partial__"
 """In the database of a partition whose rows may end amid a transaction of the changelog."""
 TRIES = 5  # failed attempts with an unchanged manifest until a running worker's database is damaged

@@ -46,11 +46,9 @@ log = logging.getLogger(__name__)
 
 VARIABLE: Final = "COVERSUMM_VECTOR_STORE_DIR"
 DATABASE: Final = "vectors.db"
-LOOK_SECONDS: Final = 10.0
-"""Seconds between two snapshots of a reader, and between two measurements of the size."""
+LOOK_SECONDS: Final = 10.0  # between two snapshots of a reader, and two measurements of the size
 
-TABLES: Final = 64
-"""Tables within the size limit: a lookup may read each, and the oldest one is dropped."""
+TABLES: Final = 64  # tables within the size limit: a lookup may read each, the oldest is dropped
 MAX_TABLE: Final = 64 * 2**20
 """Bytes of a table: two are in memory during writes. Beyond 4 GiB there are more tables."""
 BESIDE: Final = 8
@@ -58,10 +56,8 @@ BESIDE: Final = 8
 removed, the oldest table, small files. Measured: four, more on a busy machine.
 """
 BLOOM_BITS: Final = 10
-BLOCK_BYTES: Final = 16 * 2**10
-"""Bytes of a block, about twenty vectors: smaller blocks need larger indexes in memory."""
-TRIES: Final = 5
-"""Failed attempts to open a snapshot with an unchanged manifest until the store is damaged."""
+BLOCK_BYTES: Final = 16 * 2**10  # of a block, some twenty vectors: smaller ones need larger indexes
+TRIES: Final = 5  # failed attempts to open a snapshot with one manifest until the store is damaged
 OPEN_SECONDS: Final = 1.0
 """Seconds to retry a snapshot of a changing store; an attempt takes some milliseconds."""
 INFO_LOGS, INFO_LOG_BYTES = 2, 64 * 2**10

@@ -27,8 +27,7 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.2  # seconds to wait for more records of a partition before switching
 CHECK_SECONDS = 5.0
 """Seconds between two checks of the input's id while nothing is read: only commits check it."""
-BACKLOG_BYTES = 4 * 2**20
-"""Bytes of file-backed records that are taken at once; a larger record comes alone."""
+BACKLOG_BYTES = 4 * 2**20  # bytes of file-backed records taken at once; a larger one comes alone
 
 
 @dataclass(eq=False)

@@ -25,8 +25,7 @@ from worker.stream.surroundings import Threads
 
 log = logging.getLogger(__name__)
 
-OFFSET_KEY = b"__faust\0offset__"
-"""The key of Faust's own stores for the changelog offset; it is in no changelog."""
+OFFSET_KEY = b"__faust\0offset__"  # Faust's own key for the changelog offset; it is in no changelog
 CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
 
 

@@ -207,8 +207,7 @@ class DeadLetterLog:
     """Counts the dead letters of committed micro-batches, in any thread, and logs the counts."""
 
     threads: Threads
-    topic: str | None = None
-    """The topic that has them, if it is another one than the environment names."""
+    topic: str | None = None  # the topic that has them, if the environment names another
 
     def __post_init__(self) -> None:
         given = "" if self.topic is None else f"COVERSUMM_DLQ_TOPIC={quote(self.topic)} "

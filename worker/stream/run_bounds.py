@@ -53,8 +53,7 @@ class FileRecords(Protocol):
         """The records of a partition from an offset on, in order."""
 
 
-BURST_SECONDS = 0.25
-"""Seconds of the allowed rate that one read takes, so that others wait only briefly."""
+BURST_SECONDS = 0.25  # seconds of the allowed rate that one read takes: others wait only briefly
 
 
 @dataclass(eq=False)
@@ -108,8 +107,7 @@ class RunBounds:
     selection: RecordSelection = ALL  # which records are processed
     ledger: Ledger = NO_LEDGER  # keeps the account
     throttle: RateThrottle = field(default_factory=RateThrottle)  # limits the speed
-    history: FileRecords | None = None
-    """Records to read before the log, and instead of its beginning."""
+    history: FileRecords | None = None  # records to read before the log, instead of its beginning
     open_partitions: Callable[[], Collection[int]] = tuple
     """Asks the group which partitions are not finished. Raises brokers' errors."""
     topic_id: str = ""  # the id that the input must have; empty if unknown

@@ -162,8 +162,7 @@ class Surroundings:
 
     clients: Clients
     databases: PartitionDatabases
-    vectors: VectorStore | None = None
-    """Stored vectors of its engine; None: the engine makes each one."""
+    vectors: VectorStore | None = None  # stored vectors of its engine; None: it makes each one
     clock: Clock = time
     threads: Threads = field(default_factory=Threads)
     die: Callable[[BaseException], NoReturn] = die

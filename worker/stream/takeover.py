@@ -54,8 +54,7 @@ class Takeover:
     decide_open: Callable[[], None]
     """Step 0. Raises Unanswered."""
     seek: Callable[[], Awaitable[None]]  # step 5, after a doubt
-    on_restore: Callable[[int, int], None]
-    """Called with the rows read and the remaining changelog offsets."""
+    on_restore: Callable[[int, int], None]  # called with the rows read and the offsets remaining
     surroundings: Surroundings
     ledger: Ledger = NO_LEDGER
 

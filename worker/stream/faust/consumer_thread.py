@@ -34,8 +34,7 @@ FETCH_MAX_BYTES = 16 * 2**20
 """Bytes of one fetch from one broker: they must arrive within `FETCH_SECONDS` on a slow link."""
 GOODBYE_SECONDS = 5.0  # longest wait for the consumer to stop
 LEAVING_SECONDS = 2.0  # longest wait for the answer to a worker that leaves its group
-ENDING_SECONDS = 0.1
-"""Pause after a coordination error: aiokafka retries until it is stopped, and the worker ends."""
+ENDING_SECONDS = 0.1  # pause after a coordination error: aiokafka retries until it is stopped
 PROBE_BYTES = 2**20  # bytes of a fetch that asks whether a partition is empty
 READ_COMMITTED = 1
 

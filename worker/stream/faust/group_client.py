@@ -25,8 +25,7 @@ from aiokafka.protocol.types import Int32, Schema, String
 
 REQUEST_SECONDS: Final = 3.0  # longest wait for an answer, other than to a fetch or a join
 FETCH_SECONDS: Final = 10.0  # longest wait for the records of a fetch
-JOIN_MARGIN_SECONDS: Final = 5.0
-"""Extra wait after the rebalance timeout, at which the group answers its members."""
+JOIN_MARGIN_SECONDS: Final = 5.0  # extra wait after the rebalance timeout, when the group answers
 FENCED_INSTANCE_ID: Final = 82
 """Kafka's error code, unknown to aiokafka: another member joined later under this instance id."""
 
