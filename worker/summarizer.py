@@ -155,17 +155,13 @@ class Summarizer:
         return changes
 
     def remove(self, entity_id: str, review_id: str) -> list[SummaryChanged]:
-        """Remove a review; returns the change of the summary, if any. An unknown review changes
-        nothing.
-        """
+        """Remove a review; the change of the summary, if any. An unknown one changes nothing."""
         return self.add(
             [{"type": "review.deleted", "entity_id": entity_id, "review_id": review_id}]
         )
 
     def summary(self, entity_id: str) -> SummaryView:
-        """An entity's summary now: `sentences` in rank order, and counts. KeyError for an unknown
-        entity.
-        """
+        """An entity's summary now: `sentences` by rank, and counts. KeyError if it is unknown."""
         return self._view(entity_id, SummaryView)
 
     def short_view(
@@ -223,9 +219,7 @@ class Summarizer:
     def _records(
         self, reviews: Iterable[Mapping[str, object]]
     ) -> tuple[list[Record], list[Skipped]]:
-        """The reviews as records, and those that JSON cannot express. Warns of values without a
-        sure meaning.
-        """
+        """The reviews as records, and those that JSON cannot express. Warns of unsure values."""
         records: list[Record] = []
         bad: list[Skipped] = []
         left_out: list[tuple[int, str, object]] = []

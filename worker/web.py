@@ -165,9 +165,7 @@ class Pages:
     async def view_of(
         self, entity_id: str, request: web.Request, suffix: str = SUFFIX
     ) -> web.Response:
-        """The view of this entity; uses only the query of the request. `suffix` of the path says
-        which is the default.
-        """
+        """The view of this entity, by the request's query; `suffix` says which is the default."""
         try:
             kind, extent = _kind_and_extent(request.query, "set" if suffix == SUFFIX else "facets")
         except ValueError as wrong:
@@ -197,9 +195,7 @@ class Pages:
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
-    """The id in a path, decoded here because the router leaves some sequences encoded. Raises
-    HTTPBadRequest if it is not UTF-8.
-    """
+    """The id in a path, which the router decodes in part. Raises HTTPBadRequest if not UTF-8."""
     encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
     try:
         return unquote_to_bytes(encoded).decode() or request.query.get("id", "")

@@ -1,6 +1,4 @@
-"""`config`: the settings with their origins; `--check`: whether a broker has and allows what `run`
-needs.
-"""
+"""`config`: the settings and their origins; `--check`: whether a broker suits `run`."""
 
 from __future__ import annotations
 

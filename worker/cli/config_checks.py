@@ -58,9 +58,7 @@ NO_ANSWER: Final = "no answer from the broker"
 
 @dataclass(frozen=True, slots=True)
 class ConfigCheck:
-    """A check of the subject `of`: OK, FAILED, or NOT_CHECKED without an answer. `remedy` says what
-    to do.
-    """
+    """A check of the subject `of`; NOT_CHECKED without an answer. `remedy` says what to do."""
 
     of: str
     check: str
@@ -75,9 +73,7 @@ class ConfigCheck:
 
 
 def checks(settings: Settings) -> Iterator[ConfigCheck]:
-    """Check the broker. Raises SetupError if it does not answer, or refuses this client, and for a
-    wrong mapping.
-    """
+    """Check the broker. Raises SetupError if it does not answer, and for a wrong mapping."""
     reading(settings, 1)
     if settings.schema_registry_url is not None:
         yield _check_registry(settings)

@@ -68,9 +68,7 @@ class Copy:
 
 
 class GroupOffsets:
-    """The committed offsets of the settings' group, fetched at construction; none if no broker
-    answers in time.
-    """
+    """The committed offsets of the settings' group as of now; none if no broker answers."""
 
     def __init__(self, settings: Settings, partitions: list[int]) -> None:
         self._topic = settings.input_topic

@@ -95,9 +95,7 @@ def cli(context: click.Context, env_file: str | None) -> None:
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Run a command (by default `sys.argv`); return its exit code. Codes 2 to 4 write an error
-    line.
-    """
+    """Run a command (by default `sys.argv`); the exit code. Codes 2 to 4 write an error line."""
     if COMPLETE in os.environ:
         try:
             return shell_complete(cli, {}, output.PROGRAM, COMPLETE, os.environ[COMPLETE])
@@ -145,9 +143,7 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C caused it: it may interrupt the import of a native module, which then raises
-    its own error.
-    """
+    """Whether Ctrl-C caused it, as in an import of a native module, which raises its own error."""
     cause = error.__cause__ or error.__context__
     return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interrupt(cause))
 

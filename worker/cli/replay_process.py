@@ -232,9 +232,7 @@ def _port_beside(live: Settings) -> int:
 
 
 BATCH_EVENTS = 3500
-"""Events in a micro-batch. Measured: 5000 take a tenth more memory than a live worker, 2500 a tenth
-more time.
-"""
+"""Of a micro-batch. Measured: 5000 take a tenth more memory, 2500 a tenth more time."""
 NICENESS = 10  # of a throttled replay: on a busy machine a live worker gets ten times its CPU time
 
 

@@ -107,9 +107,7 @@ def skip(settings: Settings, place: Place, reason: str) -> None:
 
 
 def _next_record(reader: TopicReader, place: Place, committed: int | None) -> Record:
-    """The record at the place; refused if it cannot be read. Raises SetupError if the group reads
-    another one next.
-    """
+    """The record, refused if unreadable. Raises SetupError if the group reads another one next."""
     from worker.events import Reason, Record, Rejected
 
     partition, offset = place

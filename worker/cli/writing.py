@@ -17,9 +17,7 @@ class Sink:
     """Takes bytes; a context manager."""
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises SetupError; BrokenPipeError if the reader is gone, also for
-        empty `data`.
-        """
+        """Write all. Raises SetupError; BrokenPipeError without a reader, also for empty `data`."""
 
     def keep(self) -> str | None:
         """Keep what was written before the run ended early. Returns the file that has it; None if

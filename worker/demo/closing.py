@@ -68,9 +68,7 @@ def _summaries(console: Console, story: Story, width: int, room: float) -> list[
 
 
 def _facets(console: Console, story: Story, width: int, room: float) -> list[Text]:
-    """What guests say about single subjects of the largest stay, after a heading: its largest
-    facets that fit `room` lines.
-    """
+    """The largest facets of the largest stay that fit `room` lines, after a heading."""
     largest = max(story.in_order(), key=lambda one: one.sentence_count, default=None)
     blocks = [
         hanging(console, Text("  "), facet_line(facet), width)

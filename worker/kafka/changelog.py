@@ -308,9 +308,7 @@ class ChangelogLog:
     def reader(
         self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd, since: float
     ) -> ChangelogReader:
-        """A reader of the partitions in `starts`, from these offsets on; `since` is the time at
-        which their bounds were fetched.
-        """
+        """A reader from these offsets on; `since` is when their bounds were fetched."""
         return ChangelogReader(
             clients=self.clients,
             group=self.group,

@@ -30,9 +30,7 @@ def changed_rows(
     config: ProcessorConfig,
     load: Load,
 ) -> dict[int, dict[bytes, bytes | None]]:
-    """By partition: changed rows, None for removed ones. Raises TooMuch, with no partition
-    changed.
-    """
+    """By partition: changed rows, None for removed ones. Raises TooMuch, and changes nothing."""
     rows: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
     for number, pending in rows.items():
         partition = partitions[number]

@@ -33,9 +33,7 @@ class EntityCounts(NamedTuple):
 
 @dataclass(slots=True)
 class PlannedStep:
-    """One event that changes live sentences or facets, or deletes a review, and the counts after
-    it.
-    """
+    """An event that changes live sentences or facets, or deletes a review, and counts after it."""
 
     index: int  # of the record in the micro-batch
     event: Event
@@ -112,9 +110,7 @@ class EntityChanges:
         added: Sequence[Sentence],
         before: Mapping[bytes, Review | None],
     ) -> None:
-        """Record the reviews that an event wrote, as they were `before`, and the sentences it
-        removed and added.
-        """
+        """Record the reviews that an event wrote (`before`: earlier), and its sentences."""
         moves = self._moves(reviews, before)
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)

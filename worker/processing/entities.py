@@ -187,9 +187,7 @@ class CachedEntity:
 
 
 class Entities:
-    """Finds and creates entities, and keeps them in an LRU cache; its limit holds after
-    `on_processed`.
-    """
+    """Finds and creates entities, and keeps them in an LRU cache, bounded by `on_processed`."""
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         """Raises IndexUnavailable."""

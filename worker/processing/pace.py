@@ -202,9 +202,7 @@ class Pace:
         self.on_progress()
 
     def processed(self, records: int, seconds: float, size: int = 0, loaded: int = 0) -> None:
-        """Record the time of these records, without embedding, their transaction bytes, and the
-        bytes that they read into memory.
-        """
+        """Record the time of these records without embedding, and the bytes they wrote and read."""
         # a difference of clocks may be negative
         self._records.measured(records, max(0.0, seconds))
         self._record_bytes = size / max(1, records)

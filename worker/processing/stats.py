@@ -79,9 +79,7 @@ class Stats:
     def count_messages(
         self, messages: Iterable[Message], output_topic: str, facets_topic: str | None
     ) -> None:
-        """Count changes of summaries and facets, tombstones of summaries, and truncated dead
-        letters.
-        """
+        """Count changes of summaries and facets, tombstones, and truncated dead letters."""
         for message in messages:
             if message.topic == output_topic:
                 self.changes += message.value is not None

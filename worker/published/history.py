@@ -37,9 +37,7 @@ class HistoryStep(NamedTuple):
 
 
 def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
-    """The publications of one entity with their predecessors in the same partition, without facets
-    that did not change.
-    """
+    """An entity's publications with their predecessors in the partition; only real changes."""
     before: dict[str | None, SummaryChanged] = {}
     partition: int | None = None
     for publication in publications:

@@ -46,9 +46,7 @@ class Publication(NamedTuple):
 
     @property
     def occurred_ms(self) -> int | None:
-        """Time of the causing event, milliseconds since 1970; None where it is unknown or no
-        time.
-        """
+        """Time of the causing event, milliseconds since 1970; None if unknown or no time."""
         if self.body is None or self.body.occurred_at is None:
             return None
         try:
@@ -58,9 +56,7 @@ class Publication(NamedTuple):
 
 
 def publications(record: Record, *, kind: OutputTopic = SUMMARIES) -> list[Publication]:
-    """A message of an output topic, or of the topic of facets, decoded. Raises SetupError where it
-    is none.
-    """
+    """A message of an output topic or that of facets, decoded. Raises SetupError for another."""
     try:
         found = decoded(record, kind=kind)
     except FAULTS as error:
@@ -124,9 +120,7 @@ def _parts(body: FacetsChanged) -> Iterator[tuple[str, SummaryChanged]]:
 
 
 def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None) -> SummaryChanged:
-    """A facet's body with what came and left since the set before, by ids and texts. Nothing, if
-    that set is unknown (None).
-    """
+    """A facet's body with what came and left since `before`; nothing if that is unknown."""
     if before is None and body.previous_sequence is not None:
         return body
     old, new = before or (), body.sentences

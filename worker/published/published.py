@@ -173,9 +173,7 @@ class PublishedTopic(PublishedSource):
 
 
 class PublishedFile(PublishedSource):
-    """A file with one body per line, as `summarize` writes it; plain or gzip. `size` and `position`
-    count bytes.
-    """
+    """A file with a body per line, as `summarize` writes it. `size` and `position` are bytes."""
 
     def __init__(self, path: str, *, kind: OutputTopic = SUMMARIES) -> None:
         """Raises SetupError where the file cannot be opened or is a table."""

@@ -94,9 +94,7 @@ class TopicWatch:
         return last[0] if last else None
 
     def receive(self, seconds: float = WAIT_SECONDS) -> list[Record]:
-        """Wait a moment for the next messages. Raises SetupError where the topic or the broker is
-        permanently gone.
-        """
+        """Wait a moment for messages. Raises SetupError if topic or broker is permanently gone."""
         with broker_errors(f"{self.topic} cannot be read any further"):
             consumed: list[Any] = self._consumer.consume(MESSAGES_AT_ONCE, seconds)
             messages = [message for message in consumed if _is_data(message)]

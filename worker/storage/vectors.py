@@ -235,9 +235,7 @@ class StoredVectors:
         self._database = database
 
     def _look_again(self) -> None:
-        """As a reader: see what was written since, or become the writer if there is none
-        any more.
-        """
+        """As a reader: see later writes, or become the writer if there is none any more."""
         if not self.is_writer and self._clock.monotonic() >= self._looks_again_at:
             self._open()
 

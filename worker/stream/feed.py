@@ -1,6 +1,4 @@
-"""Recent changes: the last few of summaries, and while someone subscribes those since the last
-look, also of facets.
-"""
+"""Recent changes: the last few, and for a subscriber those since the last look."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -58,9 +58,7 @@ class ViewReader:
     def _look(
         self, key: EntityKey, kind: type[V], extent: Extent | None, is_slow: bool
     ) -> V | None:
-        """The view, in one of the threads. Raises NotHere, and _Large for a large entity in the
-        thread of the others.
-        """
+        """The view, in a thread. Raises NotHere, and _Large unless the thread is the slow one."""
         begun = self.summaries.begun(key.partition)
         try:
             with self.databases.look(key.partition, header_key(key.entity_id.encode())) as rows:

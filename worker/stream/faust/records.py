@@ -198,9 +198,7 @@ class TooManyBytes(Exception):
 
 
 def _unpacked(codec: int, packed: bytes) -> bytes:
-    """The decompressed records, in at most `Memory.most` bytes. Raises TooManyBytes and
-    DecompressionError.
-    """
+    """The decompressed records. Raises TooManyBytes, beyond `Memory.most`, DecompressionError."""
     if codec == SNAPPY:
         if sum(map(cramjam.snappy.decompress_raw_len, _snappy_blocks(packed))) > Memory.most:
             raise TooManyBytes
