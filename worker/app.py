@@ -85,10 +85,7 @@ class BoundedRun:
 
 
 def run_worker(settings: Settings, bounded_run: BoundedRun | None = None) -> int:
-    """Run the worker until a signal, or the end of its run; return the exit code.
-
-    Raises SetupError before it joins the group.
-    """
+    """Run the worker to a signal or its end; the exit code. Raises SetupError before it joins."""
     use_event_loop()
     app = build_app(settings, bounded_run)
     try:

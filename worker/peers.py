@@ -132,10 +132,7 @@ def ask(
     query: Mapping[str, str | int | None] | None = None,
     timeout: float = COMMAND_SECONDS,
 ) -> PeerAnswer:
-    """The answer of a worker, for a command; blocks. Leaves out parameters that are None.
-
-    Raises PeerUnreachable.
-    """
+    """A worker's answer, for a command; blocks. Leaves out None. Raises PeerUnreachable."""
     given = {name: value for name, value in (query or {}).items() if value is not None}
     address = f"{url.rstrip('/')}{path}{'?' if given else ''}{urlencode(given)}"
     return asyncio.run(_ask_once(address, timeout))

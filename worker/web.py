@@ -72,10 +72,7 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
 
 def install_web(app: Any) -> web.Application:
-    """Serve an application on the app's `web_bind` and `web_port`.
-
-    Raises SetupError if the address is not available.
-    """
+    """Serve an application on the app's `web_bind` and `web_port`. Raises SetupError."""
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
     application: web.Application = app.web.web_app
     return application

@@ -117,10 +117,7 @@ def _page(body: dict[str, Any]) -> Page:
 
 
 def local_worker(settings: Settings) -> str:
-    """The URL of the worker with these settings on this machine.
-
-    Raises SetupError if a worker of another group listens there.
-    """
+    """The URL of the worker here with these settings. Raises SetupError for another group's."""
     url = settings.local_url
     with suppress(PeerUnreachable):  # the next request says it
         group = ask(url, "/status").fields.get("group", settings.app_id)
@@ -166,10 +163,7 @@ def listed_in(entity: str, url: str) -> str:
 
 
 def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
-    """The view of the entity that its owner serves; empty if it is unknown.
-
-    Raises SetupError.
-    """
+    """The view of the entity that its owner serves; empty if it is unknown. Raises SetupError."""
     query: dict[str, object] = {"id": entity} if entity in (".", "..") else {}
     if extent is not None:
         query["view"] = view

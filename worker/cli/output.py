@@ -45,10 +45,7 @@ def console() -> "Console":
 
 
 def print_json(value: Any) -> None:
-    """Write a dataclass, named tuple or JSON value as a line to standard output.
-
-    Raises SetupError if there is none.
-    """
+    """Write a dataclass, named tuple or JSON value as a line. Raises SetupError."""
     require()
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
@@ -58,10 +55,7 @@ def print_json(value: Any) -> None:
 
 
 def say(line: str, style: str | None = None) -> None:
-    """Write a line for people to standard output; `style` is rich's.
-
-    Raises SetupError if there is none.
-    """
+    """Write a line for people; `style` is rich's. Raises SetupError without standard output."""
     console().print(printable(line), style=style, soft_wrap=True)
 
 

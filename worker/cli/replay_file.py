@@ -73,10 +73,7 @@ def in_order_of_commits(
 def in_order_of_entities(
     clients: Clients, topics: Sequence[str], as_json: AsJson
 ) -> Iterator[bytes]:
-    """The last published body of each entity in JSON, by entity, then in the order of the topics.
-
-    Raises SetupError.
-    """
+    """The last published body of each entity in JSON, by entity and topic. Raises SetupError."""
     with _readers(clients, topics) as readers, ExitStack() as opened:
         last = [opened.enter_context(LastValues()) for _ in readers]
         for at, (reader, bodies) in enumerate(zip(readers, last, strict=True)):

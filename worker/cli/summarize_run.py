@@ -89,10 +89,7 @@ def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
-    """States of entities as cards for people, as wide as the terminal.
-
-    `styled`: with bold text and colours.
-    """
+    """States of entities as cards for people; `styled`: with bold text and colours."""
     from rich.console import Console
 
     for body in bodies:

@@ -31,10 +31,7 @@ KEY = b"agreed"
 
 @dataclass(eq=False)
 class AgreedRecord:
-    """The record of one topic, which has one partition.
-
-    The name of the topic is also the transactional id.
-    """
+    """The record of a topic with one partition, whose name is the transactional id too."""
 
     clients: Clients
     admin: AdminClient

@@ -54,10 +54,7 @@ class Contact:
         self._failed: dict[str, _Failures] = {}
 
     def heard(self, client: str, at: float | None = None) -> None:
-        """A broker answered this client, now or at `at` (`Clock.monotonic()`).
-
-        A client counts from its first answer on.
-        """
+        """A broker answered this client, now or at `at`. It counts from its first answer on."""
         self._heard[client] = max(
             self._heard.get(client, float("-inf")), self.clock.monotonic() if at is None else at
         )

@@ -111,10 +111,7 @@ class TopicReader:
             )
 
     def committed(self, *, wait: bool = True) -> dict[int, CommittedOffset]:
-        """By partition what the group has committed; see `committed_offsets`.
-
-        `wait`: whether to wait for transactions in flight.
-        """
+        """See `committed_offsets`. `wait`: whether to wait for transactions in flight."""
         with broker_errors(f"could not fetch the committed offsets of {self.topic}"):
             if wait:
                 return committed_offsets(self._consumer, self.topic, self.partitions)

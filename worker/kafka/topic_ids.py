@@ -105,10 +105,7 @@ class TopicIds:
         self._known |= {topic: found for topic, found in ids.items() if found}
 
     def ask(self, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this client's connections.
-
-        Raises KafkaException if none answers.
-        """
+        """Ask any broker over this client's connections. Raises KafkaException without answer."""
         admin = self._admin
         try:
             admin.list_topics(self.topics[-1], timeout=timeout_seconds)
@@ -136,10 +133,7 @@ class TopicIds:
             return None
 
     def _ask(self, topics: tuple[str, ...], asked: Sequence[_Asked] = ()) -> dict[str, str]:
-        """The ids, from the request `asked` if there is one.
-
-        Asks again while a topic is unknown or the broker is away.
-        """
+        """The ids, from the request `asked` if there is one; asks again while some are unknown."""
         patience = dict.fromkeys(RETRIABLE, self.timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self.timeout_seconds)
         waiting = list(asked)
@@ -208,10 +202,7 @@ PAUSE_SECONDS = 0.2
 
 
 class RecreatedTopic:
-    """A topic that can be emptied. Construction only reads its configuration.
-
-    Raises SetupError if the broker does not answer.
-    """
+    """A topic that can be emptied; construction only reads. Raises SetupError."""
 
     def __init__(self, admin: AdminClient, name: str) -> None:
         self._admin = admin

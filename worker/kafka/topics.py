@@ -336,10 +336,7 @@ def prepare_topics(
 
 
 def has_progress(clients: Clients, settings: Settings, partitions: int) -> bool:
-    """Whether the worker group has committed any offset of the input.
-
-    Raises SetupError if the broker does not answer.
-    """
+    """Whether the group has committed any offset of the input. Raises SetupError."""
     group = settings.app_id
     try:
         with closing(clients.standalone_consumer(group, "read_committed")) as consumer:

@@ -68,10 +68,7 @@ class Outbox:
             self.load.weigh(record._replace(key=None, value=None).size)
 
     def put_change(self, draft: Draft) -> None:
-        """Add a change; its message is made later with others.
-
-        Raises TooMuch if it exceeds a limit.
-        """
+        """Add a change, whose message is made later. Raises TooMuch if it exceeds a limit."""
         self.load.count()
         self._drafts.append(draft)
         for part in draft.parts:
@@ -84,10 +81,7 @@ class Outbox:
         self._last.append((changes, draft))
 
     def messages(self) -> list[Message]:
-        """All messages in the order of their records; stores kept changes.
-
-        Raises TooMuch if they exceed a limit.
-        """
+        """All messages in the order of their records; stores kept changes. Raises TooMuch."""
         self._make()
         measure_all([draft for _, draft in self._last])
         for changes, draft in self._last:

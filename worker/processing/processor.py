@@ -107,10 +107,7 @@ class Processor:
     # -- partitions
 
     def check_partition(self, partition: int) -> int | None:
-        """The next source offset by the rows, None for empty ones.
-
-        Raises FingerprintMismatch, CorruptRow.
-        """
+        """The next source offset, None without rows. Raises FingerprintMismatch, CorruptRow."""
         return self._partitions[partition].next_offset
 
     def begin(self, partition: int) -> None:

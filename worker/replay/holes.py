@@ -17,10 +17,7 @@ LISTED: Final = 5  # ranges of missing offsets to list by partition
 
 
 class Missing(Struct, frozen=True):
-    """Offsets of a partition that neither archive nor topic has.
-
-    `first` has the first ranges, as `5-6`.
-    """
+    """Offsets that neither archive nor topic has. `first`: the first ranges, as `5-6`."""
 
     offsets: int
     ranges: int

@@ -41,10 +41,7 @@ class RecordSource(FileRecords, Protocol):
 
 
 class PlainFiles(RecordSource):
-    """Plain files, in their order.
-
-    Construction reads them once, to count their lines. Raises SetupError.
-    """
+    """Plain files, in their order, read once to count their lines. Raises SetupError."""
 
     def __init__(self, paths: Sequence[str], fields: Mapping[str, str]) -> None:
         self._paths, self._fields = list(paths), fields

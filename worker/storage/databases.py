@@ -208,10 +208,7 @@ def database_path(data_dir: Path, partition: int) -> Path:
 
 
 def open_files_each(partitions: int, file_limit: int) -> int:
-    """Table files that each database may keep open; `file_limit` is the process's limit.
-
-    Raises SetupError if they are too few.
-    """
+    """Table files that each database may keep open. Raises SetupError if they are too few."""
     each = (file_limit - SPARE_FILES) // partitions - OTHER_FILES
     if each < MIN_OPEN_FILES:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)

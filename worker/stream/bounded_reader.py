@@ -173,10 +173,7 @@ class BoundedReader(LiveReader):
         return start.offset if backlog is None else min(backlog.stop, start.end)
 
     async def next(self) -> MicroBatch | None:
-        """See `LiveReader`.
-
-        Raises SetupError if the topic is not the planned one, or a log ends below its end.
-        """
+        """See `LiveReader`. Raises SetupError for an unplanned topic, and a log below its end."""
         await self._throttle()
         tenure = self._assignment.tenure
         if self._backlogs and tenure is not None:

@@ -170,10 +170,7 @@ class Commit:
         self._topics = [self.logs.input.topic, *outputs, self.logs.changelog.topic]
 
     def __call__(self, flight: InFlight) -> None:
-        """Commit it.
-
-        Raises InDoubt before anything is stored or announced; Fenced and Crash end the process.
-        """
+        """Commit it. Raises InDoubt before anything is stored; Fenced and Crash end the process."""
         batch, tenure = flight.batch, flight.tenure
         started = self.clock.monotonic()
         notes = self.ledger.notes(batch)

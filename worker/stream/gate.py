@@ -89,10 +89,7 @@ class Gate:
             self.databases.write(partition, batch)
 
     def mark_whole(self, role: Role, epoch: int, partition: int) -> None:
-        """Note that the stored rows end with a transaction of the changelog.
-
-        Raises as `apply` does.
-        """
+        """Note that the rows end with a transaction of the changelog. Raises as `apply` does."""
         with self._held(role, epoch, partition):
             if self._is_partial(partition):
                 self.databases.write(partition, {PARTIAL_KEY: None})

@@ -45,10 +45,7 @@ class ViewReader:
     async def read(
         self, partition: int, entity_id: str, kind: type[V], extent: Extent | None = None
     ) -> V | None:
-        """The entity's view of this kind, or None if there is no such entity.
-
-        Raises NotHere, NoFacets.
-        """
+        """The entity's view of this kind, None without such an entity. Raises NotHere, NoFacets."""
         key = EntityKey(partition, entity_id)
         try:
             return await self._quick.run(lambda: self._look(key, kind, extent, False))

@@ -142,10 +142,7 @@ def use_event_loop() -> None:
 
 
 def run(app: CoverSummApp, shutdown_seconds: float) -> int:
-    """Run the app until a signal or the end of a bounded run; return the exit code.
-
-    Raises Crash if Faust ended without either.
-    """
+    """Run the app to a signal or its end; the exit code. Raises Crash if Faust ended otherwise."""
     app.finalize()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # loaded modules live as long as the process
