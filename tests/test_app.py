@@ -18,7 +18,8 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker import app as module
 from worker.errors import SetupError
 from worker.kafka.topics import topic_specs
-from worker.settings import Settings, environment_with
+from worker.settings import Settings
+from worker.settings.environment import environment_with
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -23,7 +23,8 @@ from tests.harness.stream import no_seek
 from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
 from worker.metrics import Metrics
-from worker.settings import Settings, environment_with, settings_by_field
+from worker.settings import Settings, settings_by_field
+from worker.settings.environment import environment_with
 from worker.storage.databases import Databases
 from worker.stream.surroundings import Surroundings
 

@@ -13,7 +13,8 @@ from tests.harness.certificates import Authority
 from tests.settings.sasl import SASL
 from worker.coversumm.index import NAMES
 from worker.errors import SetupError
-from worker.settings import Settings, environment_with, settings_by_field
+from worker.settings import Settings, settings_by_field
+from worker.settings.environment import environment_with
 
 
 def test_defaults_are_the_contracts() -> None:

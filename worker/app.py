@@ -36,7 +36,8 @@ from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.run import check_resumable
 from worker.server import allowed_hosts, check_port
-from worker.settings import Settings, traces_endpoint, traces_protocol, unknown_settings
+from worker.settings import Settings, unknown_settings
+from worker.settings.environment import traces_endpoint, traces_protocol
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store

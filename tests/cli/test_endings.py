@@ -20,7 +20,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker import __version__
 from worker.cli.group import cli
 from worker.errors import Crash, Fenced, SetupError
-from worker.settings import limit_native_threads
+from worker.settings.environment import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
 NO_TEXT = b"\xff".decode(errors="surrogateescape")

@@ -321,7 +321,7 @@ def _arm_bridge(passes: Callable[[str], None]) -> None:
 def main() -> None:
     """The worker's command line, armed where the variable is set."""
     from worker.cli import main as worker_main
-    from worker.settings import limit_native_threads
+    from worker.settings.environment import limit_native_threads
 
     limit_native_threads()  # before NumPy is loaded, as the command itself does
     with contextlib.suppress(KeyError):

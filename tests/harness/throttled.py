@@ -47,7 +47,7 @@ def throttle(seconds_a_text: float, gate: Path | None) -> None:
 
 if __name__ == "__main__":
     from worker.cli import main
-    from worker.settings import limit_native_threads
+    from worker.settings.environment import limit_native_threads
 
     limit_native_threads()
     throttle(

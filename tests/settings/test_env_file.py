@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from worker.errors import SetupError
-from worker.settings import Settings, environment_file, origins, unknown_settings
-from worker.settings.environment import read_env_file
+from worker.settings import Settings, origins, unknown_settings
+from worker.settings.environment import environment_file, read_env_file
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Run the command of this process, and end the process with its exit code."""
     with _quiet_interrupts():
-        from worker.settings import limit_native_threads
+        from worker.settings.environment import limit_native_threads
 
         limit_native_threads()
         from worker.cli import output as stdout

@@ -22,7 +22,8 @@ from worker import __version__
 from worker.cli import output
 from worker.cli.command import LazyGroup
 from worker.errors import INTERRUPTED, CoversummError, Crash, FileErrors, SetupError
-from worker.settings import environment_file, unknown_settings
+from worker.settings import unknown_settings
+from worker.settings.environment import environment_file
 
 SECTIONS = {
     "To try it": {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from worker.errors import Crash, SetupError
-from worker.settings import environment_with
+from worker.settings.environment import environment_with
 
 STOP_SECONDS: Final = 30
 _LOG_LINES: Final = 15

@@ -23,17 +23,7 @@ from typing import Any
 
 from worker.errors import SetupError
 from worker.settings.checks import complaints
-from worker.settings.environment import (
-    environment_file,
-    environment_with,
-    limit_native_threads,
-    misspelt,
-    place_of,
-    placed,
-    traces_endpoint,
-    traces_protocol,
-    unknown_variables,
-)
+from worker.settings.environment import misspelt, place_of, placed, unknown_variables
 from worker.settings.fields import (
     MAX_BATCH_EVENTS,
     MAX_MESSAGE_BYTES,
@@ -55,13 +45,8 @@ __all__ = [
     "PREFIX",
     "Setting",
     "Settings",
-    "environment_file",
-    "environment_with",
-    "limit_native_threads",
     "origins",
     "settings_by_field",
-    "traces_endpoint",
-    "traces_protocol",
     "unknown_settings",
 ]
 

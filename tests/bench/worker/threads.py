@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from worker.settings import limit_native_threads
+from worker.settings.environment import limit_native_threads
 
 FILE = "BENCH_THREADS"
 ENDED = "threads that ended"

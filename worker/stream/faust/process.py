@@ -23,60 +23,30 @@ for the thread that computes that the worker runs out of records.
 """
 FAUST_NAMES = {
     "faust.transport.drivers.aiokafka:Consumer": (
-        "_add_gap",
-        "_drain_messages",
-        "_getmany",
-        "_new_consumer_thread",
-        "_new_offset",
-        "earliest_offsets",
-        "highwaters",
-        "on_buffer_full",
-        "on_partitions_assigned",
-        "on_partitions_revoked",
-        "perform_seek",
-        "resume_partitions",
-        "seek_wait",
-        "verify_all_partitions_active",
+        "_add_gap _drain_messages _getmany _new_consumer_thread _new_offset earliest_offsets "
+        "highwaters on_buffer_full on_partitions_assigned on_partitions_revoked perform_seek "
+        "resume_partitions seek_wait verify_all_partitions_active"
     ),
     "faust.transport.drivers.aiokafka:AIOKafkaConsumerThread": (
-        "_consumer",
-        "_create_worker_consumer",
-        "_ensure_consumer",
-        "on_start",
-        "on_thread_stop",
-        "seek",
+        "_consumer _create_worker_consumer _ensure_consumer on_start on_thread_stop seek"
     ),
-    "aiokafka.client:AIOKafkaClient": ("_get_conn", "_get_conn_lock", "coordinator_lookup", "send"),
+    "aiokafka.client:AIOKafkaClient": "_get_conn _get_conn_lock coordinator_lookup send",
     "aiokafka.consumer.group_coordinator:GroupCoordinator": (
-        "_push_error_to_user",
-        "_send_req",
-        "request_rejoin",
+        "_push_error_to_user _send_req request_rejoin"
     ),
-    "aiokafka.consumer:fetcher": ("FetchResult", "MemoryRecords", "PartitionRecords"),
-    "aiokafka:codec": ("_detect_xerial_stream", "snappy_decode"),
-    "aiokafka.cluster:ClusterMetadata": ("add_listener", "partitions_for_topic"),
-    "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
+    "aiokafka.consumer:fetcher": "FetchResult MemoryRecords PartitionRecords",
+    "aiokafka:codec": "_detect_xerial_stream snappy_decode",
+    "aiokafka.cluster:ClusterMetadata": "add_listener partitions_for_topic",
+    "aiokafka.conn:AIOKafkaConnection": "close send",
     "faust.assignor.partition_assignor:PartitionAssignor": (
-        "_compress",
-        "_decompress",
-        "_url",
-        "on_assignment",
+        "_compress _decompress _url on_assignment"
     ),
     "faust.tables.table:Table": (
-        "_new_store_by_url",
-        "apply_changelog_batch",
-        "on_rebalance",
-        "on_recovery_completed",
-        "on_stop",
+        "_new_store_by_url apply_changelog_batch on_rebalance on_recovery_completed on_stop"
     ),
     "faust.stores.rocksdb:Store": (
-        "_db_for_partition",
-        "assign_partitions",
-        "offset_key",
-        "on_rebalance",
-        "persisted_offset",
-        "revoke_partitions",
-        "stop",
+        "_db_for_partition assign_partitions offset_key on_rebalance persisted_offset "
+        "revoke_partitions stop"
     ),
 }
 """By class, the private names that the adapters use: another version may rename any of them."""
@@ -87,7 +57,7 @@ def check_faust() -> None:
     for place, names in FAUST_NAMES.items():
         module, _, owner = place.partition(":")
         holder = getattr(import_module(module), owner, None)
-        missing = [name for name in names if not hasattr(holder, name)]
+        missing = [name for name in names.split() if not hasattr(holder, name)]
         if missing:
             library = "aiokafka" if module.startswith("aiokafka") else "faust-streaming"
             raise SetupError(
