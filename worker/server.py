@@ -23,7 +23,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
-from aiohttp.web_protocol import RequestHandler
 
 from worker.clock import Clock
 from worker.errors import SetupError
@@ -225,7 +224,11 @@ class _Server(web.Server):
                     count,
                     MOST_CONNECTIONS,
                 )
-            idle = (one for one in self.connections if not (one._force_close or _is_busy(one)))
+            idle = (
+                one
+                for one in self.connections
+                if not (one._force_close or one._request_in_progress or one._messages)
+            )
             if oldest := next(idle, None):
                 oldest.force_close()
             elif found >= PROBE_CONNECTIONS:
@@ -237,10 +240,6 @@ class _Server(web.Server):
         if len(self._connections) < MOST_CONNECTIONS:
             return -1
         return sum(not one._force_close for one in self._connections) - MOST_CONNECTIONS
-
-
-def _is_busy(connection: RequestHandler) -> bool:
-    return connection._request_in_progress or bool(connection._messages)
 
 
 @web.middleware

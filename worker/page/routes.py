@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -134,13 +134,14 @@ class Routes:
         own = await self.pages.entities(request)
         if own.status != 200:
             return own
-        found = msgspec.json.decode(_bytes(own))
+        assert isinstance(own.body, bytes)
+        found = msgspec.json.decode(own.body)
         workers = list(found["others"].items())
         query = f"?{request.rel_url.raw_query_string}"
         answers = await asyncio.gather(
             *(self._page_of(url + "/entities" + query) for url, _ in workers)
         )
-        pages, missing = [_page(found)], []
+        pages, missing = [msgspec.convert(found, Page)], []
         for (url, partitions), answer in zip(workers, answers, strict=True):
             if isinstance(answer, str):
                 missing.append({"url": url, "partitions": partitions, "why": answer})
@@ -155,7 +156,9 @@ class Routes:
         try:
             answer = await self.others.ask(url, PAGE_SECONDS)
             body = answer.json()
-            return _page(body) if answer.status == 200 else str(body["error"])[:MOST_SHOWN]
+            if answer.status == 200:
+                return msgspec.convert(body, Page)
+            return str(body["error"])[:MOST_SHOWN]
         except PeerUnreachable as why:
             return str(why)
         except (KeyError, TypeError, msgspec.ValidationError):
@@ -242,16 +245,6 @@ async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             piece = seen[len(HELLO) :]
         if piece:
             yield piece
-
-
-def _page(body: Any) -> Page:
-    """Raises msgspec.ValidationError."""
-    return msgspec.convert(body, Page)
-
-
-def _bytes(response: web.Response) -> bytes:
-    assert isinstance(response.body, bytes)
-    return response.body
 
 
 def _relayed(answer: PeerAnswer) -> web.Response:

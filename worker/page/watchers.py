@@ -8,6 +8,7 @@ is notified: a slow browser skips frames, and no buffer grows.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -29,15 +30,15 @@ class TooManyWatchers(Exception):
     """There are `MOST_WATCHERS` already."""
 
 
+@dataclass(eq=False)
 class Watcher:
     """One browser that follows an entity by its key, or everything if the key is None."""
 
-    def __init__(self, key: bytes | None) -> None:
-        self.key = key
-        self._frame: bytes | None = None
-        self._has_skipped = False
-        self._is_over = False
-        self._news = asyncio.Event()
+    key: bytes | None
+    _frame: bytes | None = None
+    _has_skipped: bool = False
+    _is_over: bool = False
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, frame: bytes) -> None:
         """Buffer the next frame in place of one that was not taken."""
@@ -65,13 +66,13 @@ class Watcher:
         return frame
 
 
+@dataclass(eq=False)
 class Watchers:
     """All watchers; not thread-safe."""
 
-    def __init__(self, feed: ChangeFeed) -> None:
-        self._feed = feed
-        self._all: set[Watcher] = set()
-        self._beating: asyncio.Task[None] | None = None
+    feed: ChangeFeed
+    _all: set[Watcher] = field(default_factory=set)
+    _beating: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._all)
@@ -84,7 +85,7 @@ class Watchers:
         watcher = Watcher(key)
         self._all.add(watcher)
         self._subscribe()
-        if key is None and (latest := self._feed.latest()):
+        if key is None and (latest := self.feed.latest()):
             watcher.offer(_overview(0, latest))
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
@@ -101,7 +102,7 @@ class Watchers:
 
     def _subscribe(self) -> None:
         keys = {watcher.key for watcher in self._all} - {None}
-        self._feed.subscribe([key for key in keys if key is not None] if self._all else None)
+        self.feed.subscribe([key for key in keys if key is not None] if self._all else None)
 
     async def _beat(self) -> None:
         try:
@@ -112,7 +113,7 @@ class Watchers:
             self._beating = None
 
     def _offer_frames(self) -> None:
-        lately = self._feed.take()
+        lately = self.feed.take()
         is_wanted = lately.changes and any(watcher.key is None for watcher in self._all)
         everything = _overview(lately.changes, lately.last) if is_wanted else None
         frames = {
@@ -191,14 +192,9 @@ async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.Stre
             async with asyncio.timeout(SLOW_SECONDS):
                 await response.write(frame)
     except (TimeoutError, ConnectionError):
-        _drop(request)
+        if request.transport is not None:
+            request.transport.abort()  # without sending what is buffered
     return response
-
-
-def _drop(request: web.Request) -> None:
-    """Close the connection without sending what is buffered."""
-    if request.transport is not None:
-        request.transport.abort()
 
 
 async def watched(watcher: Watcher, is_here: Callable[[], bool]) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ An account is part of the transaction that did the work, so it is exact after an
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from msgspec import DecodeError, Struct, json
 
@@ -72,10 +73,7 @@ class Account(Struct, omit_defaults=True):
 
 def total(accounts: Iterable[Account]) -> Account:
     """The sum of the accounts."""
-    result = Account(over=True)
-    for account in accounts:
-        result = result.plus(account)
-    return result
+    return reduce(Account.plus, accounts, Account(over=True))
 
 
 _decode = json.Decoder(Account).decode

@@ -60,7 +60,8 @@ class Promotion:
         """
         yield self._is_over()
         yield self._is_running()
-        yield self._has_topic()
+        output = topic_specs(self.next)["output"]
+        yield self._is_own("it has a topic of its own", output, self.present.output_topic)
         if self.facets_topic is not None or self.present.facets:
             yield self._has_facets_topic()
         yield self._has_caught_up(wait_seconds)
@@ -89,10 +90,6 @@ class Promotion:
             f"the group {self.next.app_id} is {group.state} with {len(group.members)} workers: "
             "start `coversumm-worker run` with its settings",
         )
-
-    def _has_topic(self) -> PromotionCheck:
-        output = topic_specs(self.next)["output"]
-        return self._is_own("it has a topic of its own", output, self.present.output_topic)
 
     def _has_facets_topic(self) -> PromotionCheck:
         what = "its facets have a topic of their own"
@@ -166,8 +163,11 @@ class Promotion:
         present = _epochs(self.present, has_facets=bool(self.present.facets))
         found = _epochs(following, has_facets=self.facets_topic is not None)
         shown = [f"{_listed(epochs)} in {topic}" for topic, epochs in (*present, *found)]
-        is_known = not any(epochs is None for _, epochs in (*present, *found))
-        is_own = is_known and not _all(present) & _all(found)
+        is_known = all(epochs is not None for _, epochs in (*present, *found))
+        before, after = (
+            {epoch for _, epochs in side for epoch in epochs or ()} for side in (present, found)
+        )
+        is_own = is_known and not before & after
         return PromotionCheck("it has an epoch of its own", is_own, ", ".join(shown))
 
 
@@ -179,10 +179,6 @@ def _epochs(settings: Settings, *, has_facets: bool) -> Epochs:
     if has_facets:
         found.append((settings.facets_topic, published_epochs(settings, kind=FACETS)))
     return found
-
-
-def _all(found: Epochs) -> set[int]:
-    return set().union(*(epochs or () for _, epochs in found))
 
 
 def _listed(epochs: set[int] | None) -> str:

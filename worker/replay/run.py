@@ -313,9 +313,8 @@ class Replay:
             for partition, (offset, account) in accounts.items()
             for one in [self.plan.by_partition[partition]]
         )
-        return ReplayProgress(
-            done, self.plan.size, total(account for _, account in accounts.values())
-        )
+        account = total(account for _, account in accounts.values())
+        return ReplayProgress(done, self.plan.size, account)
 
 
 def _in_files(request: Request) -> Mapping[int, range]:

@@ -231,7 +231,8 @@ def _parse(setting: Setting, what: str, text: str) -> Any:
         return setting.kind.parse(text)
     except ValueError:
         is_secret = setting.secret or re.search("//.*@", text)  # a password in a URL
-        value = "its value" if is_secret else _shown(text)
+        shown = repr(text if len(text) <= 100 else f"{text[:100]}...")
+        value = "its value" if is_secret else shown
         raise SetupError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
 
 
@@ -244,7 +245,3 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
                 f"{placed(variable)}: there is no such setting; {near} is the nearest: "
                 "rename or unset"
             )
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 100 else f"{text[:100]}...")
