@@ -203,7 +203,7 @@ def test_a_broker_that_tells_no_policies(run, embedded_broker, names, monkeypatc
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     for name in names.values():
         embedded_broker.create_topic(name, 2)
-    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 3)
+    monkeypatch.setattr(worker.kafka.topics, "TIMEOUT_SECONDS", 3)
     ended = run("topics")
     assert ended.code == 0
     assert ended.err.startswith("the cleanup policies and largest messages were not checked: ")

@@ -63,7 +63,7 @@ def test_giving_up_depends_on_what_went_wrong_and_who_waits(
     diagnosis = Diagnosis(settings)
     admin = Admin(diagnosis, *errors)
     with pytest.raises(SetupError, match=f"KAFKA_BOOTSTRAP_SERVERS=h:1 within {sum(waits):g} s"):
-        ask_metadata(settings, admin, diagnosis, timeout_seconds=15.0, patient=patient)  # type: ignore[arg-type]
+        ask_metadata(settings, admin, diagnosis, patient=patient)  # type: ignore[arg-type]
     assert admin.waits == waits
 
 
@@ -78,7 +78,6 @@ def test_a_start_logs_once_that_it_waits_and_a_tool_never(
             settings,
             Admin(diagnosis, REFUSED),  # type: ignore[arg-type]
             diagnosis,
-            timeout_seconds=15.0,
             patient=patient,
         )
     assert (

@@ -30,12 +30,11 @@ from worker.state.errors import NEW_EPOCH, PartitionsChanged
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS = 15.0  # timeout of a tool's first request
+TIMEOUT_SECONDS = 15.0  # for metadata, in all attempts together
 DENIED_SECONDS = 5.0  # grace period for a user that is still being created, after a refusal
 UNREACHABLE_SECONDS = 2.0
 """Seconds until a tool gives up if nothing listens, or the host name does not resolve."""
 SILENT_SECONDS = 1.0  # seconds until a worker that starts logs that it waits for a broker
-METADATA_TIMEOUT_SECONDS = 15
 CREATE_TIMEOUT_SECONDS = 30
 DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 """How long the changelog keeps tombstones, unless it was created with less.
@@ -57,32 +56,22 @@ def partition_of(key: str | bytes, partitions: int) -> int:
 
 
 def ask_metadata(
-    settings: Settings,
-    admin: AdminClient,
-    diagnosis: Diagnosis,
-    *,
-    timeout_seconds: float,
-    patient: bool,
+    settings: Settings, admin: AdminClient, diagnosis: Diagnosis, *, patient: bool = False
 ) -> ClusterMetadata:
-    """A broker's metadata of the cluster.
+    """A broker's metadata of the cluster. Raises SetupError if none answers.
 
-    Args:
-        diagnosis: the client's error callback.
-        timeout_seconds: for all attempts together.
-        patient: whether to wait for a broker that cannot be reached yet.
-
-    Raises:
-        SetupError: no broker answers.
+    `diagnosis` is the client's error callback; `patient`: waits for a broker that cannot be reached
+    yet.
     """
     waited = 0.0
-    for seconds in _waits(timeout_seconds, patient):
+    for seconds in _waits(patient):
         waited += seconds
         try:
             return admin.list_topics(timeout=seconds)
         except KafkaException as cause:
             admin.poll(0)  # calls the error callback
-            denied = diagnosis.denied and waited >= min(DENIED_SECONDS, timeout_seconds)
-            if denied or (diagnosis.unreachable and not patient) or waited >= timeout_seconds:
+            denied = diagnosis.denied and waited >= min(DENIED_SECONDS, TIMEOUT_SECONDS)
+            if denied or (diagnosis.unreachable and not patient) or waited >= TIMEOUT_SECONDS:
                 raise SetupError(
                     f"no answer from KAFKA_BOOTSTRAP_SERVERS={settings.bootstrap_servers} within "
                     f"{waited:g} s ({diagnosis.last_error or cause.args[0].str()}): "
@@ -93,7 +82,7 @@ def ask_metadata(
                     "no answer yet from KAFKA_BOOTSTRAP_SERVERS=%s (%s): waiting up to %g s",
                     settings.bootstrap_servers,
                     diagnosis.last_error or cause.args[0].str(),
-                    timeout_seconds,
+                    TIMEOUT_SECONDS,
                 )
     raise AssertionError("the last wait ends with an answer or an error")
 
@@ -101,24 +90,16 @@ def ask_metadata(
 def reached(settings: Settings, clients: Clients) -> Clients:
     """A tool's `clients`, once a broker has answered. Raises SetupError if none does."""
     diagnosis = Diagnosis(settings)
-    ask_metadata(
-        settings,
-        clients.admin(diagnosis),
-        diagnosis,
-        timeout_seconds=TIMEOUT_SECONDS,
-        patient=False,
-    )
+    ask_metadata(settings, clients.admin(diagnosis), diagnosis)
     return clients
 
 
-def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
+def _waits(patient: bool) -> Iterator[float]:
     """Timeouts of the attempts, each up to the next moment to give up or to log."""
-    ends = [
-        DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)
-    ]
-    ends.append(SILENT_SECONDS if patient else UNREACHABLE_SECONDS)
+    ends = {DENIED_SECONDS * one for one in range(1, int(TIMEOUT_SECONDS // DENIED_SECONDS) + 1)}
+    ends |= {SILENT_SECONDS if patient else UNREACHABLE_SECONDS, TIMEOUT_SECONDS}
     before = 0.0
-    for end in sorted({*(end for end in ends if end < timeout_seconds), timeout_seconds}):
+    for end in sorted(ends):
         yield end - before
         before = end
 
@@ -208,25 +189,13 @@ class Topics:
         self._patient = patient
         self._diagnosis = Diagnosis(settings)
         self._admin = clients.admin(self._diagnosis)
-        self.partitions = self._read()
+        self.refresh()
 
     def refresh(self) -> None:
-        """Ask the broker again."""
-        self.partitions = self._read()
-
-    def _read(self) -> dict[str, int]:
-        """Partition counts by topic name."""
-        metadata = ask_metadata(
-            self._settings,
-            self._admin,
-            self._diagnosis,
-            timeout_seconds=METADATA_TIMEOUT_SECONDS,
-            patient=self._patient,
-        )
-        return {
-            name: len(topic.partitions)
-            for name, topic in metadata.topics.items()
-            if topic.error is None
+        """Ask the broker for all partition counts, by name."""
+        found = ask_metadata(self._settings, self._admin, self._diagnosis, patient=self._patient)
+        self.partitions = {
+            name: len(topic.partitions) for name, topic in found.topics.items() if not topic.error
         }
 
     @property
@@ -259,7 +228,7 @@ class Topics:
         found: dict[str, dict[str, str]] = {}
         for resource, future in futures.items():
             try:
-                config = future.result(METADATA_TIMEOUT_SECONDS)
+                config = future.result(TIMEOUT_SECONDS)
             except KafkaException as cause:
                 if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue  # this broker does not know a topic that was just created
@@ -288,7 +257,8 @@ class Topics:
                         f"the topic {name} could not be created: {cause.args[0].str()}"
                     ) from cause
         # The broker's answer counts: another process may have created a topic with another count.
-        self.partitions = {spec.name: partitions for spec in specs} | self._read()
+        self.refresh()
+        self.partitions = {spec.name: partitions for spec in specs} | self.partitions
 
     def grow(self, name: str, partitions: int) -> None:
         """Add partitions to a topic, up to this count. Raises SetupError if the broker refuses."""
@@ -342,7 +312,7 @@ def has_progress(clients: Clients, settings: Settings, partitions: int) -> bool:
         with closing(clients.standalone_consumer(group, "read_committed")) as consumer:
             return bool(
                 committed_offsets(
-                    consumer, settings.input_topic, range(partitions), METADATA_TIMEOUT_SECONDS
+                    consumer, settings.input_topic, range(partitions), TIMEOUT_SECONDS
                 )
             )
     except KafkaException as cause:
