@@ -38,9 +38,7 @@ class StoredEntities:
 class ServedEntities:
     """The entities of a running worker and of those workers of its group that can be reached.
 
-    Attributes:
-        partitions: those whose entities are listed.
-        missing: by URL of a worker that does not answer, its partitions and the reason.
+    `missing` has by URL of a worker that does not answer its partitions and the reason.
     """
 
     def __init__(self, url: str) -> None:

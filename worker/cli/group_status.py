@@ -107,14 +107,9 @@ def combined(
     topic: str,
     changelog: str,
 ) -> tuple[list[MemberStatus], list[PartitionStatus]]:
-    """The status of workers and partitions.
+    """The status of workers and partitions; `pages` are those of the members, in their order.
 
-    Args:
-        group: as the broker describes it.
-        pages: of each member.
-        offsets: by partition.
-        topic: the input.
-        changelog: a member's partitions of it that it does not process are its standbys.
+    A member's partitions of the changelog that it does not process are its standbys.
     """
     owners: dict[int, str] = {}
     passed: dict[int, list[int]] = {}

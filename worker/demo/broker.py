@@ -43,9 +43,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 class EmbeddedBroker:
     """A broker; a context manager. Raises SetupError if confluent-kafka has no mock cluster.
 
-    Args:
-        topics: partition counts by name.
-        rebalance_delay_ms: time that the first rebalance of a group waits for more members.
+    `topics` has partition counts by name. The first rebalance of a group waits `rebalance_delay_ms`
+    for more members.
     """
 
     def __init__(

@@ -113,10 +113,7 @@ def own_command(
 ) -> str:
     """The shell command of this program: `coversumm-worker` if it is on the PATH, else its path.
 
-    Args:
-        arguments: of the process; by default `sys.argv`.
-        python: the interpreter; by default this one.
-        directory: the user's; by default the shell's when this process was started.
+    By default of this process, as seen from the shell's directory when it was started.
     """
     started = (sys.argv if arguments is None else arguments)[0]
     directory = _user_directory() if directory is None else directory

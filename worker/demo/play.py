@@ -81,18 +81,11 @@ _COUNTS_SECONDS: Final = 0.2  # seconds between two requests for the worker's me
 def run_demo(
     reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_served: bool = False
 ) -> None:
-    """Run the demo on standard output.
+    """Run the demo on standard output with this number of the bundled reviews, or all (None).
 
-    Args:
-        reviews: number of the bundled reviews; None: all.
-        k: sentences in a summary.
-        as_json: whether to write summary changes and figures as JSON lines.
-        is_brief: whether to leave out reviews that a slow machine does not process in time.
-        is_served: whether the worker's page stays up until Ctrl-C.
-
-    Raises:
-        CoversummError: the demo failed. Its processes and files are removed.
-        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP; likewise.
+    `is_brief`: leaves out reviews that a slow machine does not process in time. `is_served`: the
+    worker's page stays up until Ctrl-C. Its processes and files are removed at the end, also after
+    a CoversummError, Ctrl-C, SIGTERM or SIGHUP.
     """
     names = stay_names()
     # the page shows ids, so there a stay's name is its id

@@ -118,12 +118,7 @@ class Clients(Protocol):
 
 
 class KafkaClients:
-    """Clients of librdkafka.
-
-    Args:
-        settings: address and security of the brokers.
-        log: for librdkafka's messages; the worker's clients use `WORKER_LOG`.
-    """
+    """Clients of librdkafka, which log to `log`; the worker's clients use `WORKER_LOG`."""
 
     def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
         self._config: dict[str, Any] = {

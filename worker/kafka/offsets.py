@@ -261,17 +261,12 @@ def first_records_at(
     """By partition the offset of the first committed record at or after a time, else the end.
 
     The broker's index by time counts transaction markers and aborted records, so its answer is a
-    lower bound; a committed reader finds the record from there. Waits for open transactions that
-    may contain such a record.
+    lower bound; a committed reader with the options `READ_TO_END` finds the record from there. It
+    ends without partitions. Waits for open transactions that may contain such a record. `asker`
+    fetches the lower bounds; it sees as far as the bounds go.
 
-    Args:
-        asker: fetches the lower bounds; it sees as far as the bounds go.
-        reader: a committed reader with the options `READ_TO_END`; it ends without partitions.
-        bounds: by partition the start and the end.
-
-    Raises:
-        SetupError: retention removed records before they were read, or none arrive.
-        KafkaException: the broker does not answer.
+    Raises SetupError if retention removed records before they were read, or none arrive, and
+    KafkaException if the broker does not answer.
     """
     lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS)
     spans = {p: range(min(lower.get(p, one.stop), one.stop), one.stop) for p, one in bounds.items()}

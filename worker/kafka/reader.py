@@ -43,15 +43,10 @@ class Stored(NamedTuple):
 
 
 class TopicReader:
-    """A committed reader of one topic; a context manager.
+    """A committed reader of one topic; a context manager. It joins no group.
 
-    Args:
-        group: whose committed offsets `committed` returns; the reader joins nothing.
-        chosen: selects the partitions to read; by default all.
-
-    Raises:
-        NoTopic: the topic does not exist.
-        SetupError: no broker answers.
+    `committed` returns the offsets of `group`. `chosen` selects the partitions to read, by default
+    all. Raises NoTopic, and SetupError if no broker answers.
     """
 
     def __init__(

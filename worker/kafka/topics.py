@@ -166,14 +166,10 @@ def size_complaint(spec: TopicSpec, config: Mapping[str, str]) -> str | None:
 
 
 class Topics:
-    """The worker's topics on a broker.
+    """The worker's topics on a broker, or those of `specs`, by role.
 
-    Args:
-        specs: the topics by role; by default those of any worker.
-        patient: see `ask_metadata`; a tool's user prefers an early error.
-
-    Raises:
-        SetupError: no broker answers.
+    `patient`: see `ask_metadata`; a tool's user prefers an early error. Raises SetupError if no
+    broker answers.
     """
 
     def __init__(

@@ -96,17 +96,11 @@ class UnwrittenError(Exception):
 
 @dataclass(eq=False)
 class Transaction:
-    """A transaction of one client, from `begin` to its end.
+    """A transaction of one client, from `begin` to its end."""
 
-    Args:
-        owner: the transactions of its id, which has the time to write its records.
-        producer: librdkafka's, which holds the id.
-        answer_seconds: for each of the small steps after the records are written.
-    """
-
-    owner: "Transactions"
-    producer: Any
-    answer_seconds: float
+    owner: "Transactions"  # of its id; it has the time to write the records
+    producer: Any  # librdkafka's, which holds the id
+    answer_seconds: float  # for each of the small steps after the records are written
 
     def __post_init__(self) -> None:
         self._refused: KafkaError | None = None

@@ -43,12 +43,9 @@ _PAGE: Final = """<!doctype html>
 
 
 def saved_page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
-    """The history of a summary, or of facets, as one HTML file.
+    """The history of a summary, or of facets, from this topic or file, as one HTML file.
 
-    Args:
-        entity_id: whose history it is.
-        source: the topic or file of the history.
-        steps: at least one, the newest last.
+    There is at least one step, the newest is the last.
     """
     has_facets = any(one.publication.facet is not None for one in steps)
     last = steps[-1].publication.body

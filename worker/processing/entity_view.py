@@ -146,12 +146,8 @@ def read_view(
     """The entity's view of this kind as of the last commit, or None if there is no such entity.
 
     Reads all of its vectors: twice if they are many, and for facets once more for each facet.
+    `partition` is the number of these rows' partition, `k` and `distinct` are those of the summary.
     Raises NoFacets, CorruptRow.
-
-    Args:
-        extent: of a short view or an overview; other kinds ignore it.
-        partition: the number of the partition that has these rows.
-        dimension: of its vectors; `k` and `distinct` are those of the summary.
     """
     header, applied = read_header(rows, entity_id.encode()), read_applied(rows)
     if header is None or applied is None:

@@ -4,6 +4,7 @@ The output does not depend on how records are cut into calls, unless changes are
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import Message, Record
@@ -33,19 +34,18 @@ class Refusal(NamedTuple):
         return cls(int(headers["dlq.source.offset"]), headers["dlq.reason"], headers["dlq.detail"])
 
 
+@dataclass(eq=False)
 class ProcessorInMemory:
-    """The entities of one partition. Offsets must ascend, across calls too."""
+    """The entities of one partition, none at first. Offsets must ascend, across calls too.
 
-    def __init__(
-        self,
-        config: ProcessorConfig,
-        engine: EmbeddingEngine | None,
-        vectors: VectorStore | None = None,
-    ) -> None:
-        """Starts without entities. Raises IndexUnavailable."""
-        self.config = config
-        self._engine = engine
-        self._vectors = vectors
+    Construction raises IndexUnavailable.
+    """
+
+    config: ProcessorConfig
+    engine: EmbeddingEngine | None
+    vectors: VectorStore | None = None
+
+    def __post_init__(self) -> None:
         self._rows = MemoryRows()
         self._processor = self._begin()
 
@@ -76,6 +76,4 @@ class ProcessorInMemory:
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:
-        return Processor(
-            self.config, lambda _partition: self._rows, self._engine, vectors=self._vectors
-        )
+        return Processor(self.config, lambda _: self._rows, self.engine, vectors=self.vectors)

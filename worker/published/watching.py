@@ -28,16 +28,10 @@ LOST_SECONDS: Final = 30.0  # time without an answer of a broker after which the
 
 
 class TopicWatch:
-    """An endless committed reader of the output topic, or of that of facets; a context manager. It
-    joins no group and commits nothing.
+    """An endless committed reader of an output topic, from its oldest message or the next new one;
+    a context manager. It joins no group and commits nothing.
 
-    Args:
-        settings: broker and topics.
-        from_beginning: start at the oldest message instead of the next new one.
-        kind: the output topic to read.
-
-    Raises:
-        SetupError: the topic does not exist, or no broker answers.
+    Raises SetupError if the topic does not exist, or no broker answers.
     """
 
     def __init__(

@@ -74,14 +74,9 @@ class PartitionDatabases(Protocol):
 class Databases:
     """The databases in a data directory, with shared limits; see `PartitionDatabases`.
 
-    Args:
-        data_dir: of the worker.
-        memory_bytes: limit for all databases together.
-        partitions: upper bound of their number.
-        die: ends the process if a database cannot be opened, whichever thread opens it.
-
-    Raises:
-        SetupError: the process may not open enough files.
+    `memory_bytes` limits all databases together, whose number is at most `partitions`. `die` ends
+    the process if a database cannot be opened, whichever thread opens it. Raises SetupError if the
+    process may not open enough files.
     """
 
     def __init__(

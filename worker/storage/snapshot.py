@@ -76,9 +76,8 @@ def some_databases(data_dir: Path) -> dict[int, Path]:
 def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None]:
     """A partition as of its last commit; None before its first event.
 
-    Raises:
-        StateError: files or rows are damaged.
-        SetupError: the worker writes too often for a snapshot.
+    Raises StateError for damaged files or rows, SetupError if writes are too frequent for a
+    snapshot.
     """
     with _opened(path) as database:
         rows = RocksRows(database, path)

@@ -58,19 +58,11 @@ class Gate:
         last_offset: int,
         after: int | None,
     ) -> None:
-        """Store rows and the changelog offset they reach.
+        """Store rows, and the changelog offset `last_offset` of the last of them.
 
-        Args:
-            role: in which the writer holds the partition.
-            epoch: of the assignment under which it does.
-            partition: whose rows they are.
-            changes: the rows; None removes one.
-            last_offset: the changelog offset of the last of them.
-            after: the changelog offset of the first of them, where the writer reads the changelog.
-
-        Raises:
-            Crash: the partition is held no longer, the database would go back, or its disk is full.
-            DamagedDatabase: the database cannot be written.
+        `after` is the changelog offset of the first of them, if the writer reads the changelog.
+        Raises Crash if the partition is not held under this epoch in this role, the database would
+        go back, or its disk is full, and DamagedDatabase.
         """
         with self._held(role, epoch, partition):
             stored = self.stored_offset(partition)

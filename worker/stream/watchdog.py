@@ -32,13 +32,9 @@ ADVICE = {
 
 
 class Watchdog(threading.Thread):
-    """Ends the process after `limit_seconds` without progress.
+    """Ends the process after `limit_seconds` without progress, the last at `progressed_at()`.
 
-    Args:
-        stall: names what hinders progress now, None if nothing does.
-        progressed_at: `time.monotonic()` of the last progress.
-        limit_seconds: longest time without progress.
-        end: ends the process.
+    `stall` names what hinders progress now; None if nothing does.
     """
 
     def __init__(
@@ -101,11 +97,8 @@ class IdleClient(NamedTuple):
 class ContactWatch(threading.Thread):
     """Notes when clients hear from a broker, and logs a lost contact, until `stop`.
 
-    Args:
-        contact: notes it.
-        consumer_heard_at: `time.monotonic()` of the consumer's last answer; None before the first.
-        idle: by name the clients that send requests only for this.
-        clock: limits the log lines.
+    `idle` has by name the clients that send requests only for this. `consumer_heard_at` is None
+    before the consumer's first answer.
     """
 
     def __init__(
