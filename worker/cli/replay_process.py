@@ -131,17 +131,9 @@ def report_of(replay: Replay, seconds: float) -> dict[str, Any]:
     names, plan, account = replay.names, replay.plan, replay.progress().account
     assert plan is not None
     request = names.request
-    facts: dict[str, Any] = {
-        "begun": plan.begun,
-        "read": account.read,
-        "applied": account.applied,
-        "ignored": account.ignored,
-        "dead_letters": account.dead_letters,
-        "entities": account.entities,
-        "changes": account.changes,
-        "published": account.published,
-        "seconds": round(seconds, 1),
-    }
+    counts = ("read", "applied", "ignored", "dead_letters", "entities", "changes", "published")
+    facts: dict[str, Any] = {"begun": plan.begun}
+    facts |= {name: getattr(account, name) for name in counts} | {"seconds": round(seconds, 1)}
     if request.by == "occurred_at" and request.until_ms is not None:
         facts["arrived_late"] = account.late
     if account.dead_letters:

@@ -4,7 +4,7 @@ import gzip
 import os
 import stat
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from typing import IO
@@ -13,8 +13,8 @@ from worker.cli import output
 from worker.errors import SetupError
 
 
-class Sink:
-    """Takes bytes; a context manager."""
+class Sink(AbstractContextManager["Sink"]):
+    """Takes bytes."""
 
     def write(self, data: bytes) -> None:
         """Write all. Raises SetupError; BrokenPipeError without a reader, also for empty `data`."""
@@ -24,9 +24,6 @@ class Sink:
         its readers have it already. Raises SetupError.
         """
         return None
-
-    def __enter__(self) -> "Sink":
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pass

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 import confluent_kafka.cimpl
 
@@ -40,7 +41,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 }
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
     """A broker; a context manager. Raises SetupError if confluent-kafka has no mock cluster.
 
     `topics` has partition counts by name. The first rebalance of a group waits `rebalance_delay_ms`
@@ -61,9 +62,6 @@ class EmbeddedBroker:
         ).decode()
         for name, partitions in (topics or {}).items():
             self.create_topic(name, partitions)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from worker.errors import Crash, SetupError
 from worker.settings.environment import environment_with
@@ -21,7 +21,7 @@ _ERROR: Final = "coversumm-worker: error: "
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
-class WorkerProcess:
+class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
     """A `run` with state and log in the demo's directory; a context manager that ends it."""
 
     def __init__(
@@ -46,9 +46,6 @@ class WorkerProcess:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the demo, which stops the worker
             )
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from operator import methodcaller
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -42,7 +42,7 @@ class Stored(NamedTuple):
     headers: Mapping[str, bytes]
 
 
-class TopicReader:
+class TopicReader(AbstractContextManager["TopicReader"]):
     """A committed reader of one topic; a context manager. It joins no group.
 
     `committed` returns the offsets of `group`. `chosen` selects the partitions to read, by default
@@ -67,9 +67,6 @@ class TopicReader:
         except BaseException:
             self._consumer.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()

@@ -2,10 +2,11 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from heapq import merge
 from itertools import islice
 from os import pread
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from msgspec import msgpack
 
@@ -22,7 +23,7 @@ class _Block(NamedTuple):
     length: int
 
 
-class LastValues:
+class LastValues(AbstractContextManager["LastValues"]):
     """The last value put for each key; a context manager.
 
     When memory is full, a sorted run goes to a temporary file; iteration merges the runs.
@@ -34,9 +35,6 @@ class LastValues:
         self._size = 0
         self._runs: list[list[_Block]] = []
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Final, Self
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -27,7 +28,7 @@ ANSWER_SECONDS: Final = 2.0
 LOST_SECONDS: Final = 30.0  # time without an answer of a broker after which the watch ends
 
 
-class TopicWatch:
+class TopicWatch(AbstractContextManager["TopicWatch"]):
     """An endless committed reader of an output topic, from its oldest message or the next new one;
     a context manager. It joins no group and commits nothing.
 
@@ -61,9 +62,6 @@ class TopicWatch:
         )
         self._heard_at = self._asked_at = time.monotonic()
         self._is_lost = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

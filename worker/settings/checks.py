@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from worker.settings.fields import DEFAULT_MODEL_DIMENSION, Fields, settings_by_field
 from worker.settings.kinds import show_size
@@ -117,15 +117,17 @@ def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
     )
 
 
+def _variables(settings: Fields, *names: str) -> dict[str, Any]:
+    """The values of these fields by variable."""
+    described = settings_by_field()
+    return {described[name].variable: getattr(settings, name) for name in names}
+
+
 def _check_sasl(settings: Fields) -> Iterator[str]:
     protocol = settings.security_protocol
     used = protocol.startswith("SASL_")
     wrong = "not set, but needed with" if used else "set, but not used with"
-    values = {
-        "COVERSUMM_SASL_MECHANISM": settings.sasl_mechanism,
-        "COVERSUMM_SASL_USERNAME": settings.sasl_username,
-        "COVERSUMM_SASL_PASSWORD": settings.sasl_password,
-    }
+    values = _variables(settings, "sasl_mechanism", "sasl_username", "sasl_password")
     for variable, value in values.items():
         if (value is not None) != used:
             yield f"{variable}: {wrong} COVERSUMM_SECURITY_PROTOCOL={protocol}"
@@ -133,12 +135,8 @@ def _check_sasl(settings: Fields) -> Iterator[str]:
 
 def _check_tls_files(settings: Fields) -> Iterator[str]:
     protocol = settings.security_protocol
-    locations = {
-        "COVERSUMM_SSL_CA_LOCATION": settings.ssl_ca_location,
-        "COVERSUMM_SSL_CERTIFICATE_LOCATION": settings.ssl_certificate_location,
-        "COVERSUMM_SSL_KEY_LOCATION": settings.ssl_key_location,
-    }
-    for variable, location in locations.items():
+    files = ("ssl_ca_location", "ssl_certificate_location", "ssl_key_location")
+    for variable, location in _variables(settings, *files).items():
         if location is not None and not protocol.endswith("SSL"):
             yield f"{variable}: set, but not used with COVERSUMM_SECURITY_PROTOCOL={protocol}"
         if location is not None and not _is_readable(location):
