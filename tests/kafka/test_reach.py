@@ -9,7 +9,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.node import free_port
 from worker.errors import SetupError
-from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
 from worker.kafka.topics import ask_metadata, reached
 from worker.settings import Settings
@@ -96,7 +95,7 @@ def test_the_name_that_is_not_known_is_said() -> None:
         SetupError,
         match=r"Failed to resolve 'no\.such\.host\.invalid:9092'.*check the address",
     ):
-        reached(settings, KafkaClients(settings))
+        reached(settings)
 
 
 def test_a_tool_knows_within_seconds_that_nothing_listens() -> None:
@@ -106,5 +105,5 @@ def test_a_tool_knows_within_seconds_that_nothing_listens() -> None:
         SetupError,
         match=r"within 2 s \(.*Connection refused\): check the address, the network",
     ):
-        reached(settings, KafkaClients(settings))
+        reached(settings)
     assert time.monotonic() - started < 15.0  # what it took before

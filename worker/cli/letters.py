@@ -202,11 +202,10 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
 
 def open_letters(settings: Settings) -> TopicReader:
     """A reader of the dead letter topic, in the group that stores what was sent."""
-    from worker.kafka.clients import KafkaClients
     from worker.kafka.reader import TopicReader
     from worker.kafka.topics import reached
 
-    clients = reached(settings, KafkaClients(settings))
+    clients = reached(settings)
     return TopicReader(clients, settings.dlq_topic, group_of(settings))
 
 

@@ -14,7 +14,6 @@ from worker.events.codec import is_framed
 from worker.events.decode import check_bodies
 from worker.events.inputs import Body
 from worker.events.reasons import BadEvent
-from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_mapping import refusing_strays, with_schemas
 from worker.kafka.topics import reached
@@ -212,7 +211,7 @@ def records_of_topics(
     schemas then. With the mapping's `file`, records outside their entity's partition are refused,
     as a worker does.
     """
-    clients = reached(settings, KafkaClients(settings))
+    clients = reached(settings)
     for name, mapping in list(judge.topics.items()):
         with TopicReader(clients, name, settings.app_id) as reader:
             own, schemas = with_schemas(settings, mapping)

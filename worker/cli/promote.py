@@ -73,7 +73,6 @@ def command(
     Changes nothing. Says how to switch; exit code 1 if a check fails. To go back, run the command
     with the two builds exchanged.
     """
-    from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
     from worker.published.comparison import compare
     from worker.published.published import published
@@ -93,7 +92,7 @@ def command(
     def allowed(found: Comparison) -> float | None:
         return None if bound is None else bound.of(found.entities)
 
-    clients = reached(present, KafkaClients(present))
+    clients = reached(present)
     if facets_topic is None and (plan := stored_plan(app_id, clients)) is not None:
         facets_topic = plan.facets_topic
     shown = present

@@ -64,7 +64,7 @@ def planned(
         refuse_running(settings.data_dir)
         steps.append(_local_state(settings.data_dir))
     if offsets or changelog:
-        clients = reached(settings, KafkaClients(settings))
+        clients = reached(settings)
         admin = clients.admin()
         refuse_members(admin, settings.app_id, settings.session_timeout_ms / 1000, on_wait)
         steps += [_group_offsets(admin, settings.app_id)] if offsets else []

@@ -209,7 +209,6 @@ def command(
     """
     from worker.cli.removal import start_over
     from worker.cli.replay_process import estimate, run_replay
-    from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
     from worker.published.published import names_file
     from worker.replay.request import ReplayIdentity, Request, default_topic
@@ -242,7 +241,7 @@ def command(
     is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
     try:
-        clients = reached(names.settings, KafkaClients(names.settings))
+        clients = reached(names.settings)
         throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
         replay = Replay(names, clients, throttle)
         if dry_run:

@@ -59,14 +59,13 @@ def skip(settings: Settings, place: Place, reason: str) -> None:
 
     from worker.cli.removal import refuse_members
     from worker.events import Reason, Rejected, dead_letter_message
-    from worker.kafka.clients import KafkaClients
     from worker.kafka.errors import broker_errors
     from worker.kafka.offsets import TIMEOUT_SECONDS, skip_note
     from worker.kafka.reader import TopicReader
     from worker.kafka.topics import reached
     from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 
-    clients = reached(settings, KafkaClients(settings))
+    clients = reached(settings)
     admin, topic, group = clients.admin(), settings.input_topic, settings.app_id
     refuse_members(admin, group, settings.session_timeout_ms / 1000, output.note)
     transactions = Transactions(

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from worker.errors import SetupError
-from worker.kafka.clients import Clients
+from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import Diagnosis, patiently
 from worker.kafka.offsets import committed_offsets
 from worker.settings import Settings
@@ -87,9 +87,9 @@ def ask_metadata(
     raise AssertionError("the last wait ends with an answer or an error")
 
 
-def reached(settings: Settings, clients: Clients) -> Clients:
-    """A tool's `clients`, once a broker has answered. Raises SetupError if none does."""
-    diagnosis = Diagnosis(settings)
+def reached(settings: Settings) -> KafkaClients:
+    """A tool's clients, once a broker has answered. Raises SetupError if none does."""
+    clients, diagnosis = KafkaClients(settings), Diagnosis(settings)
     ask_metadata(settings, clients.admin(diagnosis), diagnosis)
     return clients
 

@@ -113,7 +113,7 @@ class PublishedTopic(PublishedSource):
     def __init__(self, topic: str, settings: Settings, *, kind: OutputTopic = SUMMARIES) -> None:
         """Raises SetupError where the topic does not exist or no broker answers."""
         self._as_json = AsJson(settings)
-        clients = reached(settings, KafkaClients(settings))
+        clients = reached(settings)
         self._reader = TopicReader(clients, topic, settings.app_id)
         super().__init__(topic, kind=kind, size=self._reader.size, is_lasting=True)
 
