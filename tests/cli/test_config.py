@@ -114,7 +114,7 @@ def test_a_bad_env_file_is_one_line(run: Any, tmp_path: Path) -> None:
 def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:
     address = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", address)
-    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(worker.kafka.topics, "TIMEOUT_SECONDS", 1)
     ended = run("config", "--check")
     assert ended.code == 2
     assert f"KAFKA_BOOTSTRAP_SERVERS={address}" in ended.err

@@ -39,6 +39,6 @@ def test_a_topic_that_refuses_the_workers_largest_message_is_refused(name: str) 
 
 
 def test_an_unreachable_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "METADATA_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.3)
     with pytest.raises(SetupError, match=r"KAFKA_BOOTSTRAP_SERVERS=127\.0\.0\.1:1 within 0\.3 s"):
         Topics(SETTINGS, KafkaClients(SETTINGS))
