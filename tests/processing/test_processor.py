@@ -7,6 +7,7 @@ import pytest
 
 from tests.harness.drive import (
     Driver,
+    FakeEngine,
     config,
     delete_entity,
     delete_sentences,
@@ -64,6 +65,24 @@ def test_a_given_sentence_over_the_cap_is_split_at_the_cap():
     }
     assert driver.summary(0, "e").sentence_count == 4
     assert all(len(s["text"]) <= 10 for s in body["sentences"])
+
+
+def test_sentences_that_the_engine_does_not_read_to_their_end_are_cut_unless_they_have_a_vector():
+    """As at the cap: given ones too, which then have the numbers of their pieces."""
+
+    class Reader(FakeEngine):
+        reads_all = staticmethod(lambda text: len(text.split()) <= 3)
+
+    driver = Driver(config(k=9), Reader())
+    given = ("a b c d e f", [1, 0, 0]), "a b c d e - - .", "last"
+    text = {"type": "review.upserted", "review_id": "s", "text": "A b c d e f - ! ! ! ! !"}
+    for event, pieces in (
+        (upsert(0, "r", *given), ["a b c d e f", "a b", "c d", "e -", "- .", "last"]),
+        (record(1, "f", text), ["A b c", "d e f"]),
+    ):
+        (body,) = driver.bodies(event)
+        found = {s["sentence_id"].split("#")[1]: s["text"] for s in body["sentences"]}
+        assert found == {str(number): piece for number, piece in enumerate(pieces)}
 
 
 def test_a_text_of_too_many_sentences_is_a_dead_letter_whatever_is_stored():

@@ -16,8 +16,9 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
 from tests.text.precisions import PRECISIONS
 from tests.text.sentences import ROOT, real_sentences
+from worker.summarizer import Summarizer
 from worker.text.embedders import load_engine
-from worker.text.engine import EmbeddingEngine, EngineError
+from worker.text.engine import EmbeddingEngine, EngineError, reads_all
 from worker.text.minilm import BF16_MODEL, MODEL, WEIGHTS_SHA256, load_minilm
 
 REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
@@ -312,3 +313,27 @@ def test_missing_packages_say_how_to_install(monkeypatch: pytest.MonkeyPatch) ->
         match=r"CPU build first.*pip install sentence-transformers==",
     ):
         load_engine("sentence-transformers:some/model")
+
+
+def test_a_text_is_read_to_the_last_of_the_models_tokens(engine: EmbeddingEngine) -> None:
+    """Of 256, two are the beginning and the end."""
+    reads = reads_all(engine)
+    for unit, blank in (("a", " "), ("好", ""), ("ß", " "), ("한국어", " ")):
+        most = 254 if len(unit) == 1 else 254 // 8
+        assert reads(f" {blank.join([unit] * most)} ")
+        assert not reads(blank.join([unit] * (most + 1)))
+    assert reads("x" * 2000), "a word that no vocabulary has"
+    assert reads("\ud800")
+
+
+def test_texts_that_differ_beyond_the_models_tokens_are_no_copies() -> None:
+    """With one vector `distinct` showed one of them, and counted the other as its copy."""
+    begin = " ".join(f"the room number {i} was clean and quiet" for i in range(50))
+    stays = Summarizer(k=20, distinct=True)
+    (*_, last) = stays.add(
+        {"entity_id": "e", "review_id": one, "text": f"{begin} and the host was {one}."}
+        for one in ("kind", "rude")
+    )
+    pieces = [sentence.text for sentence in last.sentences]
+    assert {piece.split()[-1] for piece in pieces} >= {"kind.", "rude."}
+    assert all(map(reads_all(load_engine("onnx")), pieces))

@@ -14,12 +14,13 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.state.errors import SPLITTERS
-from worker.text.splitting import SPLITTER, cap_sentence, split_sentences
+from worker.text.splitting import SPLITTER, cap_sentence, read_whole, split_sentences
 
 REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 CAP = 2000
@@ -135,6 +136,59 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     assert split_sentences(text, CAP) == sentences
 
 
+# Two reviews of each language as a reader splits them, at `|`.
+LANGUAGES = {
+    "Arabic": (
+        "الغرفة نظيفة والموقع ممتاز.|هل سنعود؟|بالتأكيد!|شكرا للسيد أحمد.",
+        "الإفطار بسيط، لكنه لذيذ.|المصعد كان معطلا في اليوم الأول؛ تم إصلاحه بسرعة.|أنصح به.",
+    ),
+    "Chinese": (
+        "房间很干净，房东非常热情。|早餐一般，但是位置很好！|下次还会住。",
+        "离地铁站只有3.5公里。|“真的很安静。”|我太太说。|值得推荐吗？|当然！",
+    ),
+    "French": (
+        "L'accueil était parfait !|La chambre donne sur la cour ; aucun bruit.|Merci à M. Durand.",
+        "Petit déjeuner à 9,50 € par personne.|C'est cher ?|Un peu, mais tout est frais...",
+    ),
+    "German": (
+        "Die Wohnung liegt zentral, z. B. nur 5 Min. vom Bahnhof.|Das Bett war gut!|Gern wieder.",
+        "Um 8.30 Uhr fiel die Heizung aus.|Dr. Weber kam sofort.|„Kein Problem“, sagte er.",
+    ),
+    "Hindi": (
+        "कमरा बहुत साफ था।|मेज़बान ने हमें स्टेशन से लिया।|क्या हम फिर आएंगे?|ज़रूर!",
+        "नाश्ता स्वादिष्ट था, पर चाय ठंडी थी।|किराया 1,200 रुपये था॥|धन्यवाद।",
+    ),
+    "Japanese": (
+        "駅から近くて便利でした。|部屋は少し狭いですが、清潔です！|また泊まりたいと思います。",
+        "「本当に静かですね。」|と妻が言いました。|朝食は1,200円。|高いですか？|いいえ、満足です。",
+    ),
+    "Korean": (
+        "방이 깨끗하고 조용했어요.|역에서 5분 거리라서 편리합니다!|다시 오고 싶어요.",
+        "호스트가 정말 친절하셨습니다.|아침 식사는 8.5점을 주고 싶네요.|추천하냐고요?|물론이죠.",
+    ),
+    "Polish": (
+        "Mieszkanie jest czyste i ciche.|Do centrum ok. 10 min. pieszo.|Polecam!",
+        "Pod domem trudno zaparkować, ale gospodarz nam pomógł.|Czy wrócimy?|Oczywiście.",
+    ),
+    "Russian": (
+        "Квартира чистая и уютная.|Хозяин встретил нас в 22.30, хотя было поздно.|Спасибо!",
+        "До метро пять минут пешком.|Завтрак скромный, но вкусный.|Приедем ли мы ещё?|Обязательно!",
+    ),
+    "Spanish": (
+        "¿Volveríamos?|¡Sin duda!|El dueño nos esperaba con un plano de la ciudad.",
+        "La ducha perdía agua...|Lo arreglaron ese día.|Por 60,50 € no se puede pedir más.",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_reviews_of_ten_languages(language: str) -> None:
+    assert len(LANGUAGES) == 10
+    blank = "" if language in ("Chinese", "Japanese") else " "
+    for review in LANGUAGES[language]:
+        assert split_sentences(review.replace("|", blank), CAP) == review.split("|")
+
+
 def test_cap_cuts_at_a_blank_or_else_at_the_cap() -> None:
     assert cap_sentence("short", 10) == ["short"]
     assert cap_sentence("  given as it is ", 17) == ["  given as it is "]
@@ -144,15 +198,46 @@ def test_cap_cuts_at_a_blank_or_else_at_the_cap() -> None:
     assert cap_sentence("a " + "b" * 12, 10) == ["a bbbbbbbb", "bbbb"], (
         "a blank near the start is no place to cut"
     )
-    for whole in ("e\u0301\u0302", "👍🏽", "👨‍👩‍👧", "🇩🇪", "한"):
-        pieces = cap_sentence("a" + whole * 9, 8)
-        assert "".join(pieces) == "a" + whole * 9
-        assert all(piece.removeprefix("a").replace(whole, "") == "" for piece in pieces), pieces
     assert cap_sentence("\u0301" * 9, 4) == ["\u0301" * 4, "\u0301" * 4, "\u0301"]
     assert split_sentences("x" * 4500, CAP) == ["x" * 2000, "x" * 2000, "x" * 500]
     assert split_sentences("Ouch " + "!" * 9, 5) == ["Ouch"], "the other pieces say nothing"
     with pytest.raises(ValueError, match="at least 1"):
         cap_sentence("a", 0)
+
+
+GRAPHEMES = (
+    *("a", "e\u0301\u0302", "ก็", "ปั๊ม", "ทำ", "कि", "स्त्री", "ক্ষ", "நி"),
+    *("한", "\u1112\u1161\u11ab", "한\u11ab", "می\u200c", "\u06001", "\u0d4eക"),
+    *("👍🏽", "👨\u200d👩\u200d👧", "🇩🇪", "🇫🇷", "🏴\U000e0067\U000e0062\U000e007f"),
+    *("1\ufe0f\u20e3", "ﾊﾞ", "ﾊﾟ", "ש\u05b8\u05c1", "."),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(GRAPHEMES), max_size=40).map("".join), st.integers(20, 30))
+def test_no_cut_is_within_what_people_see_as_one_character(text: str, cap: int) -> None:
+    for pieces in (cap_sentence(text, cap), read_whole(text, lambda text: len(text) < cap)):
+        assert "".join(pieces) == text
+        assert [one for piece in pieces for one in regex.findall(r"\X", piece)] == regex.findall(
+            r"\X", text
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("one two three four", ["one two three four"]),
+        ("one two three four five six seven", ["one two three four", "five six seven"]),
+        ("1 2 3 4 5 6 7 8 9 10 11 12", ["1 2 3 4 5 6 7", "8 9 10 11 12"]),
+        ("房间干净，早餐好，房东热情，下次来", ["房间干净，早餐好，", "房东热情，下次来"]),
+        ("x" * 60, ["x" * 15, "x" * 15, "x" * 15, "x" * 15]),
+        ("a " + "x" * 30, ["a " + "x" * 14, "x" * 16]),
+        (" \n", [" \n"]),
+    ],
+)
+def test_what_a_model_does_not_read_to_its_end_is_halved(text: str, pieces: list[str]) -> None:
+    """This one reads nine tokens: three letters, or one character of something else."""
+    assert read_whole(text, lambda text: len(re.findall(r"[a-z]{1,3}|\w", text)) <= 9) == pieces
 
 
 def _fill(pattern: str) -> str:

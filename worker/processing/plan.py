@@ -33,7 +33,7 @@ from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
-from worker.text.splitting import cap_sentence, says_something, split_sentences
+from worker.text.splitting import cap_sentence, read_whole, says_something, split_sentences
 
 
 def split_text(text: str) -> list[str]:
@@ -59,11 +59,12 @@ class BatchPlan:
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
         split: Callable[[str], list[str]] = split_text,
+        reads_all: Callable[[str], bool] = lambda text: True,
     ) -> None:
         """`find` gives an entity with rows, `create` a new one by its source offset.
 
         `missing` gives the distinct texts among the given ones that still need the engine, `split`
-        what `split_text` does.
+        what `split_text` does, `reads_all` whether the engine reads a text to its end.
         """
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
@@ -75,6 +76,7 @@ class BatchPlan:
         self._create = create
         self._missing = missing
         self._split = split
+        self._reads_all = reads_all
         self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
@@ -224,7 +226,7 @@ class BatchPlan:
     # -- sentences
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
-        split = split_review(review_id, event, self._limits, self._split)
+        split = split_review(review_id, event, self._limits, self._split, self._reads_all)
         if isinstance(split, Rejected):
             return split
         sentences, cut = split
@@ -263,10 +265,12 @@ def split_review(
     event: ReviewUpserted,
     limits: Limits,
     split: Callable[[str], list[str]] = split_text,
+    reads_all: Callable[[str], bool] = lambda text: True,
 ) -> tuple[list[Sentence], int] | Rejected:
     """The event's sentences under their ids, and how many were longer than the cap.
 
-    Blank ones are dropped but counted. A sentence without a vector needs the engine's.
+    Blank ones are dropped but counted. A sentence without a vector needs the engine's, and is cut
+    where the engine would not read it to its end.
     """
     cap = limits.max_sentence_chars
     given = event.sentences
@@ -276,15 +280,16 @@ def split_review(
     pieces: list[GivenSentence] = []
     cut = 0
     for one in given:
-        if one.vector is None and len(one.text) > cap:
-            pieces += [
-                one._replace(text=piece)
-                for piece in cap_sentence(one.text, cap)
-                if says_something(piece) or not is_split_here
-            ]
-            cut += 1
-        else:
+        if one.vector is not None or (len(one.text) <= cap and reads_all(one.text)):
             pieces.append(one)
+            continue
+        cut += len(one.text) > cap
+        pieces += [
+            one._replace(text=piece)
+            for part in cap_sentence(one.text, cap)
+            for piece in read_whole(part, reads_all)
+            if says_something(piece) or not is_split_here
+        ]
     if len(pieces) > limits.max_sentences_per_review:
         return Rejected(
             Reason.TOO_MANY_SENTENCES,

@@ -49,7 +49,7 @@ from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
 from worker.state.partition import last_changes, put_last_change, read_last_change
 from worker.state.rows import LastChange, Output
-from worker.text.engine import EmbeddingEngine
+from worker.text.engine import EmbeddingEngine, reads_all
 
 FINISHED_AT_ONCE = 500  # most summaries published in one transaction at the end of a replay
 
@@ -296,7 +296,9 @@ class Processor:
         for i, event in events.items():
             types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
         while True:
-            plan = BatchPlan(limits, find, create, embedder.missing, embedder.split)
+            plan = BatchPlan(
+                limits, find, create, embedder.missing, embedder.split, reads_all(embedder.engine)
+            )
             for i, event in events.items():
                 if isinstance(event, Rejected):
                     outcomes[i] = event

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
+from unicodedata import normalize
 
 from worker.errors import SetupError
 
@@ -18,7 +19,8 @@ Precision = Literal["fp32", "bf16"]
 class EmbeddingEngine(Protocol):
     """Sentences to vectors. Replays require the same bits for the same sentence on every call.
 
-    An engine may name the packages that compute its vectors as `libraries`, see `identity`.
+    An engine may name the packages that compute its vectors as `libraries`, see `identity`, and
+    have a function `reads_all` of a text, see `reads_all`.
     """
 
     @property
@@ -47,6 +49,21 @@ LEAST_TOKENS = 32
 """Average tokens per batch below which there are fewer batches than threads: small products are
 slow.
 """
+
+
+def reads_all(engine: EmbeddingEngine | None) -> Callable[[str], bool]:
+    """Whether the engine's model reads a text to its end; longer ones are cut before they are
+    embedded. An engine that has no such function reads any text.
+    """
+    found: Callable[[str], bool] = getattr(engine, "reads_all", lambda text: True)
+    return found
+
+
+def most_tokens(text: str) -> int:
+    """At least as many as a text has tokens, without special ones: none is less than a byte of the
+    decomposed text.
+    """
+    return len(text) if text.isascii() else len(normalize("NFKD", text).encode())
 
 
 def well_formed(text: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.engine import EngineError, first_line, well_formed
+from worker.text.engine import EngineError, first_line, most_tokens, well_formed
 from worker.text.hub import HubUnavailable, hub_folder
 from worker.text.layout import Layout, digest, read_layout
 from worker.text.packed import PaddedEncoder
@@ -107,6 +107,9 @@ class OnnxEngine:
         self._layout = layout
         self._encoder = encoder
         self._tokenizer = _tokenizer(layout)
+        # some tokenizers begin a text with a token of their own, besides the special ones
+        special = self._tokenizer.num_special_tokens_to_add(False) + 1
+        self._surely_read = layout.max_tokens - special
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
 
@@ -133,10 +136,23 @@ class OnnxEngine:
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text's tokens, truncated to the model's length."""
-        stripped = [well_formed(text).strip() for text in texts]
-        if self._layout.lower_case:
-            stripped = [text.lower() for text in stripped]
-        return [one.ids for one in self._tokenizer.encode_batch_fast(stripped)]
+        prepared = [self._prepared(text) for text in texts]
+        return [one.ids for one in self._tokenizer.encode_batch_fast(prepared)]
+
+    def reads_all(self, text: str) -> bool:
+        """Whether the text has at most the model's number of tokens. Most texts are too short for
+        more, so that nothing is tokenized.
+        """
+        if len(text) <= self._surely_read and text.isascii():
+            return True
+        prepared = self._prepared(text)
+        if most_tokens(prepared) <= self._surely_read:
+            return True
+        return not self._tokenizer.encode(prepared).overflowing
+
+    def _prepared(self, text: str) -> str:
+        stripped = well_formed(text).strip()
+        return stripped.lower() if self._layout.lower_case else stripped
 
     def _vector(self, hidden: NDArray[np.float32]) -> NDArray[np.float64]:
         """The sentence's vector from its tokens' hidden states `(tokens, dimension)`."""

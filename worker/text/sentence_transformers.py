@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.extras import install_command
-from worker.text.engine import EngineError, first_line, well_formed
+from worker.text.engine import EngineError, first_line, most_tokens, well_formed
 
 _INSTALL = (
     "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings "
     f"6 GB of CUDA on Linux), then: {install_command('sentence-transformers')}"
 )
+
+
+_SPECIAL = 4  # at least as many as a tokenizer adds to a text
 
 
 class SentenceTransformersEngine:
@@ -59,6 +62,15 @@ class SentenceTransformersEngine:
         for row, text in enumerate(texts):
             vectors[row] = self._encoder.encode([well_formed(text)], batch_size=1)[0]
         return vectors
+
+    def reads_all(self, text: str) -> bool:
+        """Whether the text has at most the model's number of tokens."""
+        longest = self._encoder.max_seq_length
+        prepared = well_formed(text).strip()
+        if longest is None or most_tokens(prepared) + _SPECIAL <= longest:
+            return True
+        tokens = self._encoder.tokenizer(prepared, truncation=False, verbose=False)
+        return int(longest) >= len(tokens["input_ids"])
 
 
 def _weights_hash(encoder: Any, byte: Any) -> str:

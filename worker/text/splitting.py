@@ -12,12 +12,12 @@ result must be a pure function of the text and `SPLITTER`, which the state recor
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Protocol
-from unicodedata import category
+from unicodedata import category, combining
 
 from worker.text.cleaning import clean
 
@@ -123,13 +123,13 @@ def _before_base(text: str, start: int, stop: int) -> int:
 
 
 def _continues(text: str, at: int) -> bool:
-    """Whether the code point belongs to the one before it: marks, emoji that are joined or have a
-    tone, flags, vowels and final consonants of Hangul.
+    """Whether the code point belongs to the one before it: marks, conjuncts of Indic scripts,
+    vowels and final consonants of Hangul, emoji that are joined or have a tone, flags.
     """
     one, before = text[at], text[at - 1]
     if category(one) in ("Mn", "Me", "Mc") or "\u200d" in (one, before):
         return True
-    if "\U0001f3fb" <= one <= "\U0001f3ff" or "\u1160" <= one <= "\u11ff":
+    if _JOINED.match(text, at - 1) or (combining(before) == _VIRAMA and category(one) == "Lo"):
         return True
     if not "\U0001f1e6" <= one <= "\U0001f1ff":
         return False
@@ -138,6 +138,36 @@ def _continues(text: str, at: int) -> bool:
 
 
 _FLAGS_BEFORE = re.compile("[\U0001f1e6-\U0001f1ff]+$")
+_VIRAMA = 9  # the combining class of signs that join consonants
+_JOINED = re.compile(
+    "[\u1100-\u115f\ua960-\ua97c][\u1100-\u115f\ua960-\ua97c\uac00-\ud7a3]|.[\u0e33\u0eb3"
+    "\u1160-\u11ff\u200c\ud7b0-\ud7fb\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+    "|[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
+    "\U0001193f\U00011941\U00011a84-\U00011a89\U00011d46]."
+)
+"""Two characters of one syllable or emoji that are no marks."""
+
+
+def read_whole(text: str, reads_all: Callable[[str], bool]) -> list[str]:
+    """`text` if a model reads it to its end, otherwise its halves, halved again if need be.
+
+    Cuts at the blank, or after the comma of a script without blanks, that is nearest to the middle;
+    if there is none in the half around it, before a character that does not combine.
+
+    >>> read_whole("It was a very long stay.", lambda text: len(text.split()) <= 4)
+    ['It was a', 'very long stay.']
+    """
+    if len(text) < 2 or reads_all(text):
+        return [text]
+    middle, quarter = len(text) // 2, len(text) // 4
+    places = [found.start() for found in _GAP.finditer(text, quarter, len(text) - quarter)]
+    at = min(places, key=lambda place: abs(place - middle), default=0)
+    at = at or _before_base(text, 0, middle)
+    halves = text[:at].strip(), text[at:].strip()
+    return [piece for half in halves if half for piece in read_whole(half, reads_all)]
+
+
+_GAP = re.compile(r"\s|(?<=[、，；])")
 
 
 def says_something(text: str) -> bool:
