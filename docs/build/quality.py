@@ -259,7 +259,18 @@ def sets_line(record: Mapping[str, Any]) -> str:
         f"found on {given['found_on']}. "
         f"`make quality` took {sum(record['seconds'].values()) / 60:.0f} minutes with vectors "
         "that were kept, on "
-        f"{machine_of(record)}."
+        f"{machine_of(record)}.{_again(record)}"
+    )
+
+
+def _again(record: Mapping[str, Any]) -> str:
+    """The parts that were measured again, where only they could differ."""
+    again = record.get("again")
+    if again is None:
+        return ""
+    return (
+        f" With the splitter of {again['date']} the products and stays were measured again; the "
+        "hotels bring their own sentences."
     )
 
 
