@@ -200,7 +200,7 @@ def test_facets_and_overview(state):
 
 IDS = [
     "a/b", "/", "a%2Fb", "%", "a b+c", "é😀", "\x00", "..", "../x", "a?b#c", "x/summary", "",
-    'quote"',
+    'quote"', "a\nb\r\n",
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from worker.errors import Crash, Fenced, SetupError
+from worker.errors import Crash, Fenced, SetupError, many
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
@@ -387,7 +387,7 @@ class Bridge:
             return False, "waiting for the group"
         if self._schemas is not None and self._schemas.waiting:
             return False, self._schemas.waiting
-        return True, f"bridging {len(self._cursors)} partitions of {self._source}"
+        return True, f"bridging {many(len(self._cursors), 'partitions')} of {self._source}"
 
     def partitions(self) -> tuple[int, int]:
         """See `GaugeSource`."""

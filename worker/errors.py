@@ -63,3 +63,15 @@ class Fenced(CoversummError):
     """The broker gave this worker's transactional id to another process."""
 
     exit_code = 4
+
+
+def many(count: int, plural: str) -> str:
+    """The count with its word.
+
+    >>> many(1, "entities"), many(2000, "lines")
+    ('1 entity', '2,000 lines')
+    """
+    singular = (
+        plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    )
+    return f"{count:,} {singular if count == 1 else plural}"

@@ -101,7 +101,7 @@ def add_pages(
     application.router.add_get("/status", pages.status)
     application.router.add_get("/entities", pages.entities)
     for suffix in (SUFFIX, FACETS):
-        application.router.add_get(f"{PREFIX}{{id:.*}}{suffix}", partial(pages.view, suffix))
+        application.router.add_get(f"{PREFIX}{{id:(?s:.*)}}{suffix}", partial(pages.view, suffix))
     return pages
 
 

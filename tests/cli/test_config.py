@@ -278,7 +278,7 @@ def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
         event = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "sentences": [body]}
         send(kafka.bootstrap_servers, site.input_topic, [Sent(b"e", json.dumps(event).encode())])
         site.wait_caught_up()
-        assert check() == (0, "ok", "in 1 partitions")
+        assert check() == (0, "ok", "in 1 partition")
         for variable, value in (("COVERSUMM_K", "7"), ("COVERSUMM_DIMENSION", "3")):
             with monkeypatch.context() as other:
                 other.setenv(variable, value)

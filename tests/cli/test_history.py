@@ -128,7 +128,7 @@ def test_a_page(run, file, tmp_path):
     path = tmp_path / "history.html"
     ended = run("history", "e", "--from", file, "--html", path)
     assert (ended.code, ended.out) == (0, "")
-    assert f"5 changes of e are on {path}" in ended.err
+    assert f"{path} has 5 changes of e" in ended.err
     html = path.read_text("utf-8")
     assert html.startswith("<!doctype html>")
     assert "\x1b" not in html

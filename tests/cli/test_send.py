@@ -141,7 +141,7 @@ def test_interrupted_it_says_where_to_go_on(write, broker):
     sent, line = map(
         int,
         re.search(
-            r"interrupted: (\d+) events were sent; resume with --from-line (\d+)\n", told
+            r"interrupted: (\d+) events sent; resume with --from-line (\d+)\n", told
         ).groups(),
     )
     assert sent == line - 1 == len(read_topic(broker.bootstrap_servers, TOPIC))
@@ -183,7 +183,7 @@ def test_a_broker_that_refuses(run, write, broker, monkeypatch):
     ended = run("send", write("one.jsonl", _several(3)))
     assert ended.code == 2
     assert "the broker did not take an event for marketplace.reviews.v1" in ended.err
-    assert ended.err.endswith("; 0 events were sent; resume with --from-line 1\n")
+    assert ended.err.endswith("; 0 events sent; resume with --from-line 1\n")
 
 
 def test_rate(run, write, broker):

@@ -201,7 +201,7 @@ def test_interrupted_it_says_where_to_go_on(write, broker, folder, events):
         _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     count, line = re.search(
-        r"interrupted: (\d+) events were sent; resume with --from-line (\S+)\n", told
+        r"interrupted: (\d+) events sent; resume with --from-line (\S+)\n", told
     ).groups()
     assert (
         line == f"parts/2.parquet:{int(count) - 19}"

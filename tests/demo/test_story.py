@@ -175,6 +175,19 @@ def test_lines_are_plain(story):
     assert "\x1b" not in lines
 
 
+def test_in_a_pipe_each_change_is_printed_once(story):
+    story.phase = Phase.ARRIVING
+    printed = []
+    for story.processed in (3, 4):
+        story.next_line_at = 0.0
+        printed += story.lines((), 1.0)
+    assert [line for line in printed if "reviews in" in line] == [
+        "3 reviews in, 2 changes out",
+        "4 reviews in, 2 changes out",
+    ]
+    assert sum("its sentence is gone" in line for line in printed) == 1
+
+
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_the_closing_has_each_summary_in_full(story, width):
     long = " ".join(["A word after another, many of them,"] * 12)

@@ -149,7 +149,7 @@ def test_a_topic_that_another_worker_made_meanwhile_is_as_good() -> None:
 def test_a_topic_made_meanwhile_with_another_partition_count_is_refused() -> None:
     admin = FakeAdmin(reviews=2)
     admin.others = {"summaries": 1}
-    with pytest.raises(SetupError, match="summaries has 1 partitions"):
+    with pytest.raises(SetupError, match="summaries has 1 partition,"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 

@@ -39,6 +39,8 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("", 0, ""),
         ("txt = 'x'", 7, "t: rule 1: txt: is not a field of review.upserted; is it text?"),
         ("reason = 'x'", 7, "t: rule 1: reason: is not a field of review.upserted"),
+        ("seller = 'x'", 7,
+         "t: rule 1: seller: is not a field of review.upserted; there are entity_id, "),
         ("language = 5", 7, "t: rule 1: language: a path, a list"),
         ("language = []", 7, "t: rule 1: language: a path, a list"),
         ("language = { cnst = 'x' }", 7, "t: rule 1: language: a path, a list"),

@@ -82,7 +82,8 @@ def test_of_this_worker_it_answers_what_the_other_addresses_do() -> None:
 
 
 @pytest.mark.parametrize(
-    "entity_id", ["../../etc/passwd", "a%2Fb", "<img src=x>", "\x00", "x/summary", "é😀", "#"]
+    "entity_id",
+    ["../../etc/passwd", "a%2Fb", "<img src=x>", "\x00", "x/summary", "é😀", "#", "a\nb"],
 )
 def test_a_hostile_id_is_just_an_unknown_one(entity_id: str) -> None:
     from urllib.parse import quote

@@ -18,6 +18,7 @@ HOSTILE = (
     "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"' "
     'onmouseover="alert(1)" &lt; <!-- ]]> {{x}} javascript:alert(1) \u202eevil\x1b[2J'
 )
+NEWEST_FIRST = ["2026-11-09T00:00:00Z", "2026-11-01T00:00:00Z"]
 DAYS = ["2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z", None, "2026-11-09T00:00:00Z"]
 
 
@@ -57,6 +58,8 @@ def test_it_is_drawn_from_its_data_alone(tmp_path):
     body = structs.replace(second.publication.body, removed=[])
     gap = second._replace(publication=second.publication._replace(body=body), incomplete=True)
     pages = {"deleted": hostile_page(), "gap": saved_page("e", "t", [first, gap])}
+    newest_first = steps_of({"a#0": "A."}, {"b#0": "B."}, occurred_at=NEWEST_FIRST)
+    pages["newest first"] = saved_page("e", "t", newest_first)
     count = "document.querySelectorAll('.chart .{}').length"
     texts = "[...document.querySelectorAll('.row q')].map((q) => q.innerText)"
     with Browser(tmp_path) as browser:
@@ -74,6 +77,11 @@ def test_it_is_drawn_from_its_data_alone(tmp_path):
                     assert "alert(1)" in tab.evaluate(texts)[2]
                     assert tab.text("h1").startswith("</style></script><script>")
                     assert "Some changes are missing" not in tab.evaluate("document.body.innerText")
+                elif name == "newest first":  # no axis of time
+                    found = [tab.evaluate(count.format(one)) for one in ("step", "bar", "tick")]
+                    assert found == [2, 2, 2]
+                    ticks = "[...document.querySelectorAll('.tick')].map((one) => one.innerText)"
+                    assert tab.evaluate(ticks) == ["change 1", "change 2"]
                 else:
                     assert tab.evaluate(count.format("gone-unseen")) == 2
                     assert "Some changes are missing" in tab.evaluate("document.body.innerText")

@@ -875,7 +875,7 @@ def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_pat
         (archive / "1.jsonl").write_text(whole + "{torn\n")
         refused = send(topic="found.torn")
         assert refused.returncode == 2
-        assert "1 rows of the files cannot be read" in refused.stderr
+        assert "1 row of the files cannot be read" in refused.stderr
         assert read_topic(servers, "found.torn") == []
         skipped = send("--skip-bad", topic="found.torn")
         assert skipped.returncode == 1

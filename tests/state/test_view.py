@@ -141,7 +141,7 @@ def test_verify_finds_orphans(driver):
         {IncarnationKeys(b"e", 77).published[SUMMARIES]: b"", header_key(b"other"): None}
     )
     assert problems(driver) == (
-        "1 rows of incarnation 77, which is neither live nor noted for removal",
+        "1 row of incarnation 77, which is neither live nor noted for removal",
     )
     assert problems(driver, "other")[0].endswith(
         "of incarnation 4, which is neither live nor noted for removal"

@@ -69,7 +69,7 @@ def _check_archive(history: Archived, *, skip_bad: bool) -> int:
     holes = holes_of(history, {p: Range(0, one.stop, 0) for p, one in offsets.items()})
     if holes.unreadable and not skip_bad:
         raise SetupError(
-            f"{holes.unreadable:,} rows of the files cannot be read, the first: "
+            f"{output.many(holes.unreadable, 'rows')} of the files cannot be read, the first: "
             f"{holes.first_unreadable}; nothing was sent: fix them, or skip them with --skip-bad"
         )
     if later := [f"partition {p} at offset {one.start}" for p, one in offsets.items() if one.start]:
@@ -165,7 +165,8 @@ class _Sending:
         """Abort; the error for the user."""
         with suppress(KafkaException):
             self._producer.abort_transaction(TIMEOUT_SECONDS)
-        resume = f"{self.sent:,} records were sent; give the same command again to send the rest"
+        sent = output.many(self.sent, "records")
+        resume = f"{sent} sent; give the same command again to send the rest"
         if not isinstance(cause, KafkaException):
             output.note(f"interrupted: {resume}")
             return cause

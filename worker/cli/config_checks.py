@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from worker.errors import Crash, SetupError
+from worker.errors import Crash, SetupError, many
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import retry
@@ -123,7 +123,7 @@ def _check_state(settings: Settings, clients: Clients, topics: Topics) -> Config
         return ConfigCheck(of, what, FAILED, str(cause))
     except (SetupError, Crash) as cause:
         return ConfigCheck(of, what, NOT_CHECKED, str(cause))
-    return ConfigCheck(of, what, OK, f"in {len(fingerprints)} partitions")
+    return ConfigCheck(of, what, OK, f"in {many(len(fingerprints), 'partitions')}")
 
 
 def _check_formats(reader: TopicReader, partition: int) -> None:
@@ -161,7 +161,7 @@ class _Broker:
         except KafkaException as cause:
             yield self._absent(spec, of, cause.args[0])
             return
-        yield ConfigCheck(of, "exists", OK, f"{len(found.partitions)} partitions")
+        yield ConfigCheck(of, "exists", OK, many(len(found.partitions), "partitions"))
         yield self._count(spec, of, len(found.partitions))
         yield from self._config(spec, of)
         yield self._allowed(

@@ -91,7 +91,7 @@ def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]
     if steps:
         with sink(path) as target:
             target.write(saved_page(entity, source, steps).encode())
-        output.note(f"{output.many(len(steps), 'changes')} of {entity} are on {path}")
+        output.note(f"{path} has {output.many(len(steps), 'changes')} of {entity}")
     return reduce(ShownSteps.plus, steps, ShownSteps())
 
 

@@ -28,7 +28,7 @@ REVIEW_COLUMNS = (
 )
 SENTENCE = (
     Column("rank", right=True),
-    Column("sentence", "sentence_id", drop=5),
+    Column("sentence id", "sentence_id", drop=5),
     Column("text", prose=PROSE),
     Column("rating", drop=1, right=True),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.errors import SetupError
+from worker.errors import many as many
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -82,18 +83,6 @@ def exit_code(problems: Iterable[object]) -> int:
 def cell(value: object) -> str:
     """A value as text for a table."""
     return "-" if value is None else printable(str(value))
-
-
-def many(count: int, plural: str) -> str:
-    """The count with its word.
-
-    >>> many(1, "entities"), many(2000, "lines")
-    ('1 entity', '2,000 lines')
-    """
-    singular = (
-        plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
-    )
-    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def ranges(numbers: list[int]) -> str:

@@ -13,7 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from worker.clock import Clock
-from worker.errors import SetupError
+from worker.errors import SetupError, many
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors, retry
 from worker.kafka.group import described_group
@@ -123,7 +123,7 @@ def _local_state(data_dir: Path) -> Removal:
     return Removal(
         {"step": "local", "data_dir": str(data_dir), "databases": count, "bytes": size},
         str(data_dir),
-        [f"{count} databases, {size:,} bytes"],
+        [f"{many(count, 'databases')}, {size:,} bytes"],
         partial(_remove_databases, data_dir),
     )
 

@@ -156,7 +156,6 @@ def _report(sent: SendReport, as_json: bool) -> int:
         output.print_json(sent)
     else:
         per_second = f"{sent.sent / max(sent.seconds, 1e-9):,.0f} a second"
-        output.say(
-            f"{sent.sent:,} events sent to {sent.topic} in {sent.seconds:.1f} s ({per_second})"
-        )
+        events = output.many(sent.sent, "events")
+        output.say(f"{events} sent to {sent.topic} in {sent.seconds:.1f} s ({per_second})")
     return output.CHECK_FAILED if sent.skipped else 0

@@ -161,10 +161,8 @@ class Sending:
         line = self.reviews.place(self._acknowledged.next_line or self.first_line)
         beyond = self._acknowledged.beyond
         repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""
-        return (
-            f"{self._delivered:,} events were sent; resume with --from-line {shlex.quote(line)}"
-            f"{repeated}"
-        )
+        sent = output.many(self._delivered, "events")
+        return f"{sent} sent; resume with --from-line {shlex.quote(line)}{repeated}"
 
 
 class Acknowledged:

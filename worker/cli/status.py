@@ -57,7 +57,7 @@ def command(as_json: bool) -> int:
 
 def _show(found: GroupStatus) -> None:
     lag = sum(one.lag for one in found.partitions)
-    about = f"{found.topic}: {len(found.partitions)} partitions, lag {lag:,}"
+    about = f"{found.topic}: {output.many(len(found.partitions), 'partitions')}, lag {lag:,}"
     output.say(f"group {found.group}: {found.state}; {about}")
     output.say("")
     show(found.workers, WORKER_COLUMNS, False, lambda one: None if one.ready else "yellow")

@@ -140,8 +140,8 @@ def _wanted_partitions(topics: Topics, asked: int | None) -> int:
         )
     if asked is not None and asked != count:
         raise SetupError(
-            f"the input topic {name} has {count} partitions already, not {asked}: leave "
-            "--partitions out, or name another topic (COVERSUMM_INPUT_TOPIC); entities cannot move "
-            "between partitions"
+            f"the input topic {name} has {output.many(count, 'partitions')} already, not {asked}: "
+            "leave --partitions out, or name another topic (COVERSUMM_INPUT_TOPIC); entities "
+            "cannot move between partitions"
         )
     return count

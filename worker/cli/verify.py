@@ -66,7 +66,8 @@ def command(data_dir: Path | None, as_json: bool) -> int:
         for copy in copies.values():
             output.say(f"partition {copy.partition} {copy.words}")
         seconds = time.monotonic() - started
-        output.say(f"{sound + differing:,} entities, {differing:,} differ, {seconds:.1f} s")
+        entities = output.many(sound + differing, "entities")
+        output.say(f"{entities}, {differing:,} differ, {seconds:.1f} s")
     for copy in copies.values():
         if copy.is_current is False:
             what = "it was not verified" if copy.is_partial else "this copy was verified"

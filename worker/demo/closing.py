@@ -16,6 +16,7 @@ from rich.text import Text
 
 from worker.demo.reviews import ATTRIBUTION, reviews_file
 from worker.demo.story import PROGRAM, Story
+from worker.errors import many
 from worker.view.card import summary_lines
 from worker.view.screen import entity_rows, facet_line
 from worker.view.texts import folded, hanging
@@ -86,9 +87,9 @@ def _facets(console: Console, story: Story, width: int, room: float) -> list[Tex
 
 def _outcome(story: Story) -> Iterator[str]:
     yield (
-        f"{story.counts()} in {story.seconds():.0f} s. Verified: the stored summaries of all "
-        f"{story.verified} stays equal brute force over all their sentences; "
-        f"{story.dead_letters:,} dead letters."
+        f"{story.counts()} in {story.seconds():.0f} s. Verified: the stored summaries of "
+        f"{many(story.verified, 'stays')} equal brute force over all their sentences; "
+        f"{many(story.dead_letters, 'dead letters')}."
     )
     if story.left_out:
         left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"

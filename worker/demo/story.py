@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from worker.demo.reviews import ATTRIBUTION
+from worker.errors import many
 from worker.events import Record
 from worker.events.publishing import FACETS
 from worker.published.publication import SetName, publications
@@ -62,6 +63,7 @@ class Story:
     ended_at: float | None = None
     next_line_at: float = 0.0
     last_line: str | None = None
+    last_change: ShownChange | None = None
 
     def take_counts(self, counts: Mapping[str, float]) -> None:
         """Take the worker's metrics, if there are any."""
@@ -97,8 +99,10 @@ class Story:
             yield self.phase.value
             return
         yield self.counts()
-        if self.board.latest:
-            yield from self._change_lines(self.board.latest[-1])
+        latest = self.board.latest[-1] if self.board.latest else None
+        if latest is not None and latest is not self.last_change:  # only the counts are new
+            self.last_change = latest
+            yield from self._change_lines(latest)
 
     def _change_lines(self, change: ShownChange) -> Iterator[str]:
         return (f"  {line}" for line in change_lines(change, self.names))
@@ -109,7 +113,7 @@ class Story:
         counts = self.counts()
         if not self.taken_down:
             arrived = f"{self.arrived:,} of {self.reviews:,} reviews in"
-            counts = f"{arrived}, {self.board.changes:,} changes out"
+            counts = f"{arrived}, {many(self.board.changes, 'changes')} out"
         done = round(self.share * width)
         head = [
             between(Text(f"{PROGRAM} demo", style="bold"), Text(counts, style="bold"), width),
@@ -148,7 +152,9 @@ class Story:
     def counts(self) -> str:
         """Reviews in, changes out."""
         down = f", {self.taken_down:,} taken down" if self.taken_down else ""
-        return f"{self.arrived:,} reviews in{down}, {self.board.changes:,} changes out"
+        return (
+            f"{many(self.arrived, 'reviews')} in{down}, {many(self.board.changes, 'changes')} out"
+        )
 
     def facets_of(self, name: SetName | None) -> list[Entity]:
         """The facets of an entity that have a sentence, the largest first."""

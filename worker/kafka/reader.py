@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from worker.errors import SetupError
+from worker.errors import SetupError, many
 from worker.events import Reason, Record, Rejected
 from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
@@ -170,7 +170,7 @@ def reach(clients: Clients, topic: str, group: str, config: Mapping[str, str]) -
     if not (gone or limits):
         return None
     more = len(gone) - len(begins)
-    since = ", ".join(begins) + (f", and {more} more partitions" if more else "")
+    since = ", ".join(begins) + (f", and {many(more, 'more partitions')}" if more else "")
     return (
         (f"earlier records are gone, it begins in {since}" if gone else "it has its first records")
         + (f"; {' and '.join(limits)} will remove records" if limits else "")

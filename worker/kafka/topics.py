@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from worker.errors import SetupError
+from worker.errors import SetupError, many
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import Diagnosis, patiently
 from worker.kafka.offsets import committed_offsets
@@ -265,7 +265,7 @@ class Topics:
             self.refresh()  # another process may have added them
             if self.partitions[name] < partitions:
                 raise SetupError(
-                    f"the topic {name} has {self.partitions[name]} partitions and needs "
+                    f"the topic {name} has {many(self.partitions[name], 'partitions')} and needs "
                     f"{partitions}, which could not be added: {cause.args[0].str()}"
                 ) from cause
         self.partitions[name] = max(partitions, self.partitions[name])
@@ -353,9 +353,9 @@ def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -
         return [PartitionsChanged(input_topic, others["changelog"][1], wanted)]
     return [
         SetupError(
-            f"the {role} topic {name} has {found} partitions, the input topic {input_topic} has "
-            f"{wanted}: they must be equal; name another one, or delete it if nobody needs it, "
-            "and `coversumm-worker topics` creates it with as many"
+            f"the {role} topic {name} has {many(found, 'partitions')}, the input topic "
+            f"{input_topic} has {wanted}: they must be equal; name another one, or delete it if "
+            "nobody needs it, and `coversumm-worker topics` creates it with as many"
         )
         for role, (name, found) in others.items()
     ]

@@ -217,7 +217,8 @@ class Expressions:
         for name in table:
             if name not in names:
                 about = f"is not a field {of}" if of else "is unknown here"
-                self._wrong((*place, name), f"{about}{_near(name, names)}")
+                meant = _near(name, names) or f"; there are {', '.join(names)}"
+                self._wrong((*place, name), f"{about}{meant}")
 
 
 def _is_within(value: Any, low: int, high: int) -> bool:

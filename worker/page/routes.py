@@ -104,9 +104,9 @@ def install_page(
     add(f"{PAGE}/entities", routes.entities)
     add(f"{PAGE}/changes", routes.changes)
     for suffix in (SUFFIX, FACETS):
-        add(f"{ENTITY}{{id:.*}}{suffix}", partial(routes.view, suffix))
-    add(f"{ENTITY}{{id:.*}}{_HISTORY}", routes.history)
-    add(f"{ENTITY}{{id:.*}}{_STREAM}", routes.changes_of)
+        add(f"{ENTITY}{{id:(?s:.*)}}{suffix}", partial(routes.view, suffix))
+    add(f"{ENTITY}{{id:(?s:.*)}}{_HISTORY}", routes.history)
+    add(f"{ENTITY}{{id:(?s:.*)}}{_STREAM}", routes.changes_of)
 
     async def end_streams(_application: web.Application) -> None:
         watchers.close()

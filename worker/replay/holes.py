@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from worker.errors import many
 from worker.replay.ranges import Range
 from worker.replay.record_source import Archived, RecordSource
 
@@ -35,13 +36,13 @@ class Holes(Struct, frozen=True):
         """One line a kind, for the log."""
         if self.unreadable:
             yield (
-                f"{self.unreadable:,} rows of the files cannot be read and are skipped, the first: "
+                f"skipped {many(self.unreadable, 'unreadable rows')} of the files, the first: "
                 f"{self.first_unreadable}"
             )
         if self.missing:
             count = sum(one.offsets for one in self.missing.values())
             yield (
-                f"{count:,} offsets are neither in the archive nor in its topic "
+                f"neither the archive nor its topic has {many(count, 'offsets')} "
                 f"({listed(self.missing)}): a file may be missing; no worker can continue from "
                 "this replay"
             )
@@ -56,7 +57,7 @@ def listed(missing: Mapping[str, Missing]) -> str:
     return "; ".join(
         f"partition {partition}: {', '.join(one.first)}"
         + (
-            f" and {one.ranges - len(one.first):,} more ranges"
+            f" and {many(one.ranges - len(one.first), 'more ranges')}"
             if one.ranges > len(one.first)
             else ""
         )

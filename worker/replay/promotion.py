@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from worker.errors import SetupError
+from worker.errors import SetupError, many
 from worker.events.publishing import FACETS
 from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
@@ -83,12 +83,13 @@ class Promotion:
         what = "it is kept current"
         group = read_group(self.clients.admin(), self.next.app_id)
         if group.state == STABLE and group.members:
-            return PromotionCheck(what, True, f"{len(group.members)} workers")
+            return PromotionCheck(what, True, many(len(group.members), "workers"))
         return PromotionCheck(
             what,
             False,
-            f"the group {self.next.app_id} is {group.state} with {len(group.members)} workers: "
-            "start `coversumm-worker run` with its settings",
+            f"the group {self.next.app_id} is {group.state} with "
+            f"{many(len(group.members), 'workers')}: start `coversumm-worker run` with its "
+            "settings",
         )
 
     def _has_facets_topic(self) -> PromotionCheck:
@@ -138,9 +139,10 @@ class Promotion:
                 return PromotionCheck(what, True, f"with {self.present.app_id}, in all partitions")
             if time.monotonic() > give_up:
                 counts = ", ".join(
-                    f"partition {partition} by {count:,}" for partition, count in behind.items()
+                    f"partition {partition} by {many(count, 'records')}"
+                    for partition, count in behind.items()
                 )
-                found = f"it is behind {self.present.app_id}: {counts} records"
+                found = f"it is behind {self.present.app_id}: {counts}"
                 return PromotionCheck(what, False, found)
             time.sleep(PAUSE_SECONDS)
 

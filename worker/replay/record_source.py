@@ -11,7 +11,7 @@ from hashlib import file_digest, sha256
 from itertools import chain
 from typing import Final, Protocol
 
-from worker.errors import SetupError
+from worker.errors import SetupError, many
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
@@ -49,7 +49,7 @@ class PlainFiles(RecordSource):
             for _ in files:
                 pass
             self._count = files.lines
-        self.name = f"{len(self._paths)} files with {self._count} lines"
+        self.name = f"{many(len(self._paths), 'files')} with {many(self._count, 'lines')}"
         self.read_with = _read_with(fields, [_digest(path) for path in self._paths])
 
     def partitions(self) -> Mapping[int, range]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
+from worker.errors import many
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetCriteria
@@ -43,7 +44,7 @@ def verify_partition(
     min_changes = max(min_changes, read_min_changes(rows))
     for snapshot in read_snapshots(rows, dimension):
         problems = [
-            f"{count} rows of incarnation {incarnation}, "
+            f"{many(count, 'rows')} of incarnation {incarnation}, "
             "which is neither live nor noted for removal"
             for incarnation, count in snapshot.others.items()
             if rows.get(garbage_key(snapshot.entity, incarnation)) is None

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBufferManager
 
-from worker.errors import CoversummError, SetupError
+from worker.errors import CoversummError, SetupError, many
 from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.rows import Look, NotOpen, RocksRows, check_files, explained, write_rows
 
@@ -208,8 +208,9 @@ def open_files_each(partitions: int, file_limit: int) -> int:
     if each < MIN_OPEN_FILES:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
         raise SetupError(
-            f"this process may open {file_limit} files, and the state of {partitions} partitions "
-            f"may need {needed}: raise the limit (`ulimit -n {needed}`, LimitNOFILE= of systemd)"
+            f"this process may open {file_limit} files, and the state of "
+            f"{many(partitions, 'partitions')} may need {needed}: raise the limit "
+            f"(`ulimit -n {needed}`, LimitNOFILE= of systemd)"
         )
     return min(each, MAX_OPEN_FILES)
 

@@ -10,10 +10,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from worker.errors import many
 from worker.events import SummarySentence
 from worker.view.board import Entity, EntityNames
 from worker.view.reasons import headline, why_come, why_gone
-from worker.view.texts import between, end_with_ellipsis, hanging, many, one_line
+from worker.view.texts import between, end_with_ellipsis, hanging, one_line
 
 FLASH_SECONDS: Final = 0.5
 FRESH_SECONDS: Final = 2.5
@@ -65,8 +66,10 @@ def _title(entity: Entity, names: EntityNames, width: int) -> Text:
     if entity.is_deleted:
         counts = "deleted"
     else:
-        counts = f"{many(entity.review_count, 'review')}, {many(entity.sentence_count, 'sentence')}"
-    changes = f", {many(entity.changes, 'change')}" if entity.changes else ""
+        counts = (
+            f"{many(entity.review_count, 'reviews')}, {many(entity.sentence_count, 'sentences')}"
+        )
+    changes = f", {many(entity.changes, 'changes')}" if entity.changes else ""
     return between(
         Text(names.of(entity.name), style="bold cyan"),
         Text(counts + changes, style="dim"),

@@ -10,11 +10,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from worker.errors import many
 from worker.published.publication import SetName
 from worker.view.board import Board, Entity, EntityNames, ShownChange
 from worker.view.card import card
 from worker.view.reasons import headline
-from worker.view.texts import cut, many, one_line
+from worker.view.texts import cut, one_line
 
 FRESH_SECONDS: Final = 1.2
 _COUNT_WIDTH: Final = 7
@@ -65,7 +66,7 @@ def facet_line(facet: Entity, style: str = "") -> Text:
     """As `facet_row`, complete and without a mark."""
     return Text.assemble(
         (one_line(facet.name.facet or ""), "cyan"),
-        (f", {many(facet.sentence_count, 'sentence')}: ", "dim"),
+        (f", {many(facet.sentence_count, 'sentences')}: ", "dim"),
         (one_line(facet.first_sentence), style),
     )
 

@@ -27,11 +27,6 @@ def _has_sure_width(char: str) -> bool:
     return char.isprintable() and unicodedata.category(char) not in ("So", "Sk", "Mn", "Me")
 
 
-def many(number: int, what: str) -> str:
-    """A number of things, as `1 review` or `2 reviews`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def cut(line: Text, width: int) -> Text:
     """The line, cut with `…` if it is longer than `width` cells."""
     if width < 1:

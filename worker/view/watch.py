@@ -9,13 +9,14 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from worker.errors import many
 from worker.events import Record
 from worker.events.publishing import FACETS, SUMMARIES
 from worker.published.publication import SetName, publications
 from worker.published.watching import TopicWatch
 from worker.view.board import Board, Entity, EntityNames, Focus, ShownChange
 from worker.view.screen import OTHERS, Frame, change_lines
-from worker.view.texts import between, many, one_line
+from worker.view.texts import between, one_line
 
 OTHER_FACETS: Final = 10
 """Lines for facets below the one in full, which is short: all those of an entity."""
@@ -62,7 +63,7 @@ class WatchScene:
         """The sentences as before the watch, then the changes."""
         for entity in self._present:
             if entity.name.facet is not None:
-                count = many(entity.sentence_count, "sentence")
+                count = many(entity.sentence_count, "sentences")
                 yield f"{one_line(entity.name.facet)}, {count}"
             for sentence in entity.sentences:
                 yield f"{sentence.rank + 1:>2}   {one_line(sentence.text)}"
@@ -74,7 +75,7 @@ class WatchScene:
         """The summary or facet that changed last, or the only one."""
         width = console.width
         board, has_facets = self._board, self._watch.kind is FACETS
-        counts = f"{board.changes:,} changes in {now - self._began_at:,.0f} s"
+        counts = f"{many(board.changes, 'changes')} in {now - self._began_at:,.0f} s"
         title = Text("coversumm-worker watch", style="bold")
         head = [
             between(title, Text(counts, style="bold"), width),
