@@ -113,12 +113,12 @@ class Summarizer:
         """Add reviews in order; returns each change of a summary, as the worker publishes it.
         Changes of facets are in `facet_changes` until the next call.
 
-        A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and
-        `occurred_at`; it replaces an earlier one with the same ids. Instead of `text` it may have
-        `sentences`, each a string or `{"text": ..., "embedding": ...}`. Ids may be numbers, and
-        dates need not be RFC 3339; a date or rating without a sure meaning is left out with a
-        warning. An item with a `type` is an event of the contract in `schemas/`, deletions
-        included.
+        A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language`,
+        `occurred_at`, `verified`, `country` and `author_id`; it replaces an earlier one with the
+        same ids. Instead of `text` it may have `sentences`, each a string or
+        `{"text": ..., "embedding": ...}`. Ids may be numbers, and dates need not be RFC 3339; a
+        date, a rating and one of the last three without a sure meaning are left out with a warning.
+        An item with a `type` is an event of the contract in `schemas/`, deletions included.
 
         With `skip_bad` reviews that cannot be used are left out and listed in `skipped`. Otherwise
         ReviewError is raised before any is added, except for an entity that is full and a sentence

@@ -92,7 +92,8 @@ CREATE OR REPLACE VIEW summary_sentences AS
 SELECT entity_id, sentence.*
 FROM summaries, jsonb_to_recordset(sentences) AS sentence (
     rank integer, sentence_id text, review_id text, text text, rating double precision,
-    occurred_at text, language text, distance double precision, support bigint
+    occurred_at text, language text, distance double precision, support bigint,
+    verified boolean, country text, author_id text
 );
 
 -- One row for each facet of an entity, and one for each sentence of a facet.
@@ -112,5 +113,6 @@ CREATE OR REPLACE VIEW facet_sentences AS
 SELECT entity_id, name AS facet, sentence.*
 FROM entity_facets, jsonb_to_recordset(sentences) AS sentence (
     rank integer, sentence_id text, review_id text, text text, rating double precision,
-    occurred_at text, language text, distance double precision, support bigint
+    occurred_at text, language text, distance double precision, support bigint,
+    verified boolean, country text, author_id text
 );

@@ -95,6 +95,9 @@ _UPSERTS: Final[list[dict[str, Any]]] = [
         "rating": 4.0,
         "language": "en",
         "occurred_at": "2026-11-20T12:00:00Z",
+        "verified": True,
+        "country": "NL",
+        "author_id": "u-4711",
     },
     {
         "type": "review.upserted",
@@ -122,6 +125,9 @@ _SUMMARY: Final[dict[str, Any]] = {
             "rating": 4.0,
             "occurred_at": "2026-11-20T12:00:00Z",
             "language": "en",
+            "verified": True,
+            "country": "NL",
+            "author_id": "u-4711",
             "distance": 0.4127,
             "support": 3,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,16 +99,16 @@ def test_an_infinite_rating_of_a_row_is_no_missing_one() -> None:
         assert judged(*reading.line) == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
 
 
-@pytest.mark.parametrize("name", ["entity_id", "review_id", "text", "language"])
+@pytest.mark.parametrize("name", ["entity_id", "review_id", "text", "language", "author_id"])
 def test_a_row_with_a_lone_surrogate_is_bad_in_an_id_and_whole_elsewhere(name: str) -> None:
     row = {"entity_id": "e", "review_id": "r", "text": "a", name: "a\ud800b"}
     for key, value in (read_row(row).line, read_row({"type": "review.upserted", **row}).line):
         result = judged(key, value)
-        if name.endswith("_id"):
+        if name in ("entity_id", "review_id"):
             assert isinstance(result, Rejected)
         else:
             assert isinstance(result, ReviewUpserted)
-            assert getattr(result, name) == "a\ufffdb"
+            assert (result.text if name == "text" else getattr(result.details, name)) == "a\ufffdb"
         for one in (row, {"type": "review.upserted", **row}):  # the same as a line of JSON
             assert judged(*read_json(json.dumps(one).encode()).line) == result
 
@@ -117,6 +118,49 @@ def test_a_row_with_an_integer_that_nobody_can_write_is_a_bad_line(name: str) ->
     row = {"entity_id": "e", "review_id": "r", "text": "a", name: 10**5000}
     for reading in (read_row(row), read_row({"type": "review.upserted", **row})):
         assert isinstance(judged(*reading.line), Rejected)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "meant"),
+    [
+        ("verified", True, True),
+        ("verified", 0, False),
+        ("verified", 1.0, True),
+        ("verified", " Yes ", True),
+        ("verified", "N", False),
+        ("verified", None, None),
+        ("verified", "", None),
+        ("country", "NL", "NL"),
+        ("country", "", None),
+        ("author_id", 4711, "4711"),
+        ("author_id", 7.0, "7"),
+        ("author_id", "u", "u"),
+        ("author_id", None, None),
+    ],
+)
+def test_who_wrote_a_bare_review_is_read(name: str, given: Any, meant: Any) -> None:
+    reading = read_review({"entity_id": "e", "review_id": "r", "text": "a", name: given})
+    result = judged(*reading.line)
+    assert isinstance(result, ReviewUpserted)
+    assert getattr(result.details, name) == meant
+    assert reading.left_out == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("verified", "bought", "bought"),
+        ("verified", 2, 2),
+        ("country", ["NL"], "list"),
+        ("author_id", {"name": "Jo"}, "dict"),
+        ("author_id", True, "bool"),
+    ],
+)
+def test_what_does_not_say_who_wrote_it_is_left_out(name: str, given: Any, told: Any) -> None:
+    """The value of an author is never shown."""
+    reading = read_review({"entity_id": "e", "review_id": "r", "text": "a", name: given})
+    assert isinstance(judged(*reading.line), ReviewUpserted)
+    assert reading.left_out == {name: told}
 
 
 def test_the_bundled_sample_is_all_valid() -> None:

@@ -207,7 +207,7 @@ def test_a_set_may_have_more_sentences_than_ranks_are_prepared_for(codec):
         None,
         None,
     )
-    details = ReviewDetails(None, None, None)
+    details = ReviewDetails(verified=False, country="NL", author_id="é")
     quotes = [codec.quote(f"r#{i}", "r", '"sentences":[]', details) for i in range(1500)]
     (value,) = codec.encode_ranked([RankedChange(body, quotes, [0.5] * 1500, [1] * 1500)])
     sentences = [

@@ -56,7 +56,7 @@ def test_valid_upserts_come_through(event: dict[str, Any]) -> None:
     result = decode_one(event, event["entity_id"].encode())
     assert isinstance(result, ReviewUpserted), result
     for name in ("entity_id", "review_id", "text", *OPTIONAL):
-        assert getattr(result, name) == event.get(name)
+        assert getattr(result if hasattr(result, name) else result.details, name) == event.get(name)
     items = event.get("sentences")
     if items is None:
         assert result.sentences is None

@@ -189,7 +189,9 @@ def test_a_detail_is_cut_between_characters() -> None:
 
 def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
     longest = "\x00" * MAX_ID_CHARS
-    details = ReviewDetails(-1.79769e308, "2" * 64, "\x00" * MAX_LANGUAGE_CHARS)
+    details = ReviewDetails(
+        -1.79769e308, "2" * 64, "\x00" * MAX_LANGUAGE_CHARS, False, "c" * 48, "a" * 128
+    )
     added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
     body = SummaryChanged(
         longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,

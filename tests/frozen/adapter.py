@@ -6,6 +6,7 @@ with restarts on the rows written so far. A replay ends with `finish`, and then 
 
 from __future__ import annotations
 
+import json
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ import msgspec
 import numpy as np
 
 from tests.frozen.events import DIMENSION, MAPPING, START_MS, Sent, as_json, of_a_shop, packed
-from tests.registry.framing import CONTRACT, ONE, codec, framed
+from tests.registry.framing import ONE, framed
+from tests.registry.released import released
 from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import DEFAULT
 from worker.events.publishing import FACETS
@@ -29,12 +31,21 @@ from worker.processing.config import ProcessorConfig, RecordSelection, processor
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, FacetsView, Overview, ShortView, SummaryView
 from worker.processing.processor import ProcessedBatch, Processor
+from worker.registry.avro import AvroSchema
+from worker.registry.framed import FramedCodec
 from worker.registry.output import AvroOutput
 from worker.settings import Settings
 from worker.state import MemoryRows
 
 Part = tuple[str, str, bytes]
 """The kind of a part, its place for people, and its bytes."""
+SCHEMAS = {
+    (schema := json.loads(text))["name"]: schema
+    for version, name, text in released()
+    if version == "0.1.0" and not name.endswith(".changed")
+}
+"""The producer's: its bytes are those of dead letters. The fields of later builds are not in it."""
+AS_RELEASED = {ONE[name]: AvroSchema(json.dumps(schema)) for name, schema in SCHEMAS.items()}
 TOPICS = {"summaries": "summaries", "facets": "facets", "letters": "dead letters"}
 PARTITIONS = (0, 1)
 
@@ -125,7 +136,7 @@ def _config(setup: Setup, folder: Path) -> ProcessorConfig:
         engine,
         emit=emit,  # type: ignore[arg-type]
         mapping=mapping if setup.given == "mapped" else None,
-        codec=codec() if setup.given == "avro" else DEFAULT,
+        codec=FramedCodec(AS_RELEASED) if setup.given == "avro" else DEFAULT,
         output=avro if setup.output == "avro" else None,
     )
     config = replace(config, worker_version="frozen")
@@ -156,8 +167,7 @@ def _value(given: str, body: dict[str, Any]) -> bytes:
             one | {"embedding": packed(one["embedding"]) if one.get("embedding") else None}
             for one in body["sentences"]
         ]
-    schema = next(one for one in CONTRACT if one["name"] == name)
-    return framed(ONE[name], schema, fields)
+    return framed(ONE[name], SCHEMAS[name], fields)
 
 
 class _Work:

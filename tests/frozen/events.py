@@ -53,11 +53,15 @@ class Events:
         versions: `present`, `absent` or `mixed`.
         grows: one entity grows, and loses its newest reviews later; otherwise few reviews of
             three entities are written again and again.
+        authors: whether reviews say who wrote them, where, and whether that is verified.
     """
 
-    def __init__(self, seed: str, *, vectors: bool, versions: str, grows: bool) -> None:
+    def __init__(
+        self, seed: str, *, vectors: bool, versions: str, grows: bool, authors: bool = False
+    ) -> None:
         self._random = Random(seed).random  # the only method whose numbers are promised to last
         self._vectors, self._versions, self._grows = vectors, versions, grows
+        self._authors = authors
         self._entities = ("grown", "other") if grows else ("a", "é😀\0", "b#0")
         self._live: list[tuple[str, str]] = []  # entity and review, oldest first
         self._written = 0
@@ -141,6 +145,10 @@ class Events:
         body = self._body("review.upserted", entity, review_id=review)
         body["rating"] = self._one_of(RATINGS)
         body["language"] = self._one_of(LANGUAGES)
+        if self._authors:
+            body["verified"] = self._one_of((None, False, True))
+            body["country"] = self._one_of((None, "NL", "", "é" * 24, "é" * 25))
+            body["author_id"] = self._one_of((None, "u-1", "", '"' * 64, '"' * 65))
         count = self._one_of((0, 1, 1, 2, 3, 4))
         if self._vectors or self._random() < 0.4:
             body["sentences"] = [self._sentence() for _ in range(count)]

@@ -92,11 +92,12 @@ class Stream(NamedTuple):
     versions: str
     cuts: str
     shape: str
+    authors: str = ""
 
     @property
     def name(self) -> str:
-        """All columns."""
-        return " ".join(self)
+        """All columns that have a value."""
+        return " ".join(self).rstrip()
 
     @property
     def parts(self) -> Iterator[Part]:
@@ -123,7 +124,11 @@ class Stream(NamedTuple):
             is_small=self.shape == "small",
         )
         events = Events(
-            self.name, vectors=has_vectors, versions=self.versions, grows=self.shape == "grown"
+            self.name,
+            vectors=has_vectors,
+            versions=self.versions,
+            grows=self.shape == "grown",
+            authors=bool(self.authors),
         )
         yield from run(setup, list(events.draw(STEPS[self.shape])))
 
@@ -146,6 +151,7 @@ VALUES = Stream(
     "present absent mixed",
     "one ten all limits",
     "small grown",
+    "authors",
 )
 """The values of each column."""
 TABLE = """
@@ -186,6 +192,10 @@ coalesced:3 ratings json distinct sgtree avro mixed ten small
 coalesced:3 labels json-row all sgtree texts present one small
 coalesced:3 newest json-row distinct sgtree avro present one small
 coalesced:3 mixed json all flat base64 absent limits grown
+every mixed json distinct flat vectors mixed ten small authors
+coalesced near json-row all sgtree texts present limits grown authors
+final ratings avro all flat base64 mixed all grown authors
+final newest json all sgtree texts absent limits small authors
 """
 STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
 

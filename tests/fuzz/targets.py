@@ -26,7 +26,7 @@ from tests.registry.test_framed import as_avro
 from worker.cli.dlq_send import Sent, UnknownMetadata
 from worker.cli.letters import DeadLetter
 from worker.errors import FileErrors, SetupError
-from worker.events import Ignored, Reason, Record, Rejected, decode
+from worker.events import Ignored, Reason, Record, Rejected, ReviewDetails, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import RatingCounts
@@ -182,6 +182,7 @@ FRAME_BYTES = 5  # of the version and the checksum
 DIMENSION = 3
 VECTORS = np.array([[1, -2, 3], [32767, 0, -32767]], np.int16)
 TEXTS = ((0, "Good."), (2, "é😀"))
+DETAILS = ReviewDetails(4.0, "2026-11-20T12:00:00Z", "de")
 RATINGS = RatingCounts({8: 1, 10: 300}, 1, Fraction(0.1))
 
 
@@ -458,10 +459,12 @@ TARGETS = {
     "row-review": row(
         rows.encode_review,
         rows.decode_review,
-        ReviewRow(3, False, 4.5, True, 1, 1, TEXTS),
-        ReviewRow(1, True, None, False, 0, 0, ()),
-        ReviewRow(1, False, -0.0, False, 1, 1, TEXTS[:1]),
-        ReviewRow(1, False, 4.0, True, 1, 1, TEXTS[:1], "2026-11-20T12:00:00Z", "de", {0: 5}),
+        ReviewRow(3, False, ReviewDetails(4.5), True, 1, 1, TEXTS),
+        ReviewRow(1, True, ReviewDetails(), False, 0, 0, ()),
+        ReviewRow(1, False, ReviewDetails(-0.0), False, 1, 1, TEXTS[:1]),
+        ReviewRow(1, False, DETAILS, True, 1, 1, TEXTS[:1], {0: 5}),
+        ReviewRow(1, False, DETAILS._replace(verified=False), True, 1, 1, TEXTS[:1], {0: 5}),
+        ReviewRow(1, False, ReviewDetails(country="é", author_id="\0"), True, 1, 1, TEXTS),
     ),
     "row-texts": row(rows.encode_text_chunk, rows.decode_text_chunk, TEXTS, TEXTS[:1]),
     "row-vectors": row(

@@ -23,7 +23,7 @@ class Review:
     live: bool
     rating: float | None = None
     sentences: dict[bytes, tuple[str, np.ndarray]] = field(default_factory=dict)
-    details: dict[str, str] = field(default_factory=dict)  # its date and language, where known
+    details: dict[str, object] = field(default_factory=dict)  # but the rating, where known
 
 
 def ratings(of):
@@ -129,9 +129,16 @@ class Model:
         if any(x is None for _, x in sentences.values()):
             return "dead_letter:bad_vector"
         entity = self.entities.setdefault(key, Entity())
-        details = {name: event[name] for name in ("occurred_at", "language") if event.get(name)}
+        details = {
+            name: event[name]
+            for name in ("occurred_at", "language", "verified", "country", "author_id")
+            if event.get(name) not in (None, "")
+        }
         if len(details.get("language", "")) > 35:
             del details["language"]
+        for name, most in (("country", 48), ("author_id", 128)):
+            if name in details and len(msgspec.json.encode(details[name])) > most + 2:
+                del details[name]
         entity.reviews[rid] = Review(version, True, event.get("rating"), sentences, details)
         self.changed(i, record, event, key)
 

@@ -113,7 +113,7 @@ def test_a_row_is_the_event_that_it_says(
     assert isinstance(event, ReviewUpserted)
     assert (event.entity_id, event.review_id) == (str(product), str(number))
     assert event.review_version == lsn
-    assert event.rating == stars
+    assert event.details.rating == stars
     words = [part for part in (title, body) if part and part.strip()]
     assert event.text == (". ".join(words) if words else None)
     assert event.occurred_at is not None

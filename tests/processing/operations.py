@@ -24,6 +24,9 @@ fields = st.fixed_dictionaries(
     optional={
         "occurred_at": st.sampled_from(["2026-11-20T12:00:00Z", "2026-11-21T00:00:00+01:00"]),
         "language": st.sampled_from([None, "en", "日本語", "", "x" * 35, "x" * 36]),
+        "verified": st.sampled_from([None, False, True]),
+        "country": st.sampled_from([None, "NL", "", "é" * 24, "é" * 25]),
+        "author_id": st.sampled_from(["u-1", "", "\0" * 21, "\0" * 22, '"' * 64, '"' * 65]),
     },
 )
 

@@ -34,6 +34,7 @@ def marked(offset, review_id=MARK, entity_id="e"):
         "other",
         entity_id=entity_id,
         rating=4.5,
+        author_id=f"{MARK} author",
     )
 
 
@@ -68,6 +69,7 @@ def test_a_deleted_review_leaves_its_id_and_version(driver):
     assert vector_row not in [value for _, value in driver.rows[0].scan(b"")]
     for message in batch.messages:
         assert f"{MARK} text" not in message.value.decode()
+        assert f"{MARK} author" not in message.value.decode()
     shown = repr(driver.summary(0, "e"))
     assert MARK not in shown
 
@@ -78,7 +80,18 @@ def test_deleted_sentences_leave_the_others(driver):
     assert b"MARKER text" not in values
     assert b"MARKER more" not in values
     assert b"other" in values
+    assert b"MARKER author" in values  # of the review's other sentence
     assert f"{MARK} text" not in repr(driver.summary(0, "e"))
+
+
+@pytest.mark.parametrize("cache_bytes", [10**8, 0])
+def test_an_edit_without_an_author_leaves_none(cache_bytes):
+    driver = Driver(config(cache_bytes=cache_bytes, k=9))
+    driver.run(marked(0))
+    assert f"{MARK} author" in repr(driver.summary(0, "e"))
+    batch = driver.run(upsert(2, MARK, (f"{MARK} text", VECTOR), "third"))
+    assert b"MARKER author" not in b"".join(value for _, value in traces(driver))
+    assert f"{MARK} author" not in repr((driver.summary(0, "e"), batch.messages))
 
 
 @pytest.mark.parametrize("null_value", [False, True])

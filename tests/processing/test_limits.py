@@ -498,6 +498,9 @@ def largest_bodies(sign, facet_names):
         rating=-1.2345678901234567e-300,
         occurred_at=stamp,
         language=sign * 35,
+        verified=False,
+        country='"' * 24,
+        author_id='"' * 64,
         distance=1.234567,
         support=10**6,
     )

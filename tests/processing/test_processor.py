@@ -17,8 +17,9 @@ from tests.harness.drive import (
 from worker.events import Record
 from worker.processing.processor import Processor
 from worker.state import FingerprintMismatch, read_applied
-from worker.state.keys import ENTITY, FINGERPRINT, GARBAGE, OUTPUT
+from worker.state.keys import APPLIED, ENTITY, FINGERPRINT, GARBAGE, OUTPUT
 from worker.state.partition import read_output
+from worker.state.rows import REVIEW_FORMAT, Applied
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ def test_applied_offsets_are_ignored(driver):
     )
     assert batch.next_offsets == {0: 3, 1: 8}
     assert batch.stats.outcomes["review.upserted", "applied"] == 2
-    assert read_applied(driver.rows[0]) == (3, "reviews", "")
+    assert read_applied(driver.rows[0]) == Applied(3, "reviews", "")
 
 
 def test_a_record_without_effect_moves_the_applied_offset(driver):
@@ -288,12 +289,31 @@ def test_the_applied_row_tells_the_topics_id_once_it_is_known(driver):
     assert driver.processor.topic_id(0) == ""
     driver.processor.reads_from(0, "an id")
     driver.run(upsert(1, "r", "two"))
-    assert read_applied(driver.rows[0]) == (2, "reviews", "an id")
+    assert read_applied(driver.rows[0]) == Applied(2, "reviews", "an id")
     driver.processor.forget([0])
     assert driver.processor.topic_id(0) == "an id"
     driver.processor.reads_from(0, "")  # nobody tells: what is known stays
     driver.run(upsert(2, "r", "three"))
-    assert read_applied(driver.rows[0]) == (3, "reviews", "an id")
+    assert read_applied(driver.rows[0]) == Applied(3, "reviews", "an id")
+
+
+def test_the_applied_row_names_the_format_of_reviews_with_authors_from_the_first_one_on(driver):
+    """An earlier build is refused such a partition, and only such a one."""
+
+    def formats():
+        return [driver.rows[number].get(APPLIED)[0] for number in (0, 1)]
+
+    driver.run(upsert(0, "r", "one", language="en"), upsert(0, "r", "one", partition=1))
+    driver.run(upsert(1, "s", "one", entity_id="gone", author_id="u"), delete_entity(2, "gone"))
+    driver.run(upsert(3, "t", "one", author_id="u" * 129))
+    assert formats() == [2, 2]
+    driver.run(upsert(4, "r", "one", verified=False))
+    assert formats() == [3, 2]
+    driver.run(delete_entity(5))
+    driver.restart()
+    driver.run(upsert(6, "r", "one"), upsert(1, "r", "two", partition=1))
+    assert formats() == [3, 2]
+    assert read_applied(driver.rows[0]).review_format == REVIEW_FORMAT == 3
 
 
 def test_the_output_row_is_written_once_and_again_when_the_output_changes(driver):

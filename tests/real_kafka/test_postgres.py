@@ -197,7 +197,7 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
         return sorted(found, key=lambda one: json.dumps(one, sort_keys=True))
 
     def rows_of(sets: list[Any]) -> list[dict[str, Any]]:
-        unknown = {"occurred_at": None, "language": None}
+        unknown = dict.fromkeys(("occurred_at", "language", "verified", "country", "author_id"))
         return in_order(
             {"entity_id": name, **more, **unknown, **one}
             for name, sentences, more in sets

@@ -744,6 +744,20 @@ RULES = (
         ),
     ),
     Rule(
+        "a partition's commits name the newest format of its reviews",
+        "worker/processing/changed_rows.py",
+        "            partition.review_format = REVIEW_FORMAT\n",
+        "            pass\n",
+        ("tests/processing/test_processor.py",),
+    ),
+    Rule(
+        "the newest format of a partition's reviews outlives a restart",
+        "worker/processing/partitions.py",
+        "            next_offset, _, topic_id, review_format = applied\n",
+        "            next_offset, _, topic_id, _ = applied\n",
+        ("tests/processing/test_processor.py",),
+    ),
+    Rule(
         "topic ids: a changed one is a crash",
         "worker/kafka/topic_ids.py",
         "if self._known[topic] and found and found != self._known[topic]:",

@@ -114,6 +114,9 @@ class Load:
             rating=self._random.choice((None, 1, 4.5)),
             occurred_at=self._random.choice((None, date)),
             language=(None, "en")[len(few) % 2],
+            verified=(None, True, False, None)[len(few)],
+            author_id=f"author {len(few)}",
+            country=(None, "NL")[len(few) // 2],
             sentences=self._crowd() if self._crowded and self._random.random() < 0.5 else few,
         )
 

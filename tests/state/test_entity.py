@@ -5,6 +5,7 @@ stays.
 import numpy as np
 import pytest
 
+from worker.events import ReviewDetails
 from worker.state import CorruptRow, MemoryRows
 from worker.state.entity import EntityRows, Review, Sentence
 from worker.state.keys import sentence_id
@@ -38,7 +39,7 @@ def same(one, other):
     def plain(review):
         return [(s.ordinal, s.id, s.text, s.vector.tobytes()) for s in review.sentences]
 
-    facts = ("version", "deleted", "rating", "embedded", "chunks")
+    facts = ("version", "deleted", "details", "embedded", "chunks")
     return plain(one) == plain(other) and all(getattr(one, f) == getattr(other, f) for f in facts)
 
 
@@ -52,7 +53,8 @@ def read(entity_rows, review_id):
 @pytest.mark.parametrize("text", ["Fine.", "é" * 2000])
 def test_a_review_is_read_as_written(count, text):
     rows = MemoryRows()
-    written = review(count, text=text, rating=4.5, embedded=True)
+    known = ReviewDetails(4.5, "2026-11-20T12:00:00Z", "en", False, "NL", "u" * 128)
+    written = review(count, text=text, details=known, embedded=True)
     changes = stored(rows, entity(rows), b"r", written)
     assert same(read(entity(rows), b"r"), written)
     assert all(len(value) < 2 * CHUNK_BYTES for value in changes.values())
@@ -60,7 +62,7 @@ def test_a_review_is_read_as_written(count, text):
     assert sorted(ids) == sorted(s.id for s in written.sentences)
     for sentence in written.sentences:
         text, details = entity(rows).text_and_details(sentence.id)
-        assert (text, details.rating) == (sentence.text, 4.5)
+        assert (text, details) == (sentence.text, known)
     for ordinal in (1, 2 * count):  # between two and after the last
         with pytest.raises(CorruptRow, match=f"no sentence {ordinal}"):
             entity(rows).text_and_details(sentence_id(b"r", ordinal))

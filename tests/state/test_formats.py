@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from worker.events import LastFacets, RatingCounts
+from worker.events import LastFacets, RatingCounts, ReviewDetails
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
@@ -72,7 +72,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "4500000005636166c3a9000000000000000c52722d3831",
         "014b365aa30500000000000000060000000000001240020000000100000002000000000000000e00000002000000040000004772656174"
         "2070726f647563742e4f6cc3a9",
-        ReviewRow(5, False, 4.5, True, 2, 1, ((0, "Great product."), (2, "Olé"))),
+        ReviewRow(5, False, ReviewDetails(4.5), True, 2, 1, ((0, "Great product."), (2, "Olé"))),
     ),
     (
         "review 2",
@@ -84,14 +84,30 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         ReviewRow(
             5,
             False,
-            4.5,
+            ReviewDetails(4.5, "2026-11-20T12:00:00.5Z", "de-AT"),
             True,
             2,
             1,
             ((0, "Great product."), (2, "Olé")),
-            "2026-11-20T12:00:00.5Z",
-            "de-AT",
             {0: 5, 2: 1 << 63},
+        ),
+    ),
+    (
+        "review 3",
+        formats.decode_review,
+        "4500000005636166c3a9000000000000000c52722d3831",
+        "03c77798b40500000000000000060000000000001240020000000100000016323032362d31312d32305431323a30303a30302e355a0001"
+        "00000002000000000000000000008004000203c3bc2d374e4c02000000000000000e000000020000000400000047726561742070726f64"
+        "7563742e4f6cc3a9",
+        ReviewRow(
+            5,
+            False,
+            ReviewDetails(4.5, "2026-11-20T12:00:00.5Z", None, True, "NL", "ü-7"),
+            True,
+            2,
+            1,
+            ((0, "Great product."), (2, "Olé")),
+            {2: 1 << 63},
         ),
     ),
     (
@@ -200,7 +216,7 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    newest = {formats.decode_applied: 3, formats.decode_review: 2, formats.decode_header: 2}.get(
+    newest = {formats.decode_applied: 3, formats.decode_review: 3, formats.decode_header: 2}.get(
         read, 1
     )
     payload = b"\xffwhat nobody knows yet"
@@ -242,17 +258,18 @@ def test_an_applied_row_names_formats_that_older_workers_do_not_know(
     applied = Applied(993, "reviews", "an id")
     usual = formats.encode_applied(APPLIED, applied)
     assert usual[0] == 2
-    monkeypatch.setitem(formats.FORMATS, "review", 3)
+    monkeypatch.setitem(formats.FORMATS, "review", 4)
     monkeypatch.setitem(formats.FORMATS, "rows to come", 1)
+    applied = applied._replace(review_format=4)
     newer = formats.encode_applied(APPLIED, applied)
     assert newer[0] == 3
     assert formats.decode_applied(APPLIED, newer) == applied
-    assert formats.decode_applied(APPLIED, usual) == applied
+    assert formats.decode_applied(APPLIED, usual) == applied._replace(review_format=2)
     monkeypatch.undo()
     with pytest.raises(NewerFormats) as refused:
         formats.decode_applied(APPLIED, newer)
     message = str(refused.value)
-    assert "(review: format 3, the newest that this worker knows is 2; rows to come" in message
+    assert "(review: format 4, the newest that this worker knows is 3; rows to come" in message
     assert "header" not in message
     assert "run that version again, or build a new epoch" in message
     assert refused.value.exit_code == 2

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from worker.events import ReviewDetails
 from worker.events.publishing import FACETS, SUMMARIES, TOPICS
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows
@@ -22,13 +23,19 @@ reviews = st.builds(
     ReviewRow,
     u64,
     st.booleans(),
-    st.one_of(st.none(), st.floats(allow_nan=False)),
+    st.builds(
+        ReviewDetails,
+        st.none() | st.floats(allow_nan=False),
+        st.none() | st.text(min_size=1, max_size=60),
+        st.none() | st.text(min_size=1, max_size=35),
+        st.none() | st.booleans(),
+        st.none() | st.text(min_size=1, max_size=48),
+        st.none() | st.text(min_size=1, max_size=128),
+    ),
     st.booleans(),
     u32,
     u32,
     texts,
-    st.one_of(st.none(), st.text(min_size=1, max_size=60)),
-    st.one_of(st.none(), st.text(min_size=1, max_size=35)),
     st.dictionaries(u32, u64, max_size=3),
 )
 digests = st.dictionaries(st.binary(max_size=10), st.binary(min_size=16, max_size=16), max_size=5)

@@ -230,7 +230,7 @@ def stored_reviews(part: StoredPartition, entity_id: str) -> list[StoredReview]:
                 review_id.decode(),
                 review.version,
                 review.deleted,
-                review.rating,
+                review.details.rating,
                 texts[review_id],
             )
             for review_id, review in sorted(snapshot.reviews.items())

@@ -81,7 +81,8 @@ fields_option = click.option(
     callback=_parse_fields,
     metavar="FIELD=COLUMN,...",
     help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by field: "
-    "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at.",
+    "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at, verified, country, "
+    "author_id.",
 )
 
 
@@ -279,6 +280,9 @@ def warn_left_out(left_out: Mapping[str, LeftOut], where: Callable[[int], str]) 
         "occurred_at": "no date with one meaning "
         "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
         "rating": "not a number",
+        "verified": "neither yes nor no",
+        "country": "not a text",
+        "author_id": "neither a text nor a number",
     }
     for field, found in left_out.items():
         reviews = output.many(found.count, "reviews")

@@ -27,6 +27,9 @@ FIELDS: Final = (
     "sentences",
     "embedding_model",
     "occurred_at",
+    "verified",
+    "country",
+    "author_id",
 )  # of a bare review; never a version
 
 _IDS: Final = ("entity_id", "review_id")
@@ -34,6 +37,13 @@ _NO_FIELDS: Final[Mapping[str, str]] = {}
 _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
 )
+_WORDS: Final = {"true": True, "t": True, "yes": True, "y": True, "1": True} | {
+    "false": False,
+    "f": False,
+    "no": False,
+    "n": False,
+    "0": False,
+}
 _TOO_LARGE: Final = msgspec.Raw(b"1e999")
 """Replaces a number that no float holds: `decode` rejects the event with `Number out of range`."""
 
@@ -97,8 +107,8 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     instead.
 
     Ids that are numbers become text, ratings that are text become numbers; `occurred_at`, or else
-    `created_at`, becomes RFC 3339. A rating or date without a sure meaning is dropped. An empty
-    text stays, and is reported: the review has no sentence.
+    `created_at`, becomes RFC 3339. A rating, date, `verified`, country or author without a sure
+    meaning is dropped. An empty text stays, and is reported: the review has no sentence.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
@@ -119,6 +129,13 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
             _keep(name, value, _number(value), event, left_out)
         elif name == "rating" and isinstance(value, float):
             event[name] = _finite(value)
+        elif name == "verified":
+            _keep(name, value, to_boolean(value), event, left_out)
+        elif name in ("country", "author_id"):
+            text = _id(value) if name == "author_id" else value
+            # its type alone is reported: an author is personal data
+            given = None if value is None else type(value).__name__
+            _keep(name, given, text if isinstance(text, str) else None, event, left_out)
         elif name != "occurred_at":
             event[name] = value
     date = found.get("occurred_at")
@@ -190,6 +207,17 @@ def _id(value: object) -> object:
             str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
         )
     return value
+
+
+def to_boolean(value: object) -> bool | None:
+    """Yes or no as sources write it, in words, letters or 1 and 0; None for anything else.
+
+    >>> to_boolean("Yes"), to_boolean(0), to_boolean("bought")
+    (True, False, None)
+    """
+    if isinstance(value, int | float):
+        return bool(value) if value in (0, 1) else None
+    return _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def _number(text: str) -> float | msgspec.Raw | None:

@@ -88,6 +88,15 @@ Language = Annotated[
         examples=["en"],
     ),
 ]
+MAX_COUNTRY_BYTES: Final = 48
+MAX_AUTHOR_BYTES: Final = 128
+"""Most bytes, as JSON writes it without its quotes, of a country and an author that summaries pass
+on. In bytes, so that the default COVERSUMM_MAX_MESSAGE_BYTES has room for as many sentences as
+before.
+"""
+
+Country = Annotated[str, Meta(min_length=1, max_length=MAX_COUNTRY_BYTES, examples=["NL"])]
+AuthorId = Annotated[str, Meta(min_length=1, max_length=MAX_AUTHOR_BYTES, examples=["u-4711"])]
 Rating = Annotated[float, Meta(description="The reviewer's rating, on any scale.", examples=[4.0])]
 Numbers = Annotated[
     list[float], Meta(description="The vector, not all zero; the worker normalises it.")

@@ -14,6 +14,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
 from worker.events.fields import (
+    MAX_AUTHOR_BYTES,
+    MAX_COUNTRY_BYTES,
     MAX_LANGUAGE_CHARS,
     EmbeddingModel,
     EntityId,
@@ -102,6 +104,35 @@ class UpsertBody(Struct, tag_field="type", tag="review.upserted", frozen=True):
     occurred_at: Timestamp | None = None
     sentences: Sentences | UnsetType | None = UNSET
     embedding_model: EmbeddingModel | None = None
+    verified: (
+        Annotated[
+            bool,
+            Meta(description="Whether the purchase or stay is verified. Summaries pass it on."),
+        ]
+        | None
+    ) = None
+    country: (
+        Annotated[
+            str,
+            Meta(
+                description="Country of the reviewer, as the source has it. Summaries pass it on, "
+                f"unless it takes more than {MAX_COUNTRY_BYTES} bytes of JSON.",
+                examples=["NL"],
+            ),
+        ]
+        | None
+    ) = None
+    author_id: (
+        Annotated[
+            str,
+            Meta(
+                description="The reviewer, by the source's id: personal data. Summaries pass it "
+                f"on, unless it takes more than {MAX_AUTHOR_BYTES} bytes of JSON.",
+                examples=["u-4711"],
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ReviewDeleted(Struct, tag_field="type", tag="review.deleted", frozen=True):
@@ -154,29 +185,38 @@ class GivenSentence(NamedTuple):
 class ReviewDetails(NamedTuple):
     """What messages say of a sentence's review; None: unknown."""
 
-    rating: float | None
-    occurred_at: str | None
-    language: str | None
+    rating: float | None = None
+    occurred_at: str | None = None
+    language: str | None = None
+    verified: bool | None = None
+    country: str | None = None
+    author_id: str | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it has what builds before these last three fields cannot store."""
+        return self[3:] != (None, None, None)
+
+
+NO_DETAILS: Final = ReviewDetails()
 
 
 class ReviewUpserted(Struct, frozen=True):
     """A checked `review.upserted`. `sentences` None: split `text`; `text` None or blank: no
-    sentences.
+    sentences. `details` lacks texts that are not passed on.
     """
 
     entity_id: str
     review_id: str
     review_version: int | None
-    rating: float | None
-    occurred_at: str | None
     text: str | None
     sentences: tuple[GivenSentence, ...] | None
-    language: str | None = None  # None also for a tag that is not passed on
+    details: ReviewDetails = NO_DETAILS
 
     @property
-    def details(self) -> ReviewDetails:
-        """What messages say of the review."""
-        return ReviewDetails(self.rating, self.occurred_at, self.language)
+    def occurred_at(self) -> str | None:
+        """As other events have it."""
+        return self.details.occurred_at
 
 
 Event: TypeAlias = ReviewUpserted | ReviewDeleted | SentencesDeleted | EntityDeleted

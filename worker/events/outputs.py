@@ -10,7 +10,15 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 
-from worker.events.fields import EntityId, Language, ReviewId, SentenceId, Timestamp
+from worker.events.fields import (
+    AuthorId,
+    Country,
+    EntityId,
+    Language,
+    ReviewId,
+    SentenceId,
+    Timestamp,
+)
 from worker.events.inputs import EVENT_TYPES, ReviewDetails
 from worker.events.ratings import Ratings
 
@@ -33,6 +41,20 @@ class SummarySentence(Struct, frozen=True, kw_only=True):
     ) = UNSET
     language: (
         Annotated[Language, Meta(description="Language tag of the review, if its event has one.")]
+        | UnsetType
+    ) = UNSET
+    verified: (
+        Annotated[bool, Meta(description="Whether the review is verified, if its event says so.")]
+        | UnsetType
+    ) = UNSET
+    country: (
+        Annotated[Country, Meta(description="Country of the reviewer, if the event has one.")]
+        | UnsetType
+    ) = UNSET
+    author_id: (
+        Annotated[
+            AuthorId, Meta(description="The reviewer, if the event has an id: personal data.")
+        ]
         | UnsetType
     ) = UNSET
     distance: Annotated[
@@ -58,7 +80,7 @@ def summary_sentence(
     support: int,
 ) -> SummarySentence:
     """A sentence of a review with these details."""
-    rating, occurred_at, language = details
+    rating, occurred_at, language, verified, country, author_id = details
     return SummarySentence(
         rank=rank,
         sentence_id=sentence_id,
@@ -67,6 +89,9 @@ def summary_sentence(
         rating=rating,
         occurred_at=UNSET if occurred_at is None else occurred_at,
         language=UNSET if language is None else language,
+        verified=UNSET if verified is None else verified,
+        country=UNSET if country is None else country,
+        author_id=UNSET if author_id is None else author_id,
         distance=distance,
         support=support,
     )
@@ -134,8 +159,8 @@ class LastSummary(Struct, array_like=True, frozen=True):
     """The last change of a summary before it is published, as stored in its row.
 
     Only what other rows lack: the ids in rank order and the sequence are in the published row, the
-    texts in the reviews'. `ratings`, `distances` and `support` are by rank, as are `dates` and
-    `languages`, which are empty if no review has one.
+    texts in the reviews'. `ratings`, `distances` and `support` are by rank, as are the details of
+    reviews, each of which is empty if no review has it.
     """
 
     timestamp_ms: int  # of its cause, as are the next four
@@ -151,6 +176,9 @@ class LastSummary(Struct, array_like=True, frozen=True):
     dates: Sequence[str | None] = ()
     languages: Sequence[str | None] = ()
     all_ratings: Ratings | None = None  # of the entity's live reviews
+    verified: Sequence[bool | None] = ()  # these three are stored only if one is not empty
+    countries: Sequence[str | None] = ()
+    authors: Sequence[str | None] = ()
 
 
 decode_summary = Decoder(SummaryChanged).decode

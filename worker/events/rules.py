@@ -16,15 +16,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import UNSET, DecodeError, Raw
-from msgspec.json import Decoder
+from msgspec.json import Decoder, encode
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import quantize_rows
-from worker.events.fields import MAX_LANGUAGE_CHARS
+from worker.events.fields import MAX_AUTHOR_BYTES, MAX_COUNTRY_BYTES, MAX_LANGUAGE_CHARS
 from worker.events.inputs import (
     Body,
     Event,
     GivenSentence,
+    ReviewDetails,
     ReviewUpserted,
     SentenceBody,
     SentencesDeleted,
@@ -111,12 +112,22 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
         body.entity_id,
         body.review_id,
         body.review_version,
-        body.rating,
-        body.occurred_at,
         text,
         sentences,
-        body.language if 0 < len(body.language or "") <= MAX_LANGUAGE_CHARS else None,
+        ReviewDetails(
+            body.rating,
+            body.occurred_at,
+            body.language if 0 < len(body.language or "") <= MAX_LANGUAGE_CHARS else None,
+            body.verified,
+            _within(MAX_COUNTRY_BYTES, body.country),
+            _within(MAX_AUTHOR_BYTES, body.author_id),
+        ),
     )
+
+
+def _within(most: int, text: str | None) -> str | None:
+    """The text, unless it is empty or takes more bytes of JSON."""
+    return text if text and len(encode(text)) - 2 <= most else None
 
 
 def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[int | None]:

@@ -41,7 +41,7 @@ from worker.toml_lines import Place
 FIELD_TYPES: Final = {
     one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)
 }
-TEXTS: Final = ("entity_id", "review_id", "text", "language", "reason", "embedding_model")
+TEXTS: Final = (*IDS, "text", "language", "country", "reason", "embedding_model")
 """Fields that may be joined."""
 OPTIONS: Final = {
     "epoch": ("occurred_at", "review_version"),

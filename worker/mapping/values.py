@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from worker.events.bare import to_boolean
 from worker.events.dates import microseconds, to_timestamp
 from worker.mapping.numbers import INTEGER, UNAVAILABLE, Take, bad, of_epoch, short, unavailable
 from worker.mapping.paths import Get, Path, Roots, getter
@@ -134,7 +135,7 @@ def of_record(part: str, field: str) -> Get:
 
 # -- what a field takes
 
-IDS: Final = ("entity_id", "review_id")
+IDS: Final = ("entity_id", "review_id", "author_id")
 
 
 def taker(field: str) -> Take | None:
@@ -143,6 +144,7 @@ def taker(field: str) -> Take | None:
         "review_version": _version,
         "rating": _rating,
         "occurred_at": _time,
+        "verified": _verified,
     }
     return takers.get(field) or _available(field)
 
@@ -189,6 +191,13 @@ def _version(value: Any) -> Any:
 
 def _rating(value: Any) -> Any:
     return float(value) if type(value) is str and _NUMBER.fullmatch(value.strip()) else value
+
+
+def _verified(value: Any) -> Any:
+    if value == UNAVAILABLE:
+        unavailable("verified")
+    found = to_boolean(value)
+    return value if found is None else found
 
 
 def _time(value: Any) -> Any:

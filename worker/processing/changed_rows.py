@@ -19,7 +19,7 @@ from worker.state.partition import (
     put_min_changes,
     put_output,
 )
-from worker.state.rows import Header
+from worker.state.rows import REVIEW_FORMAT, Header
 from worker.state.store import Pending
 
 
@@ -55,6 +55,11 @@ def changed_rows(
             load.add(key, value)
         rows[one.key.partition].update(own)
     ended = {one.key.partition for one in changes if one.end is not None}
+    with_more = {
+        one.key.partition
+        for one in changes
+        if one.end is None and any(review.details.has_more for review in one.reviews.values())
+    }
     for number, next_offset in next_offsets.items():
         partition, pending = partitions[number], rows[number]
         if next_offset == partition.next_offset:
@@ -64,7 +69,12 @@ def changed_rows(
             partition.has_garbage = collect_garbage(partition.rows, pending, garbage_rows)
         if number in ended:
             partition.has_garbage = True
-        put_applied(pending, Applied(next_offset, config.input_topic, partition.topic_id))
+        if number in with_more:
+            partition.review_format = REVIEW_FORMAT
+        applied = Applied(
+            next_offset, config.input_topic, partition.topic_id, partition.review_format
+        )
+        put_applied(pending, applied)
     return rows
 
 

@@ -183,17 +183,17 @@ class EntityChanges:
         """The newest reviews after these changes; reads all reviews if too few are known."""
         for name, one in before.items():
             if one is not None and not one.deleted:
-                newest.remove(name, one.occurred_at)
+                newest.remove(name, one.details.occurred_at)
         if not newest.is_short:
             for name, one in reviews.items():
                 if not one.deleted:
-                    newest.add(name, one.occurred_at)
+                    newest.add(name, one.details.occurred_at)
             return newest
         written = self.reviews | dict(reviews)
-        live = [(name, one.occurred_at) for name, one in written.items() if not one.deleted]
+        live = [(name, one.details.occurred_at) for name, one in written.items() if not one.deleted]
         if not self.is_new:
             live += [
-                (name, row.occurred_at)
+                (name, row.details.occurred_at)
                 for name, row in self.entity.rows.review_facts()
                 if not row.deleted and name not in written
             ]
@@ -203,7 +203,7 @@ class EntityChanges:
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
     """Of the live ones."""
     return [
-        (recency(one.occurred_at), name)
+        (recency(one.details.occurred_at), name)
         for name, one in reviews.items()
         if one is not None and not one.deleted
     ]

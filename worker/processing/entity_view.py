@@ -159,15 +159,18 @@ def read_view(
 
 
 class ViewSentence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sentence of the current summary. JSON leaves out an unknown date and language."""
+    """A sentence of the current summary. JSON leaves out unknown details, except the rating."""
 
     rank: int
     sentence_id: str
     review_id: str
     text: str
     rating: float | None
-    occurred_at: str | None = None  # of its review, as is the language
+    occurred_at: str | None = None  # of its review, as are the next four
     language: str | None = None
+    verified: bool | None = None
+    country: str | None = None
+    author_id: str | None = None
     distance: float
     support: int
 
@@ -211,9 +214,7 @@ def view_sentences(
             sentence_id=identifier.decode(),
             review_id=review_of(identifier).decode(),
             text=text,
-            rating=details.rating,
-            occurred_at=details.occurred_at,
-            language=details.language,
+            **details._asdict(),
             distance=distance,
             support=support,
         )

@@ -92,7 +92,7 @@ class EntityFacets:
         self.is_loaded = True
         reviews = list(self.rows.review_facts())
         if self.criteria.newest:
-            live = ((name, one.occurred_at) for name, one in reviews if not one.deleted)
+            live = ((name, one.details.occurred_at) for name, one in reviews if not one.deleted)
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.criteria, reviews)
         counted = ReviewBits()
@@ -168,7 +168,7 @@ class EntityFacets:
         review, facets, joined = move.review, self.criteria, 0
         of_review = move.newest
         if not move.is_newest_only:
-            of_review |= facets.rating_bits(review.rating)
+            of_review |= facets.rating_bits(review.details.rating)
         for sentence in review.sentences:
             if move.is_newest_only:
                 bits = of_review & facets.visible
@@ -179,7 +179,7 @@ class EntityFacets:
             for number in _numbers(bits):
                 target.setdefault(number, {})[sentence.id] = sentence
         for number in _numbers(joined):
-            self._count_review(number, review.rating, 1 if move.is_arriving else -1)
+            self._count_review(number, review.details.rating, 1 if move.is_arriving else -1)
 
     def _count_review(self, number: int, rating: float | None, by: int) -> None:
         """Count a review with a sentence in the facet, or no longer."""

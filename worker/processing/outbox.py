@@ -139,7 +139,10 @@ def _last_change(draft: Draft, config: ProcessorConfig) -> LastChange:
         (value,) = encode([draft], config)
         return LastFacets(record.topic, record.offset, record.timestamp_ms, body.occurred_at, value)
     (part,) = draft.parts
-    ratings, dates, languages = zip(*[one.details for one in part.sentences], strict=True)
+    ratings, *others = zip(*[one.details for one in part.sentences], strict=True)
+    dates, languages, *more = [
+        one if any(fact is not None for fact in one) else () for one in others
+    ]
     return LastSummary(
         record.timestamp_ms,
         record.topic,
@@ -150,9 +153,10 @@ def _last_change(draft: Draft, config: ProcessorConfig) -> LastChange:
         body.sentence_count,
         ratings,
         *part.numbers,
-        dates if any(dates) else (),
-        languages if any(languages) else (),
+        dates,
+        languages,
         None if body.ratings is UNSET else body.ratings,
+        *more,
     )
 
 
@@ -184,7 +188,8 @@ def _value_of(
     (summary,) = entity.summary.sets
     offset, sentences = entity.summary.sequence, entity.sentences(list(summary.published))
     unknown = [None] * len(sentences)
-    details = (last.ratings, last.dates or unknown, last.languages or unknown)
+    others = last.dates, last.languages, last.verified, last.countries, last.authors
+    details = last.ratings, *[one or unknown for one in others]
     lengths = {len(sentences), *map(len, details), len(last.distances), len(last.support)}
     if offset is None or len(lengths) > 1:
         raise CorruptRow(

@@ -10,7 +10,7 @@ from worker.processing.config import ProcessorConfig
 from worker.state import Changes, Rows, check_fingerprint, read_applied
 from worker.state.overlay import Overlay
 from worker.state.partition import read_criteria, read_min_changes, read_output
-from worker.state.rows import Output
+from worker.state.rows import UNRECORDED, Output
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class Partition:
     has_fingerprint: bool
     criteria: FacetCriteria | None  # of facets, as the rows have them, or as configured
     min_changes: int  # the highest that the rows record
+    review_format: int  # the newest of its reviews so far
     new_outputs: set[OutputTopic] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
     finished: bytes | None = None
@@ -52,13 +53,20 @@ class Partitions:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
         applied = read_applied(rows)
         outputs = {topic: read_output(rows, topic) for topic in TOPICS}
-        next_offset, topic_id = None, ""
+        next_offset, topic_id, review_format = None, "", UNRECORDED["review"]
         if applied is not None:
-            next_offset, topic_id = applied.next_offset, applied.topic_id
+            next_offset, _, topic_id, review_format = applied
         criteria = read_criteria(rows) or self._criteria
         min_changes = read_min_changes(rows)
         return Partition(
-            rows, next_offset, topic_id, outputs, has_fingerprint, criteria, min_changes
+            rows,
+            next_offset,
+            topic_id,
+            outputs,
+            has_fingerprint,
+            criteria,
+            min_changes,
+            review_format,
         )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:

@@ -143,19 +143,10 @@ class BatchPlan:
         if unembedded:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
-        review = Review(
-            version,
-            False,
-            event.rating,
-            embedded,
-            sentences,
-            chunks,
-            event.occurred_at,
-            event.language,
-        )
+        review = Review(version, False, event.details, embedded, sentences, chunks)
         changes.review_count += stored is None or stored.deleted
-        before_rating = None if stored is None else stored.rating
-        changes.ratings = changes.ratings.replaced(before_rating, event.rating)
+        before_rating = None if stored is None else stored.details.rating
+        changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
         changes.write(index, event, {review_id: review}, removed, sentences, {review_id: stored})
         return None
 
@@ -174,7 +165,7 @@ class BatchPlan:
         self.sentences += len(removed)
         if stored is not None and not stored.deleted:
             changes.review_count -= 1
-            changes.ratings = changes.ratings.plus(stored.rating, -1)
+            changes.ratings = changes.ratings.plus(stored.details.rating, -1)
         chunks = (0, 0) if stored is None else stored.chunks
         deleted = Review(version, deleted=True, chunks=chunks)
         changes.write(index, event, {review_id: deleted}, removed, (), {review_id: stored})

@@ -41,6 +41,7 @@ TYPES: Final[dict[str, type[Struct]]] = {
 _NAMES: Final = {UpsertBody: "ReviewUpserted", SentenceBody: "Sentence"}
 _PRIMITIVES: Final = {
     inspect.StrType: "string",
+    inspect.BoolType: "boolean",
     inspect.IntType: "long",
     inspect.FloatType: "double",
     inspect.BytesType: "bytes",

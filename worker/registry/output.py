@@ -249,6 +249,7 @@ def _string(text: str) -> bytes:
 _LONGS: list[bytes] = []
 _LONGS += [_long(number) for number in range(1024)]
 _PRIMITIVES: Final[dict[str, Encode]] = {
+    "boolean": lambda value: b"\1" if value else b"\0",
     "long": _long,
     "string": _string,
     "double": Packing("<d").pack,

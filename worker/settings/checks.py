@@ -103,6 +103,8 @@ def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
     key, the headers and the stored row of the message count too.
     """
     from worker.events.fields import (  # late: it loads msgspec
+        MAX_AUTHOR_BYTES,
+        MAX_COUNTRY_BYTES,
         MAX_ID_CHARS,
         MAX_LANGUAGE_CHARS,
         MAX_SENTENCE_ID_CHARS,
@@ -112,7 +114,9 @@ def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
     escaped = {"json-row": 7, "avro": 4}.get(settings.output_format, 6)
     ids = MAX_ID_CHARS + sentence_ids * MAX_SENTENCE_ID_CHARS
     characters = settings.max_sentence_chars + ids + MAX_LANGUAGE_CHARS
-    return sentences * (escaped * characters + SENTENCE_BYTES) + (
+    # of JSON, where a string of it writes " as \\\\\"
+    more = (MAX_COUNTRY_BYTES + MAX_AUTHOR_BYTES) * (1 + (settings.output_format == "json-row"))
+    return sentences * (escaped * characters + more + SENTENCE_BYTES) + (
         2 * escaped * MAX_ID_CHARS + MESSAGE_BYTES
     )
 

@@ -12,7 +12,7 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import FIELDS, Reading, read_review
 
-CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
+CELLS: Final = tuple(name for name in FIELDS if name not in ("sentences", "embedding_model"))
 """The fields that a cell of a table can hold."""
 MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
 """The fields that a column of Parquet or a member of JSON can hold, including those of events."""

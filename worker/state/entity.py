@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.events import ReviewDetails
+from worker.events.inputs import NO_DETAILS
 from worker.events.publishing import OutputTopic
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows as formats
@@ -38,12 +39,10 @@ class Review:
 
     version: int
     deleted: bool = False
-    rating: float | None = None
+    details: ReviewDetails = NO_DETAILS
     embedded: bool = False
     sentences: list[Sentence] = field(default_factory=list)
     chunks: tuple[int, int] = (0, 0)
-    occurred_at: str | None = None
-    language: str | None = None
 
 
 class VectorBlock:
@@ -109,7 +108,7 @@ class EntityRows:
         if counts is None:
             counts = NO_RATINGS
             for _, review in self.review_facts():
-                counts = counts.plus(None if review.deleted else review.rating)
+                counts = counts.plus(None if review.deleted else review.details.rating)
         return counts
 
     def review(self, review_id: bytes) -> Review | None:
@@ -131,12 +130,10 @@ class EntityRows:
         return Review(
             row.version,
             row.deleted,
-            row.rating,
+            row.details,
             row.embedded,
             sentences,
             (row.text_chunks, row.vector_chunks),
-            row.occurred_at,
-            row.language,
         )
 
     def text_and_details(self, identifier: bytes) -> tuple[str, ReviewDetails]:
@@ -154,7 +151,7 @@ class EntityRows:
                 texts = formats.decode_text_chunk(chunk_key, self._required(chunk_key), ordinal)
                 chunk += 1
             if texts:
-                return texts[0][1], ReviewDetails(row.rating, row.occurred_at, row.language)
+                return texts[0][1], row.details
         raise CorruptRow(describe(key), f"no sentence {ordinal}")
 
     def load_vectors(self, review_id: bytes, review: Review) -> None:
@@ -217,12 +214,10 @@ class EntityRows:
         row = ReviewRow(
             review.version,
             review.deleted,
-            review.rating,
+            review.details,
             review.embedded,
             *review.chunks,
             first,
-            review.occurred_at,
-            review.language,
             {one.ordinal: one.label_bits for one in sentences if one.label_bits},
         )
         pending[key] = formats.encode_review(key, row)

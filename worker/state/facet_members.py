@@ -33,13 +33,13 @@ class FacetMembers:
         for name, row in reviews:
             if row.deleted:
                 continue
-            self.ratings[name] = row.rating
-            if bits := facets.rating_bits(row.rating):
+            self.ratings[name] = row.details.rating
+            if bits := facets.rating_bits(row.details.rating):
                 self._of_review[name] = bits
             if row.label_bits:
                 self._label_bits[name] = row.label_bits
             if facets.newest:
-                dated.append((recency(row.occurred_at), name))
+                dated.append((recency(row.details.occurred_at), name))
         dated.sort()
         for facet, count in facets.newest:
             for _, name in dated[:count]:

@@ -17,6 +17,8 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     review 1      version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
     review 2      as 1, with before the texts: len u8 | its date | len u8 | its language
                   | count u32 | count * (ordinal u32 | facets by labels u64)
+    review 3      as 2, with before the texts: len u16 | len u8 | verified u8 (1 unknown, 2 no,
+                  3 yes) | its author | its country
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
@@ -43,6 +45,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.events.inputs import ReviewDetails
 from worker.events.outputs import LastFacets, LastSummary
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import HALVES, RatingCounts
@@ -51,10 +54,10 @@ from worker.facets.membership import FacetCriteria
 from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 2, 2
+FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 3, 2
 """The newest format of every kind but the next three, of the applied row, of reviews and headers.
 
-A review without a date, a language and labels is written in format 1.
+A review is written in the oldest format that has room for its details and labels.
 """
 FORMATS: Final = {
     "applied offset": APPLIED_FORMAT,
@@ -64,7 +67,8 @@ FORMATS: Final = {
 }
 UNRECORDED: Final = {"applied offset": 2, "header": 2, "review": 2, "other rows": 1}
 """The formats that the applied row of format 2 stands for; the one of format 3 names others, so
-that an older worker is refused when it takes the partition over, and not at some row of it.
+that an older worker is refused when it takes the partition over, and not at some row of it. That of
+reviews is the newest that the partition has had.
 """
 RECORDED_FORMAT: Final = 3
 DIGEST_BYTES = 16
@@ -84,10 +88,12 @@ _OTHER_RATINGS = struct.Struct("<QH")
 _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
 _LABELS = struct.Struct("<IQ")
+_MORE = struct.Struct("<HBB")  # read as the count of texts of format 2 it is impossible
 _ONE_TEXT = struct.Struct("<III")
 _ONE_VECTOR = struct.Struct("<II")
 
 _DELETED, _RATED, _EMBEDDED = 1, 2, 4
+_VERIFIED: Final = {1: None, 2: False, 3: True}
 
 # Texts and vectors are cut so that no row comes near Kafka's 1 MB; a single text may exceed it only
 # as far as the text cap allows.
@@ -124,13 +130,11 @@ class ReviewRow(NamedTuple):
 
     version: int
     deleted: bool
-    rating: float | None
+    details: ReviewDetails
     embedded: bool  # every vector is the engine's own: an equal text may take it over
     text_chunks: int
     vector_chunks: int
     texts: Texts
-    occurred_at: str | None = None
-    language: str | None = None
     label_bits: Mapping[int, int] = {}
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
 
@@ -139,8 +143,7 @@ class ReviewFacts(NamedTuple):
     """The part of a review that facets and counts depend on besides its sentences."""
 
     deleted: bool
-    rating: float | None
-    occurred_at: str | None
+    details: ReviewDetails
     label_bits: Mapping[int, int]
 
 
@@ -150,6 +153,7 @@ class Applied(NamedTuple):
     next_offset: int
     topic: str
     topic_id: str = ""  # distinguishes topics of one name; empty if unknown
+    review_format: int = UNRECORDED["review"]  # the newest of its reviews so far
 
 
 class Output(NamedTuple):
@@ -349,48 +353,48 @@ def decode_text_chunk(key: bytes, value: bytes, only: int | None = None) -> Text
 
 def encode_review(key: bytes, row: ReviewRow) -> bytes:
     """Value of a review row."""
+    details = row.details
     flags = (
         (_DELETED if row.deleted else 0)
-        | (_RATED if row.rating is not None else 0)
+        | (_RATED if details.rating is not None else 0)
         | (_EMBEDDED if row.embedded else 0)
     )
     # not `or`: -0.0 is another text in a message than 0.0
-    rating = 0.0 if row.rating is None else row.rating
+    rating = 0.0 if details.rating is None else details.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
-    if row.occurred_at is None and row.language is None and not row.label_bits:
-        return seal(key, fixed + encode_texts(row.texts))
-    date, language = (row.occurred_at or "").encode(), (row.language or "").encode()
+    texts = encode_texts(row.texts)
+    if not (details.occurred_at or details.language or details.has_more or row.label_bits):
+        return seal(key, fixed + texts)
+    date, language = (details.occurred_at or "").encode(), (details.language or "").encode()
     facts = b"%c%b%c%b" % (len(date), date, len(language), language)
     labels = _U32.pack(len(row.label_bits))
     if row.label_bits:
         labels += b"".join([_LABELS.pack(*one) for one in row.label_bits.items()])
-    return seal(key, fixed + facts + labels + encode_texts(row.texts), REVIEW_FORMAT)
+    if not details.has_more:
+        return seal(key, fixed + facts + labels + texts, 2)
+    author, country = (details.author_id or "").encode(), (details.country or "").encode()
+    verified = 1 if details.verified is None else 2 + details.verified
+    more = _MORE.pack(len(author), len(country), verified) + author + country
+    return seal(key, fixed + facts + labels + more + texts, REVIEW_FORMAT)
 
 
 def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRow:
     """Inverse of `encode_review`; or with `only` the text of this ordinal, if it is there."""
     payload = unseal(key, value, REVIEW_FORMAT)
     try:
-        version, flags, rating, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
-        at = _REVIEW.size
-        occurred_at: str | None = None
-        language: str | None = None
-        label_bits: Mapping[int, int] = {}
-        if value[0] > 1:
-            at, occurred_at, language, label_bits = _decode_facts(payload, at)
+        version, flags, _, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
+        at, details, label_bits = _decode_facts(payload, value[0])
         texts = _decode_texts(payload, at, only)
-    except (struct.error, ValueError, IndexError) as error:
+    except (struct.error, ValueError, IndexError, KeyError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     return ReviewRow(
         version,
         bool(flags & _DELETED),
-        rating if flags & _RATED else None,
+        details,
         bool(flags & _EMBEDDED),
         text_chunks,
         vector_chunks,
         texts,
-        occurred_at,
-        language,
         label_bits,
     )
 
@@ -398,23 +402,22 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
 def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
     """The facts of a review's row, without its texts."""
     payload = unseal(key, value, REVIEW_FORMAT)
-    occurred_at: str | None = None
-    label_bits: Mapping[int, int] = {}
     try:
-        _, flags, rating, _, _ = _REVIEW.unpack_from(payload)
-        if value[0] > 1:
-            _, occurred_at, _, label_bits = _decode_facts(payload, _REVIEW.size)
-    except (struct.error, ValueError, IndexError) as error:
+        _, flags, *_ = _REVIEW.unpack_from(payload)
+        _, details, label_bits = _decode_facts(payload, value[0])
+    except (struct.error, ValueError, IndexError, KeyError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    return ReviewFacts(
-        bool(flags & _DELETED), rating if flags & _RATED else None, occurred_at, label_bits
-    )
+    return ReviewFacts(bool(flags & _DELETED), details, label_bits)
 
 
-def _decode_facts(payload: bytes, at: int) -> tuple[int, str | None, str | None, Mapping[int, int]]:
-    """Where the texts begin, the date, the language, and the labels. Raises struct.error,
-    ValueError, IndexError.
+def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewDetails, Mapping[int, int]]:
+    """Where the texts begin, the review's details and labels. Raises struct.error, ValueError,
+    IndexError, KeyError.
     """
+    _, flags, number, _, _ = _REVIEW.unpack_from(payload)
+    at, rating = _REVIEW.size, number if flags & _RATED else None
+    if version == 1:
+        return at, ReviewDetails(rating), {}
     date_end = at + 1 + payload[at]
     end = date_end + 1 + payload[date_end]
     (count,) = _U32.unpack_from(payload, end)
@@ -424,7 +427,16 @@ def _decode_facts(payload: bytes, at: int) -> tuple[int, str | None, str | None,
         raise ValueError("impossible count")
     occurred_at = payload[at + 1 : date_end].decode() or None
     language = payload[date_end + 1 : end].decode() or None
-    return stop, occurred_at, language, dict(_LABELS.iter_unpack(payload[begin:stop]))
+    label_bits = dict(_LABELS.iter_unpack(payload[begin:stop]))
+    if version == 2:
+        return stop, ReviewDetails(rating, occurred_at, language), label_bits
+    author_bytes, country_bytes, verified = _MORE.unpack_from(payload, stop)
+    author_end = stop + _MORE.size + author_bytes
+    begin_texts = author_end + country_bytes
+    author = payload[stop + _MORE.size : author_end].decode() or None
+    country = payload[author_end:begin_texts].decode() or None
+    details = ReviewDetails(rating, occurred_at, language, _VERIFIED[verified], country, author)
+    return begin_texts, details, label_bits
 
 
 def encode_vectors(
@@ -491,9 +503,10 @@ def encode_applied(key: bytes, applied: Applied) -> bytes:
     """Value of the applied row."""
     topic = applied.topic.encode()
     head, topic_id = _APPLIED.pack(applied.next_offset, len(topic)), applied.topic_id.encode()
-    if FORMATS == UNRECORDED:
+    newest = {**FORMATS, "review": applied.review_format}
+    if newest == UNRECORDED:
         return seal(key, head + topic + topic_id, APPLIED_FORMAT)
-    formats = _encode_fields({kind: str(newest) for kind, newest in FORMATS.items()})
+    formats = _encode_fields({kind: str(one) for kind, one in newest.items()})
     return seal(key, head + topic + _U32.pack(len(topic_id)) + topic_id + formats, RECORDED_FORMAT)
 
 
@@ -513,7 +526,7 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
             applied = Applied(
                 next_offset, payload[_APPLIED.size : end].decode(), payload[end:].decode()
             )
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, KeyError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     if "\0" in applied.topic + applied.topic_id:
         # No name or id has one: the format's own byte, which no checksum covers, is damaged.
@@ -536,7 +549,7 @@ def _decode_recorded(payload: bytes) -> Applied:
     }
     if newer:
         raise NewerFormats(newer)
-    return Applied(next_offset, topic.decode(), topic_id.decode())
+    return Applied(next_offset, topic.decode(), topic_id.decode(), int(fields["review"]))
 
 
 def encode_output(key: bytes, output: Output) -> bytes:
@@ -572,8 +585,11 @@ def decode_min_changes(key: bytes, value: bytes) -> int:
 
 
 def encode_last_change(key: bytes, change: LastChange) -> bytes:
-    """Value of an entity's last change of a topic."""
-    return seal(key, msgspec.msgpack.encode(change))
+    """Value of an entity's last change of a topic, without the last fields if they are empty."""
+    fields = list(msgspec.structs.astuple(change))
+    while isinstance(fields[-1], list | tuple) and not fields[-1]:
+        fields.pop()
+    return seal(key, msgspec.msgpack.encode(fields))
 
 
 def decode_last_change(key: bytes, topic: OutputTopic, value: bytes) -> LastChange:

@@ -75,7 +75,7 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
         problems.append(
             f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}"
         )
-    live = [review.rating for review in snapshot.reviews.values() if not review.deleted]
+    live = [review.details.rating for review in snapshot.reviews.values() if not review.deleted]
     held = reduce(RatingCounts.plus, live, NO_RATINGS)
     if snapshot.header.ratings not in (None, held):
         problems.append(
