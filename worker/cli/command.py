@@ -9,7 +9,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-Example = tuple[str, str]  # a command line, and its effect
+from worker.cli.output import PROGRAM
+
+Example = tuple[str, str]  # a command line, which may lack the program's name, and its effect
 
 
 class Command(click.Command):
@@ -17,7 +19,9 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.examples = tuple(examples)
+        self.examples = [
+            (line if PROGRAM in line else f"{PROGRAM} {line}", does) for line, does in examples
+        ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See `click.Command`; errors of the parser name this command too."""

@@ -55,16 +55,13 @@ BOUND = Parsed("N|N%", _parse_bound)
 
 @new_command(
     "compare",
-    ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
+    ("compare summaries.v1 summaries.v2", "the topics of two epochs"),
+    ("compare summaries.v1 ./epoch-2.jsonl.gz --examples 10", "a topic and a file"),
     (
-        "coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10",
-        "a topic and a file",
-    ),
-    (
-        "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
+        "compare old.jsonl new.jsonl --max-changed 5%",
         "exit code 1 if more than 5 % of all entities differ",
     ),
-    ("coversumm-worker compare facets.v1 facets.v2 --facets", "the topics of facets"),
+    ("compare facets.v1 facets.v2 --facets", "the topics of facets"),
 )
 @click.argument("a")
 @click.argument("b")

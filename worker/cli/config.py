@@ -30,8 +30,8 @@ class ShownSetting:
 
 @new_command(
     "config",
-    ("coversumm-worker --env-file prod.env config", "the settings of a worker with this file"),
-    ("coversumm-worker config --check", "with checks of the broker"),
+    ("--env-file prod.env config", "the settings of a worker with this file"),
+    ("config --check", "with checks of the broker"),
 )
 @click.option(
     "--check",

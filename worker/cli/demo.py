@@ -27,9 +27,9 @@ class ReviewCount(click.ParamType):
 
 @new_command(
     "demo",
-    ("coversumm-worker demo", "a thousand reviews"),
-    ("coversumm-worker demo --serve", "with the live page, until Ctrl-C"),
-    ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
+    ("demo", "a thousand reviews"),
+    ("demo --serve", "with the live page, until Ctrl-C"),
+    ("demo --reviews all --k 10", "all of them, ten sentences in a summary"),
 )
 @click.option(
     "--reviews",

@@ -42,11 +42,8 @@ DUMP_WIDTH = 16
     "dlq",
     cls=CommandGroup,
     examples=[
-        ("coversumm-worker dlq list", "dead letters and their reasons"),
-        (
-            "coversumm-worker dlq send --reason text_too_long --dry-run",
-            "what would be sent after a fix",
-        ),
+        ("dlq list", "dead letters and their reasons"),
+        ("dlq send --reason text_too_long --dry-run", "what would be sent after a fix"),
     ],
 )
 def command() -> None:
@@ -73,14 +70,8 @@ def _columns(topic: str) -> tuple[Column, ...]:
     "list",
     short_help="List dead letters and their reasons.",
     examples=[
-        (
-            "coversumm-worker dlq list --since 2026-11-20 --reason bad_json",
-            "with one reason, since that day",
-        ),
-        (
-            "coversumm-worker dlq list --json | jq -r .reason | sort | uniq -c",
-            "all of them, counted",
-        ),
+        ("dlq list --since 2026-11-20 --reason bad_json", "with one reason, since that day"),
+        ("dlq list --json | jq -r .reason | sort | uniq -c", "all of them, counted"),
     ],
 )
 @selection_options
@@ -157,8 +148,8 @@ def _starts(letters: TopicReader) -> dict[int, int]:
     "show",
     short_help="Show a dead letter's headers and value.",
     examples=[
-        ("coversumm-worker dlq show 3:991", "the letter at offset 991 of partition 3"),
-        ("coversumm-worker dlq show 3:991 --raw > letter.bin", "its value as it is"),
+        ("dlq show 3:991", "the letter at offset 991 of partition 3"),
+        ("dlq show 3:991 --raw > letter.bin", "its value as it is"),
     ],
 )
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
@@ -233,9 +224,9 @@ def _dump(value: bytes) -> Iterator[str]:
     "send",
     short_help="Send dead letters to the input topic again, each exactly once.",
     examples=[
-        ("coversumm-worker dlq send --dry-run", "how many there are to send"),
-        ("coversumm-worker dlq send --reason text_too_long", "after the limit was raised"),
-        ("coversumm-worker dlq send 3:991 3:994", "these two"),
+        ("dlq send --dry-run", "how many there are to send"),
+        ("dlq send --reason text_too_long", "after the limit was raised"),
+        ("dlq send 3:991 3:994", "these two"),
     ],
 )
 @click.argument("places", type=PLACE, nargs=-1, metavar="[PARTITION:OFFSET]...")

@@ -26,16 +26,10 @@ COLUMNS = (
 
 @new_command(
     "entities",
-    ("coversumm-worker entities", "the first ones, from the workers"),
-    (
-        "coversumm-worker entities B00 --after B00X --limit 20",
-        "the next twenty whose ids begin with B00",
-    ),
-    (
-        "coversumm-worker entities --contains albany --data-dir /var/lib/coversumm",
-        "of a data directory",
-    ),
-    ("coversumm-worker entities --json | jq -r .entity_id", "the ids of all"),
+    ("entities", "the first ones, from the workers"),
+    ("entities B00 --after B00X --limit 20", "the next twenty whose ids begin with B00"),
+    ("entities --contains albany --data-dir /var/lib/coversumm", "of a data directory"),
+    ("entities --json | jq -r .entity_id", "the ids of all"),
 )
 @click.argument("prefix", default="")
 @click.option(

@@ -70,8 +70,8 @@ COMPLETE = "_COVERSUMM_WORKER_COMPLETE"
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=[
-        ("coversumm-worker demo", "see it work: no Kafka, a minute"),
-        ("coversumm-worker summarize reviews.jsonl", "summaries of your own file"),
+        ("demo", "see it work: no Kafka, a minute"),
+        ("summarize reviews.jsonl", "summaries of your own file"),
         ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "the worker on a Kafka"),
     ],
 )

@@ -97,13 +97,10 @@ def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]
 
 @new_command(
     "history",
-    ("coversumm-worker history B00X", "its last changes, from the output topic"),
-    ("coversumm-worker history B00X --facets", "those of its facets, such as parking"),
-    ("coversumm-worker history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
-    (
-        "coversumm-worker history B00X --from changes.jsonl --json",
-        "all its changes, from a file of `summarize`",
-    ),
+    ("history B00X", "its last changes, from the output topic"),
+    ("history B00X --facets", "those of its facets, such as parking"),
+    ("history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
+    ("history B00X --from changes.jsonl --json", "all its changes, from a file of `summarize`"),
 )
 @click.argument("entity")
 @click.option(

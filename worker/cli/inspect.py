@@ -58,18 +58,12 @@ COLUMNS = {
 
 @new_command(
     "inspect",
-    ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
-    ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of a group"),
-    (
-        "coversumm-worker inspect B00X --view short --words 75",
-        "75 words for readers, without repetitions",
-    ),
-    ("coversumm-worker inspect B00X --view facets", "each of its facets, such as parking"),
-    ("coversumm-worker inspect B00X --history 5", "its last five changes"),
-    (
-        "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
-        "its reviews, deleted ones too",
-    ),
+    ("inspect B00X", "its summary, from the worker on this machine"),
+    ("inspect B00X --url http://worker-1:8080", "from any worker of a group"),
+    ("inspect B00X --view short --words 75", "75 words for readers, without repetitions"),
+    ("inspect B00X --view facets", "each of its facets, such as parking"),
+    ("inspect B00X --history 5", "its last five changes"),
+    ("inspect B00X --reviews --data-dir /var/lib/coversumm", "its reviews, deleted ones too"),
 )
 @click.argument("entity")
 @url_option

@@ -34,10 +34,7 @@ COLUMNS = (
     "mapping",
     cls=CommandGroup,
     examples=[
-        (
-            "coversumm-worker mapping check mapping.toml --sample records.jsonl",
-            "what becomes of each record",
-        ),
+        ("mapping check mapping.toml --sample records.jsonl", "what becomes of each record"),
     ],
 )
 def command() -> None:
@@ -48,13 +45,13 @@ def command() -> None:
     "check",
     short_help="Check a mapping file, on sample records if you like.",
     examples=[
-        ("coversumm-worker mapping check mapping.toml", "the file alone: every error at its line"),
+        ("mapping check mapping.toml", "the file alone: every error at its line"),
         (
-            "coversumm-worker mapping check mapping.toml --sample records.jsonl",
+            "mapping check mapping.toml --sample records.jsonl",
             "what becomes of each record of a file",
         ),
         (
-            "coversumm-worker mapping check mapping.toml --from-topic --limit 1000",
+            "mapping check mapping.toml --from-topic --limit 1000",
             "the same for the last records of its topics",
         ),
     ],

@@ -103,13 +103,10 @@ EMITS = ("every", "coalesced", "final", "none")
         "all summaries again with another k, while the live worker runs",
     ),
     (
-        "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
+        "replay --name june --until 2026-06-30 --emit final --to june.jsonl",
         "every summary as of that time, in a file",
     ),
-    (
-        "coversumm-worker replay --name one --entities B00X --to b00x.jsonl",
-        "the changes of one entity",
-    ),
+    ("replay --name one --entities B00X --to b00x.jsonl", "the changes of one entity"),
 )
 @click.option(
     "--from",

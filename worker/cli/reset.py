@@ -32,8 +32,8 @@ COLUMNS = Column("step"), Column("of", "target"), Column("what goes", "what", pr
 
 @new_command(
     "reset",
-    ("coversumm-worker reset --dry-run", "show what would go"),
-    ("coversumm-worker reset --local", "restore a damaged data directory at the next start"),
+    ("reset --dry-run", "show what would go"),
+    ("reset --local", "restore a damaged data directory at the next start"),
 )
 @click.option("--local", is_flag=True, help="This data directory's databases; needs no broker.")
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")

@@ -16,7 +16,7 @@ COLUMNS = Column("subject"), Column("record"), Column("status", prose=PROSE), Co
 @click.group(
     "schemas",
     cls=CommandGroup,
-    examples=[("coversumm-worker schemas register", "at each deployment, before the workers")],
+    examples=[("schemas register", "at each deployment, before the workers")],
 )
 def command() -> None:
     """Avro schemas of published messages (COVERSUMM_OUTPUT_FORMAT=avro)."""
@@ -26,8 +26,8 @@ def command() -> None:
     "register",
     short_help="Register the Avro schemas of summaries and facets.",
     examples=[
-        ("coversumm-worker schemas register", "at each deployment, before the workers"),
-        ("coversumm-worker schemas register --dry-run", "whether they are compatible"),
+        ("schemas register", "at each deployment, before the workers"),
+        ("schemas register --dry-run", "whether they are compatible"),
     ],
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing: only check the compatibility.")

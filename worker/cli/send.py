@@ -52,7 +52,7 @@ def _parse_first_line(text: str) -> FirstLine:
 
 @new_command(
     "send",
-    ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
+    ("send reviews.jsonl.gz", "a whole file, checked first"),
     ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "100 lines, ten a second"),
     (
         "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body "
@@ -60,11 +60,11 @@ def _parse_first_line(text: str) -> FirstLine:
         "a table with other column names, without bad rows",
     ),
     (
-        "coversumm-worker send reviews.jsonl --from-line 48213",
+        "send reviews.jsonl --from-line 48213",
         "resume from the line that an interrupted command named",
     ),
     (
-        "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
+        "send reviews/ --from-line reviews/2024.parquet:48213",
         "the same for a folder, from this file on",
     ),
     (

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @new_command(
     "skip",
-    ("coversumm-worker skip 3:991 --reason 'ends the worker'", "after all workers stopped"),
-    ("coversumm-worker skip 3:991 --reason 'ends it' --from shop.reviews", "for a bridge"),
+    ("skip 3:991 --reason 'ends the worker'", "after all workers stopped"),
+    ("skip 3:991 --reason 'ends it' --from shop.reviews", "for a bridge"),
 )
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option("--reason", required=True, metavar="TEXT", help="For the dead letter's detail.")

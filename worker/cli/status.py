@@ -33,8 +33,8 @@ PARTITION_COLUMNS = (
 
 @new_command(
     "status",
-    ("coversumm-worker status", "the group of COVERSUMM_APP_ID"),
-    ("coversumm-worker status --json | jq .problems", "only its problems"),
+    ("status", "the group of COVERSUMM_APP_ID"),
+    ("status --json | jq .problems", "only its problems"),
 )
 @output.json_option
 def command(as_json: bool) -> int:

@@ -25,28 +25,22 @@ from worker.text import embedders
 
 @new_command(
     "summarize",
+    ("summarize reviews.jsonl.gz --pretty -k 5", "five sentences an entity, to read"),
     (
-        "coversumm-worker summarize reviews.jsonl.gz --pretty -k 5",
-        "five sentences an entity, to read",
-    ),
-    (
-        "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
+        "summarize reviews.jsonl.gz --view short --words 75 --pretty",
         "75 words an entity, without repetitions",
     ),
     (
-        "coversumm-worker summarize reviews.jsonl --facets preset:stays --view facets --pretty",
+        "summarize reviews.jsonl --facets preset:stays --view facets --pretty",
         "what guests say about location, parking and more",
     ),
-    ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
+    ("summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
     (
         "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body "
         "--final",
         "a table with other column names; the last change of each entity",
     ),
-    (
-        "coversumm-worker summarize 'reviews/*.parquet' --final",
-        "all files that match, one after the other",
-    ),
+    ("summarize 'reviews/*.parquet' --final", "all files that match, one after the other"),
 )
 @files_argument
 @click.option("-k", "--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")

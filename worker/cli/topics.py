@@ -48,8 +48,8 @@ COLUMNS = (
 
 @new_command(
     "topics",
-    ("coversumm-worker topics --partitions 8", "create missing topics"),
-    ("coversumm-worker topics --dry-run", "only check"),
+    ("topics --partitions 8", "create missing topics"),
+    ("topics --dry-run", "only check"),
 )
 @click.option(
     "--partitions",

@@ -23,7 +23,7 @@ COLUMNS = (
 @click.group(
     "vectors",
     cls=CommandGroup,
-    examples=[("coversumm-worker vectors info", "number of vectors by model")],
+    examples=[("vectors info", "number of vectors by model")],
 )
 def command() -> None:
     """Show the vector store (COVERSUMM_VECTOR_STORE_DIR), which keeps vectors by text."""
@@ -32,7 +32,7 @@ def command() -> None:
 @command.command(
     "info",
     short_help="Count the vectors, by engine.",
-    examples=[("coversumm-worker vectors info --json | jq .engines", "all facts of the engines")],
+    examples=[("vectors info --json | jq .engines", "all facts of the engines")],
 )
 @output.json_option
 def info(as_json: bool) -> None:

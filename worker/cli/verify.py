@@ -30,8 +30,8 @@ COLUMNS = (
 
 @new_command(
     "verify",
-    ("coversumm-worker verify", "the data directory of the settings"),
-    ("coversumm-worker verify --data-dir /var/lib/coversumm", "another data directory"),
+    ("verify", "the data directory of the settings"),
+    ("verify --data-dir /var/lib/coversumm", "another data directory"),
 )
 @data_dir_option("The data directory of a worker, running or stopped, instead of the setting.")
 @output.json_option

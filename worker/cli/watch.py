@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @new_command(
     "watch",
-    ("coversumm-worker watch", "all changes, on this terminal"),
-    ("coversumm-worker watch B00X", "one entity, from its present summary on"),
-    ("coversumm-worker watch B00X --facets", "its facets, such as parking"),
-    ("coversumm-worker watch --from-beginning | head -5", "the five oldest changes"),
+    ("watch", "all changes, on this terminal"),
+    ("watch B00X", "one entity, from its present summary on"),
+    ("watch B00X --facets", "its facets, such as parking"),
+    ("watch --from-beginning | head -5", "the five oldest changes"),
     short_help="Summary changes as they happen, of one entity or of all.",
 )
 @click.argument("entity", required=False)
