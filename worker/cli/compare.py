@@ -105,10 +105,7 @@ def command(
     from worker.published.published import published
 
     settings = Settings.from_environment()
-    with (
-        published(a, settings, kind=kind) as of_a,
-        published(b, settings, kind=kind) as of_b,
-    ):
+    with published(a, settings, kind=kind) as of_a, published(b, settings, kind=kind) as of_b:
         for source in (of_a, of_b) if examples else ():
             if not source.is_lasting:
                 raise SetupError(

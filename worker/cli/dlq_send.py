@@ -51,11 +51,7 @@ class LetterOutcome(NamedTuple):
 
 
 def resend(
-    settings: Settings,
-    letters: TopicReader,
-    selection: LetterSelection,
-    *,
-    dry_run: bool = False,
+    settings: Settings, letters: TopicReader, selection: LetterSelection, *, dry_run: bool = False
 ) -> Iterator[LetterOutcome]:
     """Send the selected letters; yield the outcome of each, SENT when its transaction is committed.
 

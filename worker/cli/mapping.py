@@ -33,9 +33,7 @@ COLUMNS = (
 @click.group(
     "mapping",
     cls=CommandGroup,
-    examples=[
-        ("mapping check mapping.toml --sample records.jsonl", "what becomes of each record"),
-    ],
+    examples=[("mapping check mapping.toml --sample records.jsonl", "what becomes of each record")],
 )
 def command() -> None:
     """Check a mapping (COVERSUMM_MAPPING), which reads a topic with fields of its own."""

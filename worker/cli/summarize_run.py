@@ -279,10 +279,7 @@ class SummarizeRun:
 
     def _process(self) -> None:
         settings, reviews = self.settings, self.reviews
-        with (
-            output.file_progress(reviews.size, reviews.unit) as progress,
-            ExitStack() as ending,
-        ):
+        with output.file_progress(reviews.size, reviews.unit) as progress, ExitStack() as ending:
             engine = configured_engine(settings)
             vectors = open_vector_store(settings, engine)
             if vectors is not None:

@@ -43,10 +43,7 @@ def command(entity: str | None, from_beginning: bool, kind: OutputTopic, as_json
 
     check_utf8("ENTITY", entity or "")
     settings = Settings.from_environment()
-    with (
-        ending_signals(),
-        TopicWatch(settings, from_beginning=from_beginning, kind=kind) as watch,
-    ):
+    with ending_signals(), TopicWatch(settings, from_beginning=from_beginning, kind=kind) as watch:
         before = None
         if entity is not None and not from_beginning:
             with output.file_progress(None, "messages searched") as progress:

@@ -252,11 +252,7 @@ def _offsets_at(
 
 
 def first_records_at(
-    asker: Consumer,
-    reader: Consumer,
-    topic: str,
-    bounds: Mapping[int, range],
-    time_ms: int,
+    asker: Consumer, reader: Consumer, topic: str, bounds: Mapping[int, range], time_ms: int
 ) -> dict[int, int]:
     """By partition the offset of the first committed record at or after a time, else the end.
 

@@ -9,13 +9,7 @@ from worker import __version__
 from worker.coversumm import NewIndex
 from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.errors import SetupError
-from worker.events import (
-    Event,
-    Limits,
-    Record,
-    RecordMapping,
-    Rejected,
-)
+from worker.events import Event, Limits, Record, RecordMapping, Rejected
 from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
 from worker.facets.definitions import read_definitions

@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from worker.coversumm import EntityCore, Index, Ranking
-from worker.events import (
-    Event,
-    FacetSummary,
-    ReviewDeleted,
-    ReviewDetails,
-    SentencesDeleted,
-)
+from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
 from worker.events.publishing import OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts

@@ -174,8 +174,7 @@ class StoredVectors:
             elif not self._is_damage_told:
                 self._is_damage_told = True
                 log.warning(
-                    "vector store %s: a row is damaged; damaged rows count as absent",
-                    self._folder,
+                    "vector store %s: a row is damaged; damaged rows count as absent", self._folder
                 )
         return found
 
