@@ -823,7 +823,7 @@ RULES = (
     Rule(
         "watchdog: the event loop",
         "worker/stream/watchdog.py",
-        "if now - self._beat > self._limit_seconds:",
+        "if now - self._beat > self.limit_seconds:",
         "if False:",
         ("tests/stream/test_watchdog.py",),
     ),
@@ -837,7 +837,7 @@ RULES = (
     Rule(
         "watchdog: progress excuses",
         "worker/stream/watchdog.py",
-        "now - max(hindered_since, self._progressed_at())",
+        "now - max(hindered_since, self.progressed_at())",
         "now - hindered_since",
         ("tests/stream/test_watchdog.py",),
     ),

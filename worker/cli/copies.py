@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,10 +126,7 @@ def stored_views(
     entity: str, data_dir: Path, settings: Settings, view: str, extent: Extent | None
 ) -> list[dict[str, Any]]:
     """The view of the entity in each partition of the data directory that has it, and its age."""
-
-    def read(part: StoredPartition, entity: str) -> dict[str, Any]:
-        return stored_view(part, entity, view, extent)
-
+    read = partial(stored_view, view=view, extent=extent)
     return [
         {**fields, "as_of": copy.words, "current": copy.is_current}
         for copy, fields in look_up(entity, data_dir, settings, read)

@@ -55,22 +55,15 @@ class PublishedSource(ABC):
     Messages of one entity come in their order; of facets, each message as a publication of each.
     Reading raises SetupError at a message that is no change of this kind. A file may have both
     kinds.
-
-    Attributes:
-        name: of the topic, or path of the file.
-        kind: of the changes that are read.
-        count: messages or lines read so far, including skipped ones.
-        position: how far the current iteration has read, in offsets or bytes.
-        size: last value of `position`; None where it is unknown.
-        is_lasting: whether it can be read a second time.
     """
 
     def __init__(self, name: str, *, kind: OutputTopic, size: int | None, is_lasting: bool) -> None:
-        self.name = name
-        self.kind = kind
-        self.size = size
-        self.is_lasting = is_lasting
-        self.count = self.position = 0
+        self.name = name  # of the topic, or path of the file
+        self.kind = kind  # of the changes that are read
+        self.size = size  # last value of `position`; None where it is unknown
+        self.is_lasting = is_lasting  # whether it can be read a second time
+        self.count = 0  # messages or lines read so far, including skipped ones
+        self.position = 0  # how far the current iteration has read, in offsets or bytes
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ commits and reading beside the processing: these are a constant and a share, mea
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -75,40 +76,37 @@ def estimate(
     return sample.scaled(sum(one.size for one in ranges.values()), throttle)
 
 
+@dataclass(eq=False)
 class _Sample:
-    """Sampled records in a processor of their own, and their cost.
+    """Sampled records in a processor of their own, and their cost."""
 
-    `vectors` has known vectors; `seconds` are for the records of one place.
-    """
+    ranges: Mapping[int, Range]
+    config: ProcessorConfig
+    engine: EmbeddingEngine | None
+    vectors: VectorStore | None  # with known vectors
+    most_seconds: float  # for the records of one place
+    clock: Clock
 
-    def __init__(
-        self,
-        ranges: Mapping[int, Range],
-        config: ProcessorConfig,
-        engine: EmbeddingEngine | None,
-        vectors: VectorStore | None,
-        seconds: float,
-        clock: Clock,
-    ) -> None:
-        self._rows = {partition: MemoryRows() for partition in ranges}
+    def __post_init__(self) -> None:
+        self._rows = {partition: MemoryRows() for partition in self.ranges}
+        pace = Pace(self.most_seconds, self.clock)
         self._processor = Processor(
-            config, self._rows.__getitem__, engine, Pace(seconds, clock), vectors
+            self.config, self._rows.__getitem__, self.engine, pace, self.vectors
         )
-        self._most_seconds, self._clock = seconds, clock
         self._records = self._size = self._embedded = self._known = 0
         self._entities: set[bytes | None] = set()
         self._seconds = self._embed_seconds = 0.0
 
     def take(self, records: list[Record]) -> None:
         """Process records of one place while there is time, at least one micro-batch."""
-        give_up = self._clock.monotonic() + self._most_seconds
+        give_up = self.clock.monotonic() + self.most_seconds
         while records:
-            started = self._clock.monotonic()
+            started = self.clock.monotonic()
             batch = self._processor.process(records)
             for number, changes in batch.rows.items():
                 self._rows[number].write(changes)
             self._processor.committed(batch)
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             self._seconds += now - started
             self._embed_seconds += batch.stats.embed_seconds
             self._embedded += batch.stats.sentences_embedded

@@ -118,21 +118,15 @@ class StoredVectors:
         self._clock = clock
         self._lock: int | None = None
         self._database: Any = None
-        self._is_damage_told = False
-        self._is_unmeasured_told = False
-        self._disk_bytes = 0
-        self._told = ""
+        self._warned: set[str] = set()
+        self.disk_bytes = 0
+        self._role = ""
         self._open()
 
     @property
     def is_writer(self) -> bool:
         """Whether this process writes the store."""
         return self._lock is not None
-
-    @property
-    def disk_bytes(self) -> int:
-        """See `VectorStore`."""
-        return self._disk_bytes
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
         """See `VectorStore`."""
@@ -150,6 +144,11 @@ class StoredVectors:
                 self.write(vectors)
             except SetupError as error:
                 self._give_up(error)
+
+    def _warn_once(self, line: str, *facts: object) -> None:
+        if line not in self._warned:
+            self._warned.add(line)
+            log.warning(line, self._folder, *facts)
 
     def _give_up(self, error: SetupError) -> None:
         log.warning("%s; continuing without it", error)
@@ -171,11 +170,8 @@ class StoredVectors:
             vector = self._rows.decode(text, value)
             if vector is not None:
                 found[text] = vector
-            elif not self._is_damage_told:
-                self._is_damage_told = True
-                log.warning(
-                    "vector store %s: a row is damaged; damaged rows count as absent", self._folder
-                )
+            else:
+                self._warn_once("vector store %s: a row is damaged; damaged rows count as absent")
         return found
 
     def write(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
@@ -222,8 +218,8 @@ class StoredVectors:
             if self.is_writer
             else "reads it, another one writes: its own vectors are not stored"
         )
-        if role != self._told:
-            self._told = role
+        if role != self._role:
+            self._role = role
             log.info("vector store %s: this process %s", self._folder, role)
 
     def _replace(self, database: Any) -> None:
@@ -240,13 +236,9 @@ class StoredVectors:
 
     def _measure(self) -> None:
         try:
-            self._disk_bytes = disk_bytes(self._path)
+            self.disk_bytes = disk_bytes(self._path)
         except OSError as error:  # it is for a metric alone
-            if not self._is_unmeasured_told:
-                self._is_unmeasured_told = True
-                log.warning(
-                    "vector store %s: its size cannot be measured (%s)", self._folder, error
-                )
+            self._warn_once("vector store %s: its size cannot be measured (%s)", error)
         self._looks_again_at = self._clock.monotonic() + LOOK_SECONDS
 
 

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.clock import Clock
@@ -31,24 +32,17 @@ ADVICE = {
 """By hindrance, advice for the message that ends the process."""
 
 
+@dataclass(eq=False, repr=False)
 class Watchdog(threading.Thread):
-    """Ends the process after `limit_seconds` without progress, the last at `progressed_at()`.
+    """Ends the process after `limit_seconds` without progress."""
 
-    `stall` names what hinders progress now; None if nothing does.
-    """
+    stall: Callable[[], str | None]  # names what hinders progress now, None if nothing does
+    progressed_at: Callable[[], float]  # `time.monotonic()` of the last progress
+    limit_seconds: float
+    end: Callable[[BaseException], None] = die
 
-    def __init__(
-        self,
-        stall: Callable[[], str | None],
-        progressed_at: Callable[[], float],
-        limit_seconds: float,
-        end: Callable[[BaseException], None] = die,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__(name="watchdog", daemon=True)
-        self._stall = stall
-        self._progressed_at = progressed_at
-        self._limit_seconds = limit_seconds
-        self._end = end
         self._beat = time.monotonic()
         self._done = threading.Event()
 
@@ -67,19 +61,19 @@ class Watchdog(threading.Thread):
         hindered_since: float | None = None
         while not self._done.wait(CHECK_SECONDS):
             now = time.monotonic()
-            stall = self._stall()
+            stall = self.stall()
             if stall is None:
                 hindered_since = None
             elif hindered_since is None:
                 hindered_since = now
-            if now - self._beat > self._limit_seconds:
-                self._end(Crash(f"the event loop has not answered for {self._limit_seconds:g} s"))
+            if now - self._beat > self.limit_seconds:
+                self.end(Crash(f"the event loop has not answered for {self.limit_seconds:g} s"))
             elif (
                 hindered_since is not None
-                and now - max(hindered_since, self._progressed_at()) > self._limit_seconds
+                and now - max(hindered_since, self.progressed_at()) > self.limit_seconds
             ):
                 advice = ADVICE.get(stall or "", "")
-                self._end(Crash(f"no progress for {self._limit_seconds:g} s: {stall}{advice}"))
+                self.end(Crash(f"no progress for {self.limit_seconds:g} s: {stall}{advice}"))
 
 
 LOOKS = 5  # number of looks within the time after which contact counts as lost
@@ -94,27 +88,20 @@ class IdleClient(NamedTuple):
     suspect: Callable[[], None]  # lets the client use new connections from its next use on
 
 
+@dataclass(eq=False, repr=False)
 class ContactWatch(threading.Thread):
-    """Notes when clients hear from a broker, and logs a lost contact, until `stop`.
+    """Notes when clients hear from a broker, and logs a lost contact, until `stop`."""
 
-    `idle` has by name the clients that send requests only for this. `consumer_heard_at` is None
-    before the consumer's first answer.
-    """
+    contact: Contact
+    consumer_heard_at: Callable[[], float | None]  # None before its first answer
+    idle: Mapping[str, IdleClient]  # clients that send requests only for this
+    clock: Clock = time
 
-    def __init__(
-        self,
-        contact: Contact,
-        consumer_heard_at: Callable[[], float | None],
-        idle: Mapping[str, IdleClient],
-        clock: Clock = time,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__(name="contact", daemon=True)
-        self._contact = contact
-        self._consumer_heard_at = consumer_heard_at
-        self._idle = idle
-        self._announcer = Announcer(contact, clock)
+        self._announcer = Announcer(self.contact, self.clock)
         self._done = threading.Event()
-        self._pause_seconds = min(contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(self.contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
 
     def run(self) -> None:
         """Look until `stop`."""
@@ -135,13 +122,13 @@ class ContactWatch(threading.Thread):
 
     def look(self) -> None:
         """Ask the idle clients, and log a change of the contact."""
-        for name, client in self._idle.items():
+        for name, client in self.idle.items():
             try:
-                client.ask(self._contact.timeout_seconds / LOOKS)
+                client.ask(self.contact.timeout_seconds / LOOKS)
             except Exception as cause:  # an error callback has the reason
                 log.debug("the %s got no answer: %r", name, cause)
             else:
-                self._contact.heard(name)
+                self.contact.heard(name)
         self.listen()
         self._suspect()
         if self._done.is_set():
@@ -158,13 +145,13 @@ class ContactWatch(threading.Thread):
 
         Old connections may never recover from an outage, or may lead to a frozen broker.
         """
-        silence = self._contact.silence(self._contact.timeout_seconds / 2)
+        silence = self.contact.silence(self.contact.timeout_seconds / 2)
         for name in silence.clients if silence else ():
-            if name in self._idle:
-                self._idle[name].suspect()
+            if name in self.idle:
+                self.idle[name].suspect()
 
     def listen(self) -> None:
         """Note when the consumer last heard from a broker."""
-        heard_at = self._consumer_heard_at()
+        heard_at = self.consumer_heard_at()
         if heard_at is not None:
-            self._contact.heard(CONSUMER, heard_at)
+            self.contact.heard(CONSUMER, heard_at)

@@ -45,11 +45,7 @@ Fetched = dict[int, list[Any]]  # records of the consumer's client, by partition
 
 
 class GuardedConsumer(driver.Consumer):
-    """The driver's consumer under the rules of this module.
-
-    Attributes:
-        cursors: by partition, the offset after the last record that was handed over.
-    """
+    """The driver's consumer under the rules of this module."""
 
     logger = FAUST_LOG
     transport: Any  # `worker.stream.faust.application.GuardedTransport`
@@ -57,7 +53,7 @@ class GuardedConsumer(driver.Consumer):
     def on_init(self) -> None:
         """Start with nothing assigned and nothing to fetch."""
         super().on_init()
-        self.cursors: dict[int, int] = {}
+        self.cursors: dict[int, int] = {}  # the offset after the last record handed over
         self._asked: dict[int, int] = {}  # the cursor from which a gap was seen once
         worker: StreamWorker = self.transport.worker
         self._held = worker.assignment

@@ -43,14 +43,10 @@ LEAST_MOST: Final = 64 * 2**20
 
 
 class Memory:
-    """Bytes of records that one batch, and one fetch over all partitions, may take.
+    """Bytes of records that one batch, and one fetch over all partitions, may take."""
 
-    Attributes:
-        most: the limit.
-        left: of the present fetch.
-    """
-
-    most = left = LEAST_MOST
+    most = LEAST_MOST
+    left = LEAST_MOST  # of the present fetch
 
     @classmethod
     def renew(cls) -> None:
