@@ -75,14 +75,10 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic. Raises ValueError if it exists, or for a bad name or count."""
-        if self._cluster is None:
-            raise ValueError("the embedded broker is closed")
-        create = self._library.rd_kafka_mock_topic_create
-        if error := create(self._cluster, name.encode(), partitions, 1):
-            reason = self._library.rd_kafka_err2name(error).decode()
-            raise ValueError(
-                f"the topic {name} with {partitions} partitions: the broker says {reason}"
-            )
+        self._check(
+            self._library.rd_kafka_mock_topic_create(self._running(), name.encode(), partitions, 1),
+            f"the topic {name} with {partitions} partitions",
+        )
 
     def _new_client(self) -> int:
         """The cluster's client: a producer that never connects and logs nothing."""
@@ -95,6 +91,17 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
         if client is None:
             raise SetupError(f"the embedded broker could not be started: {message.value.decode()}")
         return client
+
+    def _running(self) -> int:
+        if self._cluster is None:
+            raise ValueError("the embedded broker is closed")
+        cluster: int = self._cluster
+        return cluster
+
+    def _check(self, error: int, what: str) -> None:
+        if error:
+            reason = self._library.rd_kafka_err2name(error).decode()
+            raise ValueError(f"{what}: the broker says {reason}")
 
 
 def _library() -> ctypes.CDLL:
