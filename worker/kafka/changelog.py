@@ -266,15 +266,14 @@ def _read(
 
 
 class LogBounds(NamedTuple):
-    """Offsets of a partition: start, end for an uncommitted reader, and tombstone horizon.
-
-    Compaction has removed no tombstone from `horizon` on; it is `end` if every record is older than
-    tombstones live.
-    """
+    """Offsets of a partition."""
 
     start: int
-    end: int
+    end: int  # for an uncommitted reader
     horizon: int
+    """Compaction has removed no tombstone from here on; `end` if every record is older than
+    tombstones live.
+    """
 
 
 @dataclass(eq=False)

@@ -88,15 +88,12 @@ def skip_note(before: CommittedOffset | None) -> str:
 
 
 class Start(NamedTuple):
-    """Where to read a partition from: the committed offset, or the log's start without one.
-
-    `end` is the end of the log for a committed reader, `note` the note beside the committed offset.
-    """
+    """Where to read a partition from: the committed offset, or the log's start without one."""
 
     offset: int
     committed: bool
-    end: int
-    note: str = ""
+    end: int  # of the log for a committed reader
+    note: str = ""  # beside the committed offset
 
     @property
     def applied(self) -> int:

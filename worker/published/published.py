@@ -33,14 +33,10 @@ def names_file(value: str) -> bool:
 
 
 class TimeSpan(NamedTuple):
-    """From the first message at or after `since_ms` up to, but not including, the first message at
-    or after `until_ms`. None means no bound.
+    """Messages of a topic by their timestamps, of a file by `occurred_at`; None: no bound."""
 
-    The time of a message is its timestamp in a topic, `occurred_at` in a file.
-    """
-
-    since_ms: int | None = None
-    until_ms: int | None = None
+    since_ms: int | None = None  # from the first message at or after it
+    until_ms: int | None = None  # up to, but not including, the first message at or after it
 
 
 ALWAYS: Final = TimeSpan()

@@ -34,24 +34,17 @@ Read = Callable[[int, int, int], Iterator[Record]]
 
 
 class Estimate(NamedTuple):
-    """The likely cost of a replay by one process.
+    """The likely cost of a replay by one process."""
 
-    `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes`
-    the rows, which the changelog has too. `seconds` are those with the processors of the sample,
-    `seconds_at_most` those while brokers and other workers use half of them. `sampled` records were
-    processed, of `sampled_entities`, with `sampled_embedded` texts embedded and `sampled_known`
-    found in the vector store.
-    """
-
-    records: int
-    size: int
-    seconds: float
-    disk_bytes: int
-    sampled: int
+    records: int  # offsets; some hold no record
+    size: int  # bytes of keys and values
+    seconds: float  # with the processors of the sample
+    disk_bytes: int  # of the rows, which the changelog has too
+    sampled: int  # records that were processed
     sampled_entities: int
-    sampled_embedded: int
-    sampled_known: int
-    seconds_at_most: float
+    sampled_embedded: int  # texts
+    sampled_known: int  # texts found in the vector store
+    seconds_at_most: float  # while brokers and other workers use half of the processors
 
 
 def estimate(

@@ -16,22 +16,17 @@ from worker.stream.run_bounds import Ledger
 
 
 class Account(Struct, omit_defaults=True):
-    """The outcomes of a partition's records; a micro-batch counts for its lowest partition.
+    """The outcomes of a partition's records; a micro-batch counts for its lowest partition."""
 
-    `read` counts records, `changes` the changes of an entity's set, `published` the messages about
-    these, `entities` those that appeared less those that disappeared, `late` events that occurred
-    in the span and arrived after it. `over`: nothing is left to do.
-    """
-
-    read: int = 0
+    read: int = 0  # records
     applied: int = 0
     ignored: dict[str, int] = {}
     dead_letters: dict[str, int] = {}
-    changes: int = 0
-    published: int = 0
-    entities: int = 0
-    late: int = 0
-    over: bool = False
+    changes: int = 0  # of the sets of entities
+    published: int = 0  # messages about these
+    entities: int = 0  # those that appeared less those that disappeared
+    late: int = 0  # events that occurred in the span and arrived after it
+    over: bool = False  # nothing is left to do
 
     def with_stats(self, stats: Stats) -> "Account":
         """This account plus a micro-batch."""

@@ -16,11 +16,7 @@ OUTPUT_FORMAT = "output format"  # in `made_with`: kept changes are stored in it
 class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
-    `request`, `made_with` and `read_with` must be the same for a resume, by name. `whole`: whether
-    a worker may continue from its state. `facets_topic`: where facets are published, if any.
-    `holes` is what the files lack, `filled_from` by partition the offset from which their gaps are
-    read from the topic. `gone`: by partition the first offset that is left, where the records
-    before it make the replay partial.
+    `request`, `made_with` and `read_with` must be the same for a resume, by name.
     """
 
     format: int = FORMAT
@@ -28,15 +24,15 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     request: dict[str, str]
     made_with: dict[str, str]
     read_with: dict[str, str] = {}
-    whole: bool
+    whole: bool  # whether a worker may continue from its state
     topic: str
     topic_id: str
     output_topic: str | None
-    facets_topic: str | None = None
+    facets_topic: str | None = None  # where facets are published, if any
     ranges: dict[str, Range]
-    holes: Holes = Holes()
-    filled_from: dict[str, int] = {}
-    gone: dict[str, int] = {}
+    holes: Holes = Holes()  # what the files lack
+    filled_from: dict[str, int] = {}  # offsets from which their gaps are read from the topic
+    gone: dict[str, int] = {}  # first offsets left, where records before make it partial
 
     @property
     def by_partition(self) -> dict[int, Range]:

@@ -37,15 +37,12 @@ class PromotionCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """From the build of `present`, which consumers read now, to that of `next`.
-
-    `facets_topic`: of the new build; None: it publishes no facets, as far as is known.
-    """
+    """From the build of `present`, which consumers read now, to that of `next`."""
 
     present: Settings
     next: Settings
     clients: Clients
-    facets_topic: str | None = None
+    facets_topic: str | None = None  # of the new build; None: it has none, as far as is known
 
     def checks(
         self,

@@ -83,15 +83,14 @@ def _no_log(partition: int) -> TopicReader:
 
 @dataclass(eq=False)
 class Archived(RecordSource):
-    """An archive of a topic, with the records that the topic has in its gaps and before it.
-
-    `filled_from` has by partition the offset from which gaps are read from the topic. It is part of
-    the plan, so that a restart reads the same records. `open_log` opens the log of a partition.
-    """
+    """An archive of a topic, with the records that the topic has in its gaps and before it."""
 
     archive: Archive
     filled_from: Mapping[int, int] = field(default_factory=dict)
-    open_log: Callable[[int], TopicReader] = _no_log
+    """By partition the offset from which gaps are read from the topic; part of the plan, so that a
+    restart reads the same records.
+    """
+    open_log: Callable[[int], TopicReader] = _no_log  # of a partition
     read_with: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

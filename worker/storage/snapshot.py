@@ -33,21 +33,17 @@ TRIES = 5  # failed attempts with an unchanged manifest until a running worker's
 
 @dataclass(frozen=True, slots=True)
 class StoredPartition:
-    """A snapshot of one partition's rows, and the settings that they were made with.
-
-    `next_offset` is the source offset of the next event, `topic` and `partitions` are those of the
-    input, `model` is the engine's or `processing.config.NO_MODEL`.
-    """
+    """A snapshot of one partition's rows, and the settings that they were made with."""
 
     number: int
     rows: RocksRows
-    next_offset: int
+    next_offset: int  # of the input
     dimension: int
     k: int
     distinct: bool
-    partitions: int
-    topic: str
-    model: str
+    partitions: int  # of the input
+    topic: str  # the input
+    model: str  # the engine's, or `processing.config.NO_MODEL`
     is_partial: bool
     """Whether the rows may contradict each other: a restore was interrupted, or has not ended."""
 

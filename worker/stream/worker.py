@@ -19,12 +19,10 @@ from worker.stream.takeover import Takeover
 
 @dataclass(frozen=True)
 class StreamWorker:
-    """A worker without Faust. `partitions` is the input's partition count; `with_headers`: its
-    mapping reads the headers of records; `schemas`: from a registry, for Avro and JSON Schema.
-    """
+    """A worker without Faust."""
 
     settings: Settings
-    partitions: int
+    partitions: int  # of the input
     surroundings: Surroundings
     contact: Contact
     logs: Logs
@@ -38,5 +36,5 @@ class StreamWorker:
     takeover: Takeover
     delivery: Delivery
     bounds: RunBounds = ENDLESS
-    with_headers: bool = False
-    schemas: SchemaSource | None = None
+    with_headers: bool = False  # its mapping reads the headers of records
+    schemas: SchemaSource | None = None  # from a registry, for Avro and JSON Schema
