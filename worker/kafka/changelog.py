@@ -58,16 +58,16 @@ class StaleCopy(Unanswered):
 
 @dataclass(eq=False)
 class ChangelogReader:
-    """Applies the committed rows of some changelog partitions.
+    """Applies the committed rows of some changelog partitions. Its consumer joins no group.
 
-    `starts` has by partition the first offset to apply. The consumer joins no group. `restore` and
-    `follow` raise StaleCopy if a partition's end is not reached within `tombstone_seconds`.
+    `restore` and `follow` raise StaleCopy if a partition's end is not reached within
+    `tombstone_seconds`.
     """
 
     clients: Clients
     group: str
     topic: str
-    starts: Mapping[int, int]
+    starts: Mapping[int, int]  # by partition the first offset to apply
     apply: Apply
     at_end: AtEnd
     tombstone_seconds: float = DELETE_RETENTION_MS / 1000

@@ -41,12 +41,9 @@ class _Failures(NamedTuple):
 
 @dataclass(eq=False)
 class Contact:
-    """When each client last heard from a broker. Safe to use from any thread.
+    """When each client last heard from a broker. Safe to use from any thread."""
 
-    A client that heard nothing for `timeout_seconds` has lost contact.
-    """
-
-    timeout_seconds: float
+    timeout_seconds: float  # after which a client that heard nothing has lost contact
     clock: Clock = time
 
     def __post_init__(self) -> None:

@@ -12,15 +12,12 @@ from urllib.parse import urlsplit
 
 
 class Kind(NamedTuple):
-    """A kind of variable. `parse` raises ValueError for a text that is not accepted.
-
-    `schema` is a JSON Schema for files whose values are not always texts.
-    """
+    """A kind of variable. `parse` raises ValueError for a text that is not accepted."""
 
     accepts: str
     parse: Callable[[str], Any]
     show: Callable[[Any], str] = str
-    schema: Mapping[str, Any] = {"type": "string", "minLength": 1}
+    schema: Mapping[str, Any] = {"type": "string", "minLength": 1}  # of values in YAML and JSON
 
 
 def integer(low: int, high: int) -> Kind:

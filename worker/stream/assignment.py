@@ -19,12 +19,9 @@ class Role(StrEnum):
 
 
 class Tenure(NamedTuple):
-    """The time between two takeovers, in which partitions are processed.
+    """The time between two takeovers, in which partitions are processed."""
 
-    `epoch` counts takeovers, also those without a rebalance.
-    """
-
-    epoch: int
+    epoch: int  # counts takeovers, also those without a rebalance
     membership: Membership
 
 

@@ -46,16 +46,12 @@ class _Buffer:
 
 @dataclass(eq=False)
 class ChangeFeed:
-    """A bounded buffer between the thread that commits and the page.
+    """A bounded buffer between the thread that commits and the page."""
 
-    `topic` is the output topic, `facets_topic` that of facets: other messages are no changes.
-    `as_json` turns their values into JSON; None: they are JSON.
-    """
-
-    topic: str
+    topic: str  # of summaries; messages of topics other than these two are no changes
     facets_topic: str
     threads: Threads
-    as_json: Callable[[bytes], bytes] | None = None
+    as_json: Callable[[bytes], bytes] | None = None  # of values, unless they are JSON
 
     def __post_init__(self) -> None:
         self._lock = self.threads.lock()
