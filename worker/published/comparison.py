@@ -65,11 +65,6 @@ class Verdict(NamedTuple):
     is_equal: bool = False  # the same set
     is_identical: bool = False  # the same body, apart from what may differ in runs that agree
 
-    @property
-    def is_of_both(self) -> bool:
-        """Whether both builds have a summary."""
-        return self.k_a is not None and self.k_b is not None
-
 
 def verdict(a: Digest | None, b: Digest | None) -> Verdict:
     """Compare two summaries of an entity.
@@ -205,7 +200,7 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
     changed = choice.changed()
     last_a = _last(a, {*changed, *choice.missing_in_b})
     last_b = _last(b, {*changed, *choice.missing_in_a})
-    of_both = {one: count for one, count in counts.items() if one.is_of_both}
+    of_both = {one: count for one, count in counts.items() if None not in (one.k_a, one.k_b)}
     differing: Counter[int] = Counter()
     for one, count in of_both.items():
         differing[one.differing] += count

@@ -24,7 +24,6 @@ from worker.kafka.offsets import (
     first_records_at,
     watermarks,
 )
-from worker.replay.record_source import RecordSource
 from worker.replay.request import Request
 from worker.settings import Settings
 
@@ -82,7 +81,11 @@ def ranges_of(
     for partition, offsets in in_files.items():
         if history is not None and (request.partitions is None or partition in request.partitions):
             of_log = _of_log(ranges, partition, offsets, settings.input_topic)
-            ranges[partition] = _with(history, partition, offsets, of_log, since_ms, until_ms)
+            first = offsets.start if since_ms is None else history.first_at(partition, since_ms)
+            first = of_log.first if first is None else first
+            end = None if until_ms is None else history.first_at(partition, until_ms)
+            end = max(of_log.end, offsets.stop) if end is None else end
+            ranges[partition] = Range(min(first, end), end, offsets.start)
     return ranges
 
 
@@ -96,21 +99,6 @@ def _of_log(ranges: Mapping[int, Range], partition: int, in_files: range, topic:
             f"at {ranges[partition].log_start}: the records between are missing"
         )
     return ranges[partition]
-
-
-def _with(
-    history: RecordSource,
-    partition: int,
-    in_files: range,
-    of_log: Range,
-    since_ms: int | None,
-    until_ms: int | None,
-) -> Range:
-    """The range of a partition over files and log."""
-    first = in_files.start if since_ms is None else history.first_at(partition, since_ms)
-    end = None if until_ms is None else history.first_at(partition, until_ms)
-    end = max(of_log.end, in_files.stop) if end is None else end
-    return Range(min(of_log.first if first is None else first, end), end, in_files.start)
 
 
 def find_ranges(
