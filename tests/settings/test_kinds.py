@@ -96,7 +96,7 @@ def test_anything_else_is_no_address(text):
 
 
 def test_host_names_are_a_list():
-    assert kinds.hosts().parse("Summaries.example.com, w-0") == "summaries.example.com,w-0"
+    assert kinds.HOSTS.parse("Summaries.example.com, w-0") == "summaries.example.com,w-0"
     for wrong in ("a,,b", "http://a", "a:80", "*", "a b", "a/"):
         with pytest.raises(ValueError, match=r"^$"):
-            kinds.hosts().parse(wrong)
+            kinds.HOSTS.parse(wrong)

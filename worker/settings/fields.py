@@ -48,7 +48,7 @@ class Fields:
 
     bootstrap_servers: str = setting(
         "localhost:9092",
-        kinds.servers(),
+        kinds.SERVERS,
         "Kafka brokers, separated by commas",
         variable="KAFKA_BOOTSTRAP_SERVERS",
     )
@@ -57,28 +57,28 @@ class Fields:
     )
     mapping: Path | None = setting(  # noqa: RUF009 - it is a field
         None,
-        kinds.file(),
+        kinds.FILE,
         "TOML file of rules that read an input topic with fields of its own, see "
         "[connect](../connect.md); without one the topic has the contract's events",
     )
     schema_registry_url: str | None = setting(
         None,
-        kinds.urls(),
+        kinds.URLS,
         "Schema registry with Confluent's API: values that begin with a zero byte and a schema id "
         "are Avro (extra `avro`) or JSON Schema, see [connect](../connect.md#avro-and-json-schema)",
     )
     schema_registry_username: str | None = setting(
-        None, kinds.one_line(), "User name for the registry"
+        None, kinds.ONE_LINE, "User name for the registry"
     )
     schema_registry_password: str | None = setting(
-        None, kinds.one_line(), "Password for the registry", secret=True
+        None, kinds.ONE_LINE, "Password for the registry", secret=True
     )
     schema_registry_token: str | None = setting(
-        None, kinds.one_line(), "Bearer token for the registry, instead of both", secret=True
+        None, kinds.ONE_LINE, "Bearer token for the registry, instead of both", secret=True
     )
     schema_registry_ca_location: str | None = setting(
         None,
-        kinds.one_line(),
+        kinds.ONE_LINE,
         "CA certificates for the registry, a PEM file",
         instead="the system's",
     )
@@ -97,7 +97,7 @@ class Fields:
     dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
     facets: str = setting(
         "",
-        kinds.one_line(),
+        kinds.ONE_LINE,
         "Facets, such as location, parking or critics, each with sentences of its own: a TOML "
         "file, or `preset:` and one of `stays`, `hotels`, `restaurants`, `products`, `apps`",
         instead="none",
@@ -121,7 +121,7 @@ class Fields:
         "Sentences in a summary: 3 to 5 for people to read, more for programs",
     )
     distinct: bool = setting(
-        False, kinds.flag(), "Show sentences with identical vectors once; near-paraphrases stay"
+        False, kinds.FLAG, "Show sentences with identical vectors once; near-paraphrases stay"
     )
     emit: str = setting(
         "every",
@@ -161,17 +161,17 @@ class Fields:
     )
     data_dir: Path = setting(  # noqa: RUF009 - a Path is immutable
         Path("~/.local/state/coversumm-worker"),
-        kinds.folder(),
+        kinds.FOLDER,
         "Local state: a folder for each worker, locked while it runs",
     )
     model_cache_dir: Path = setting(  # noqa: RUF009
         Path("~/.cache/coversumm-worker"),
-        kinds.folder(),
+        kinds.FOLDER,
         "Models of the hub, and the default one where it is not installed",
     )
     vector_store_dir: Path | None = setting(  # noqa: RUF009 - it is a field
         None,
-        kinds.folder(),
+        kinds.FOLDER,
         "Store of vectors by text: a folder that several workers, replays and summaries of this "
         "machine may share; one of them writes, all read",
     )
@@ -261,19 +261,19 @@ class Fields:
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
     web_bind: str = setting(
-        "127.0.0.1", kinds.address(), "Address of the web server; `::` is all of both families"
+        "127.0.0.1", kinds.ADDRESS, "Address of the web server; `::` is all of both families"
     )
     web_page: bool = setting(
         True,
-        kinds.flag(),
+        kinds.FLAG,
         "Serve the live page at `/`: entities, summaries as they change, their history",
     )
     web_advertised_url: str = setting(
-        "", kinds.url(), "URL for the other workers", instead="made of bind and port"
+        "", kinds.URL, "URL for the other workers", instead="made of bind and port"
     )
     web_allowed_hosts: str | None = setting(
         None,
-        kinds.hosts(),
+        kinds.HOSTS,
         "Host names that requests may have besides IP addresses, `localhost` and the host of "
         "`COVERSUMM_WEB_ADVERTISED_URL`: those of a Service, an Ingress or a proxy. Others are "
         "refused (421)",
@@ -288,17 +288,17 @@ class Fields:
         kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
     )
-    sasl_username: str | None = setting(None, kinds.one_line(), "User name for SASL")
-    sasl_password: str | None = setting(None, kinds.one_line(), "Password for SASL", secret=True)
+    sasl_username: str | None = setting(None, kinds.ONE_LINE, "User name for SASL")
+    sasl_password: str | None = setting(None, kinds.ONE_LINE, "Password for SASL", secret=True)
     ssl_ca_location: str | None = setting(
-        None, kinds.one_line(), "CA certificates, a PEM file", instead="the system's"
+        None, kinds.ONE_LINE, "CA certificates, a PEM file", instead="the system's"
     )
     ssl_certificate_location: str | None = setting(
-        None, kinds.one_line(), "Client certificate, a PEM file"
+        None, kinds.ONE_LINE, "Client certificate, a PEM file"
     )
-    ssl_key_location: str | None = setting(None, kinds.one_line(), "Its private key, a PEM file")
+    ssl_key_location: str | None = setting(None, kinds.ONE_LINE, "Its private key, a PEM file")
     ssl_key_password: str | None = setting(
-        None, kinds.one_line(), "Password of the private key", secret=True
+        None, kinds.ONE_LINE, "Password of the private key", secret=True
     )
     standby_replicas: int = setting(
         0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
@@ -311,7 +311,7 @@ class Fields:
     )
     broker_timeout_ms: int = setting(
         10_000,
-        kinds.milliseconds(),
+        kinds.MILLISECONDS,
         "Time without an answer of any broker after which the worker is not ready",
     )
     transaction_timeout_ms: int = setting(
@@ -321,16 +321,16 @@ class Fields:
     )
     commit_timeout_ms: int = setting(
         25_000,
-        kinds.milliseconds(),
+        kinds.MILLISECONDS,
         "Deadline for writing a commit's records, and for the broker's answer; after it the commit "
         "is in doubt",
     )
     shutdown_timeout_ms: int = setting(
-        20_000, kinds.milliseconds(), "Deadline of an orderly stop; after it the worker exits"
+        20_000, kinds.MILLISECONDS, "Deadline of an orderly stop; after it the worker exits"
     )
     stall_timeout_ms: int = setting(
         300_000,
-        kinds.milliseconds(),
+        kinds.MILLISECONDS,
         "Time without progress, while events wait, after which the worker exits",
     )
     log_level: str = setting(

@@ -72,19 +72,20 @@ def choice(*names: str) -> Kind:
     return Kind(f"one of {', '.join(names)}", parse, schema={"enum": list(names)})
 
 
-_WORDS: Final = {True: ("true", "1", "yes", "on"), False: ("false", "0", "no", "off")}
+_FLAGS: Final = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(
+    ("false", "0", "no", "off"), False
+)
 
 
-def flag() -> Kind:
-    """Yes or no."""
-    words = {word: value for value in (True, False) for word in _WORDS[value]}
+def _parse_flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError
+    return _FLAGS[text.lower()]
 
-    def parse(text: str) -> bool:
-        if text.lower() not in words:
-            raise ValueError
-        return words[text.lower()]
 
-    return Kind("true or false", parse, lambda value: str(value).lower(), {"type": "boolean"})
+FLAG: Final = Kind(
+    "true or false", _parse_flag, lambda value: str(value).lower(), {"type": "boolean"}
+)
 
 
 def text(pattern: str, accepts: str) -> Kind:
@@ -98,20 +99,16 @@ def text(pattern: str, accepts: str) -> Kind:
     return Kind(accepts, parse)
 
 
-def servers() -> Kind:
-    """Addresses of brokers."""
-
-    def parse(text: str) -> str:
-        servers = [server.strip() for server in text.split(",")]
-        for server in servers:
-            parts = urlsplit(f"//{server}")
-            if not parts.hostname or not parts.port or parts.netloc != server or "@" in server:
-                raise ValueError
-        return ",".join(servers)
-
-    return Kind("host:port, or several separated by commas", parse)
+def _parse_servers(text: str) -> str:
+    servers = [server.strip() for server in text.split(",")]
+    for server in servers:
+        parts = urlsplit(f"//{server}")
+        if not parts.hostname or not parts.port or parts.netloc != server or "@" in server:
+            raise ValueError
+    return ",".join(servers)
 
 
+SERVERS: Final = Kind("host:port, or several separated by commas", _parse_servers)  # brokers
 _ORIGIN: Final = re.compile(
     r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?/*", re.ASCII | re.IGNORECASE
 )
@@ -129,53 +126,53 @@ def web_origin(text: str) -> str:
     return text.rstrip("/")
 
 
-def url() -> Kind:
-    """A URL of host and port only; trailing slashes are dropped."""
-    return Kind("a URL like http://worker-0.coversumm:8080", web_origin)
+URL: Final = Kind("a URL like http://worker-0.coversumm:8080", web_origin)
+_URL: Final = (
+    r"https?://(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[1-9][0-9]{0,4})?(/[^\s?#@,]*)?"
+)
+_HOST: Final = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"
 
 
-def urls() -> Kind:
-    """URLs of one service, without user, password and query; trailing slashes are dropped."""
-    host = r"(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
-    url = rf"https?://{host}(:[1-9][0-9]{{0,4}})?(/[^\s?#@,]*)?"
-
-    def parse(text: str) -> str:
-        given = [one.strip().rstrip("/") for one in text.split(",")]
-        if not all(re.fullmatch(url, one) and urlsplit(one).port != 0 for one in given):
-            raise ValueError
-        return ",".join(given)
-
-    schema = {"type": "string", "pattern": f"^{url}(,{url})*$"}
-    accepts = "a URL like https://registry:8081, or several separated by commas"
-    return Kind(accepts, parse, schema=schema)
+def _parse_urls(text: str) -> str:
+    given = [one.strip().rstrip("/") for one in text.split(",")]
+    if not all(re.fullmatch(_URL, one) and urlsplit(one).port != 0 for one in given):
+        raise ValueError
+    return ",".join(given)
 
 
-def hosts() -> Kind:
-    """Names of hosts, without ports."""
-    name = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"
-
-    def parse(text: str) -> str:
-        names = [one.strip() for one in text.split(",")]
-        if not all(re.fullmatch(name, one) for one in names):
-            raise ValueError
-        return ",".join(names).lower()
-
-    schema = {"type": "string", "pattern": rf"^{name}(,{name})*$"}
-    return Kind("host names like summaries.example.com, separated by commas", parse, schema=schema)
+URLS: Final = Kind(
+    "a URL like https://registry:8081, or several separated by commas",
+    _parse_urls,
+    schema={"type": "string", "pattern": f"^{_URL}(,{_URL})*$"},
+)
+"""Of one service, without user, password and query; trailing slashes are dropped."""
 
 
-def address() -> Kind:
-    """A host name or an IP address; IPv6 with or without brackets, which the value lacks."""
+def _parse_hosts(text: str) -> str:
+    names = [one.strip() for one in text.split(",")]
+    if not all(re.fullmatch(_HOST, one) for one in names):
+        raise ValueError
+    return ",".join(names).lower()
 
-    def parse(text: str) -> str:
-        host = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
-        if not re.fullmatch(r"[^\s/%\[\]]+", host):
-            raise ValueError
-        if ":" in host or host != text:
-            IPv6Address(host)
-        return host
 
-    return Kind("an address", parse)
+HOSTS: Final = Kind(
+    "host names like summaries.example.com, separated by commas",
+    _parse_hosts,
+    schema={"type": "string", "pattern": rf"^{_HOST}(,{_HOST})*$"},
+)
+
+
+def _parse_address(text: str) -> str:
+    host = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
+    if not re.fullmatch(r"[^\s/%\[\]]+", host):
+        raise ValueError
+    if ":" in host or host != text:
+        IPv6Address(host)
+    return host
+
+
+ADDRESS: Final = Kind("an address", _parse_address)
+"""A host name or an IP address; IPv6 with or without brackets, which the value lacks."""
 
 
 def host_port(host: str, port: int) -> str:
@@ -183,9 +180,7 @@ def host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def one_line() -> Kind:
-    """Any text without a line break."""
-    return text(r".+", "a text of one line")
+ONE_LINE: Final = text(r".+", "a text of one line")
 
 
 def name(longest: int) -> Kind:
@@ -198,23 +193,13 @@ def name(longest: int) -> Kind:
     return kind._replace(schema={"type": "string", "pattern": f"^{signs}$"})
 
 
-def folder() -> Kind:
-    """A folder, which need not exist yet; absolute, with `~` expanded."""
-
-    def parse(text: str) -> Path:
-        try:
-            return Path(text).expanduser().absolute()
-        except RuntimeError:  # ~ of an unknown user
-            raise ValueError from None
-
-    return Kind("a folder", parse)
+def _parse_folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:  # ~ of an unknown user
+        raise ValueError from None
 
 
-def file() -> Kind:
-    """A file; absolute, with `~` expanded."""
-    return folder()._replace(accepts="a file")
-
-
-def milliseconds() -> Kind:
-    """A deadline, from a tenth of a second to a day."""
-    return integer(100, 86_400_000)
+FOLDER: Final = Kind("a folder", _parse_folder)  # need not exist yet
+FILE: Final = FOLDER._replace(accepts="a file")
+MILLISECONDS: Final = integer(100, 86_400_000)  # a deadline, from a tenth of a second to a day
