@@ -24,8 +24,7 @@ from worker.facets.definitions import (
 
 NO_FACET: Final = -1
 ROWS: Final = 2048  # vectors compared at once, so that they fit a core's cache
-ROUNDING: Final = 1e-12
-"""Above the error of a cosine in float64, which is a few 2^-53."""
+ROUNDING: Final = 1e-12  # above the error of a cosine in float64, which is a few 2^-53
 
 
 class NewestFacet(NamedTuple):

@@ -24,8 +24,7 @@ def recency(occurred_at: str | None) -> bytes:
     return bytes([255 - byte for byte in instant(occurred_at)]) + b"\xff"
 
 
-Item = tuple[bytes, bytes]
-"""A review's recency and id."""
+Item = tuple[bytes, bytes]  # a review's recency and id
 
 
 class Edge(NamedTuple):

@@ -34,15 +34,13 @@ try:
 except ImportError:
     fastavro = None
 
-MAX_DEPTH: Final = 100
-"""Deepest nesting of types, through names too."""
+MAX_DEPTH: Final = 100  # deepest nesting of types, through names too
 VALUES_PER_BYTE: Final = 16
 """Most values that a byte may stand for in the long run; ordinary records have one or two."""
 MAX_VALUES: Final = 10_000
 """Most values beyond that in one message: those of types that take no bytes."""
 
-MAX_CONTAINERS: Final = 250_000
-"""Most records, arrays and maps in one value."""
+MAX_CONTAINERS: Final = 250_000  # most records, arrays and maps in one value
 COUNTED_BYTES: Final = MAX_CONTAINERS // VALUES_PER_BYTE
 """Longest value whose containers are not counted: it cannot have many more."""
 

@@ -30,16 +30,12 @@ from worker.settings import Settings
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-TIMEOUT_SECONDS: Final = 3.0
-"""Longest wait for an answer of one URL."""
+TIMEOUT_SECONDS: Final = 3.0  # longest wait for an answer of one URL
 MAX_ANSWER_BYTES: Final = 4 * 2**20
-MAX_REFERENCES: Final = 200
-"""Most schemas that one schema may refer to, directly or not."""
-ATTEMPTS: Final = 3
-"""How often a command asks before it gives up."""
+MAX_REFERENCES: Final = 200  # most schemas that one schema may refer to, directly or not
+ATTEMPTS: Final = 3  # how often a command asks before it gives up
 PAUSE_SECONDS: Final = 1.0
-REPEAT_SECONDS: Final = 60.0
-"""Seconds between two lines about one outage."""
+REPEAT_SECONDS: Final = 60.0  # seconds between two lines about one outage
 
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _UNKNOWN_ID: Final = 40403

@@ -43,11 +43,9 @@ from worker.settings import Settings
 
 GRACE_SECONDS: Final = 10.0
 """Seconds that records wait for a schema that the registry does not know."""
-AGAIN_SECONDS: Final = 60.0
-"""Seconds from one request for such a schema to the next."""
+AGAIN_SECONDS: Final = 60.0  # seconds from one request for such a schema to the next
 UNKNOWN: Final = "the registry does not know it"
-MAX_UNKNOWN: Final = 10_000
-"""Unknown ids that are remembered."""
+MAX_UNKNOWN: Final = 10_000  # unknown ids that are remembered
 
 
 class SchemaLookup:

@@ -31,8 +31,7 @@ class EmbedderForm(NamedTuple):
     load: Callable[..., EmbeddingEngine | None]
 
 
-DEFAULT: Final = "onnx"
-"""The form of the default model, the only one that computes in bf16."""
+DEFAULT: Final = "onnx"  # the form of the default model, the only one that computes in bf16
 
 
 def _load_default(

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Precision = Literal["fp32", "bf16"]
-"""Numbers that an engine multiplies."""
+Precision = Literal["fp32", "bf16"]  # numbers that an engine multiplies
 
 
 class EmbeddingEngine(Protocol):

@@ -64,12 +64,10 @@ def _share_memory() -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
 
 
-LIBRARIES = ("numpy", "onnxruntime", "tokenizers")
-"""The packages that compute the vectors."""
+LIBRARIES = ("numpy", "onnxruntime", "tokenizers")  # the packages that compute the vectors
 POOL = 1024
 """Sentences tokenized and sorted together; bounds a call's memory and the wait at shutdown."""
-TOKENIZED = 64
-"""Sentences that a thread tokenizes at a time."""
+TOKENIZED = 64  # sentences that a thread tokenizes at a time
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
 

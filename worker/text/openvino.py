@@ -29,8 +29,7 @@ from worker.text.engine import EngineError, first_line, of_any_length
 from worker.text.identity import machine_type
 from worker.text.packed import EncoderSessions, PackedEncoder
 
-ROW_STEP: Final = 8
-"""Rows of a batch are a multiple of this: few kernels, and little padding."""
+ROW_STEP: Final = 8  # rows of a batch are a multiple of this: few kernels, and little padding
 INSTRUCTION_SETS: Final = {"avx512_bf16", "amx_bf16"}  # any of them multiplies bf16
 CONFIG: Final = {
     "INFERENCE_PRECISION_HINT": "bf16",

@@ -42,8 +42,7 @@ class PackedEncoder:
     """See `onnx.Encoder`."""
 
     sessions: EncoderSessions
-    row_step: int = 1
-    """Batches are filled up with rows to a multiple of it."""
+    row_step: int = 1  # batches are filled up with rows to a multiple of it
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
         """See `onnx.Encoder`."""

@@ -50,8 +50,7 @@ _OTHER_END = re.compile(
 # One look for a character outside of Latin, Greek, Cyrillic and their signs saves most searches.
 _RARE = re.compile("[^\x00-\u0588\u2010-\u2027]")
 _ENDS_SENTENCE = re.compile(rf"[.!?…:{_ENDS}][{_CLOSING}]*$")
-_WRAPPED_CHARS = 60
-"""A line of at least so many characters is likely to be wrapped where it ends."""
+_WRAPPED_CHARS = 60  # a line of at least so many characters is likely to be wrapped where it ends
 _GLUED = re.compile(r"(?<=\w)[.!?…]+(?=\w)")
 _LONG_WORD = re.compile(r"\S{48,}|(?:\. ){24,}")
 _WORD_END = 24

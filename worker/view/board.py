@@ -14,30 +14,21 @@ from worker.events import Cause, SummaryChanged, SummarySentence
 from worker.published.publication import Publication, SetName, with_changes
 from worker.view.texts import one_line
 
-LATEST: Final = 100
-"""Changes to remember, the latest ones."""
-ENTITIES: Final = 1000
-"""Entities to remember, those that changed last."""
+LATEST: Final = 100  # changes to remember, the latest ones
+ENTITIES: Final = 1000  # entities to remember, those that changed last
 
 
 class ShownChange(NamedTuple):
-    """A change of a summary or facet, with the sentences that came and left.
-
-    Attributes:
-        is_first: nothing was published of the entity before.
-        added: in rank order.
-        removed_ids: in former rank order.
-        removed: the same sentences, except those whose text is unknown.
-    """
+    """A change of a summary or facet, with the sentences that came and left."""
 
     name: SetName
     cause: Cause
     occurred_at: str | None
-    is_first: bool
+    is_first: bool  # nothing was published of the entity before
     k: int
-    added: tuple[SummarySentence, ...]
-    removed_ids: tuple[str, ...]
-    removed: tuple[SummarySentence, ...]
+    added: tuple[SummarySentence, ...]  # in rank order
+    removed_ids: tuple[str, ...]  # in former rank order
+    removed: tuple[SummarySentence, ...]  # the same sentences, except those whose text is unknown
 
     @classmethod
     def of(
@@ -75,24 +66,19 @@ class Come(NamedTuple):
 
 @dataclass(slots=True)
 class Entity:
-    """One entity's summary, or a facet of it, as of its last change.
-
-    Attributes:
-        changes: seen here, without the summary it began with.
-        come: by id, the sentences of the summary that came while the board was filled.
-        gone: the newest first; at most two summaries' worth.
-    """
+    """One entity's summary, or a facet of it, as of its last change."""
 
     name: SetName
     review_count: int = 0
     sentence_count: int = 0
     k: int = 0
-    changes: int = 0
+    changes: int = 0  # seen here, without the summary it began with
     changed_at: float = float("-inf")
     is_deleted: bool = False
     sentences: Sequence[SummarySentence] = ()
     come: dict[str, Come] = field(default_factory=dict)
-    gone: list[Gone] = field(default_factory=list)
+    """By id, the sentences of the summary that came while the board was filled."""
+    gone: list[Gone] = field(default_factory=list)  # the newest first; at most two summaries' worth
     latest: ShownChange | None = None
 
     @property
@@ -188,8 +174,7 @@ class EntityNames:
         return one_line(review_id.removeprefix(self.prefix)) or repr(review_id)
 
 
-REST_SECONDS: Final = 2.5
-"""How long the focus stays with an entity while others change."""
+REST_SECONDS: Final = 2.5  # how long the focus stays with an entity while others change
 
 
 class Focus:

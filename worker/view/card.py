@@ -20,8 +20,7 @@ FLASH_SECONDS: Final = 0.5
 FRESH_SECONDS: Final = 2.5
 GONE_SHOWN: Final = 3
 
-Block = list[Text]
-"""The lines of one thing."""
+Block = list[Text]  # the lines of one thing
 
 
 def card(

@@ -85,38 +85,27 @@ def change_row(change: ShownChange, names: EntityNames, width: int) -> Text:
 NAME_WIDTH: Final = 24
 OTHERS: Final = 7
 _SMALLEST_CARD: Final = 9
-_TALL: Final = 40
-"""Height from which the others have two lines each."""
-_FEW_FACETS: Final = 3
-"""Lines for facets below that height; they are taken from the others."""
+_TALL: Final = 40  # height from which the others have two lines each
+_FEW_FACETS: Final = 3  # lines for facets below that height; they are taken from the others
 _MANY_FACETS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a screen shows.
+    """What a screen shows."""
 
-    Attributes:
-        head: lines at the top.
-        board: the sets of sentences.
-        focus: the one of the card; None: there is no card yet.
-        order: those to show as rows, the most important first.
-        label: of the rule between the card and the others.
-        others: lines for the others; 0: the card takes all.
-        doomed: see `card`.
-        facets: those of the card's entity, the most important first, for a line each; None: there
-            are never any.
-    """
-
-    head: Sequence[Text]
-    board: Board
-    focus: SetName | None
-    order: Sequence[Entity] = ()
+    head: Sequence[Text]  # lines at the top
+    board: Board  # the sets of sentences
+    focus: SetName | None  # the one of the card; None: there is no card yet
+    order: Sequence[Entity] = ()  # those to show as rows, the most important first
     names: EntityNames = field(default_factory=EntityNames)
-    label: str = ""
-    others: int = OTHERS
-    doomed: Set[str] = frozenset()
+    label: str = ""  # of the rule between the card and the others
+    others: int = OTHERS  # lines for the others; 0: the card takes all
+    doomed: Set[str] = frozenset()  # see `card`
     facets: Sequence[Entity] | None = None
+    """Those of the card's entity, the most important first, for a line each; None: there are
+    never any.
+    """
 
 
 def screen(console: Console, frame: Frame, now: float) -> list[Text]:

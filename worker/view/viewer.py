@@ -41,8 +41,7 @@ class Scene(Protocol):
 class Viewer:
     """Shows a scene on a console; a context manager. This one prints the published bodies."""
 
-    is_screen = False
-    """Whether a person watches a screen."""
+    is_screen = False  # whether a person watches a screen
 
     def __init__(self, console: Console, scene: Scene) -> None:
         self._console = console
