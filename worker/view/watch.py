@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -22,36 +23,31 @@ OTHER_FACETS: Final = 10
 """Lines for facets below the one in full, which is short: all those of an entity."""
 
 
+@dataclass(eq=False)
 class WatchScene:
     """A summary or facet in full; below it the others that changed last."""
 
-    def __init__(self, watch: TopicWatch, entity: str | None, *, is_read: bool = True) -> None:
-        """Begins without a message.
+    watch: TopicWatch  # where the messages come from
+    entity: str | None  # the only one whose messages come; None: all
+    is_read: bool = True  # whether messages are decoded
 
-        Args:
-            watch: where the messages come from.
-            entity: the only one whose messages come; None: all.
-            is_read: whether messages are decoded.
-        """
-        where = f"on {watch.topic}" if entity is None else f"of {one_line(entity)}"
+    def __post_init__(self) -> None:
+        where = f"on {self.watch.topic}" if self.entity is None else f"of {one_line(self.entity)}"
         self.waiting = f"waiting for a change {where}; Ctrl-C ends it"
-        self._watch = watch
-        self._entity = entity
-        self._is_read = is_read
         self._board = Board()
         self._focus = Focus()
         self._present: list[Entity] = []  # as before the watch; not printed yet
         self._began_at = time.monotonic()
-        if entity is not None and watch.kind is SUMMARIES:
-            self._focus.pin(SetName(entity))
+        if self.entity is not None and self.watch.kind is SUMMARIES:
+            self._focus.pin(SetName(self.entity))
 
     def take(self, message: Record, now: float) -> list[ShownChange]:
         """Take a message. One from before the watch is no change."""
-        if not self._is_read:
+        if not self.is_read:
             return []
         # Of facets the largest last, so that the board has it first.
-        found = publications(message, kind=self._watch.kind)[::-1]
-        if not self._watch.has_before(message):
+        found = publications(message, kind=self.watch.kind)[::-1]
+        if not self.watch.has_before(message):
             changes = (self._board.take_publication(one, now) for one in found)
             return [change for change in changes if change is not None]
         for one in found:
@@ -74,7 +70,7 @@ class WatchScene:
     def frame(self, console: Console, now: float) -> Frame:
         """The summary or facet that changed last, or the only one."""
         width = console.width
-        board, has_facets = self._board, self._watch.kind is FACETS
+        board, has_facets = self._board, self.watch.kind is FACETS
         counts = f"{many(board.changes, 'changes')} in {now - self._began_at:,.0f} s"
         title = Text("coversumm-worker watch", style="bold")
         head = [
@@ -84,16 +80,16 @@ class WatchScene:
         ]
         focus = self._focus.choose(board, now)
         others = [one for key, one in reversed(board.entities.items()) if key != focus]
-        is_alone = self._entity is not None and not has_facets
+        is_alone = self.entity is not None and not has_facets
         most = 0 if is_alone else OTHER_FACETS if has_facets else OTHERS
         shown = min(most, len(others))
-        return Frame(head, board, focus, others, label=self._watch.topic, others=shown)
+        return Frame(head, board, focus, others, label=self.watch.topic, others=shown)
 
     def _state(self, now: float) -> str:
-        lost, board = self._watch.lost_seconds, self._board
+        lost, board = self.watch.lost_seconds, self._board
         if lost is not None:
             return f"no broker has answered for {lost:,.0f} s: what is shown may be old"
-        if self._entity is not None and not board.entities:
+        if self.entity is not None and not board.entities:
             return f"nothing is published of it yet; {self.waiting}"
         if not board.latest:
             return self.waiting
