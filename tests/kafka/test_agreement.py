@@ -25,7 +25,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.exists = False
-        self.values: list[bytes] = []
+        self.values: list[bytes | None] = []
         self.epoch = 0
         self.created: list[Any] = []
         self.creation: int | None = None  # how it fails
@@ -43,8 +43,8 @@ class Broker:
         self.created += topics
         future: Future[None] = Future()
         code = self.creation or (KafkaError.TOPIC_ALREADY_EXISTS if self.exists else None)
+        self.exists = code in (None, KafkaError.TOPIC_ALREADY_EXISTS)
         if code is None:
-            self.exists = True
             future.set_result(None)
         else:
             future.set_exception(KafkaException(KafkaError(code)))
@@ -114,7 +114,7 @@ class Producer:
         assert options["transactional.id"] == TOPIC
         self._broker = broker
         self._epoch = -1
-        self._written: list[bytes] = []
+        self._written: list[bytes | None] = []
 
     def init_transactions(self, timeout: float) -> None:
         self._broker.attempts.append(self._broker.clock.now_s)
@@ -124,7 +124,7 @@ class Producer:
     def begin_transaction(self) -> None:
         self._written = []
 
-    def produce(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+    def produce(self, topic: str, value: bytes | None, key: bytes, partition: int) -> None:
         assert (topic, partition) == (TOPIC, 0)
         self._written.append(value)
 
@@ -175,6 +175,27 @@ def test_who_is_fenced_while_it_writes_finds_what_the_other_wrote() -> None:
     assert agreed(broker).agree(lambda: b"one") == b"the other's"
     assert broker.values == [b"the other's"]
     assert len(broker.attempts) == 2  # what is there takes the id from nobody
+
+
+def refused() -> None:
+    raise SetupError("shared")
+
+
+def test_a_new_record_that_is_refused_is_withdrawn() -> None:
+    """It is refused once all can read it; one of another process stays."""
+    broker = Broker()
+
+    def look() -> None:
+        assert broker.values == [b"one"]
+        refused()
+
+    with pytest.raises(SetupError, match="shared"):
+        agreed(broker).agree(lambda: b"one", look)
+    assert agreed(broker).read() is None
+    assert agreed(broker).agree(lambda: b"two") == b"two"
+    with pytest.raises(SetupError, match="shared"):
+        agreed(broker).agree(unwanted, refused)
+    assert broker.values == [b"one", None, b"two"]
 
 
 def test_the_id_is_not_held_while_the_record_is_made() -> None:

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import KafkaClients
 from worker.settings import Settings
@@ -58,3 +60,29 @@ def test_several_that_begin_at_once_agree_with_few_attempts(kafka: KafkaBroker) 
     record = AgreedRecord(clients[0], clients[0].admin(), "agreement-plan")
     assert {*found} == {record.read()}
     assert max(one.attempts for one in clients) <= 3
+
+
+def test_of_two_that_look_for_each_others_record_at_most_one_stays(kafka: KafkaBroker) -> None:
+    settings = Settings(bootstrap_servers=kafka.bootstrap_servers, app_id="agreement")
+    names = ("agreement-a", "agreement-b")
+    clients = KafkaClients(settings)
+    records = [AgreedRecord(clients, clients.admin(), name) for name in names]
+    both = threading.Barrier(2)
+
+    def agree(own: AgreedRecord, other: AgreedRecord) -> bool:
+        def make() -> bytes:
+            both.wait(PATIENCE_SECONDS)
+            return own.topic.encode()
+
+        def look() -> None:
+            if other.read() is not None:
+                raise SetupError("both")
+
+        with suppress(SetupError):
+            return own.agree(make, look) == own.topic.encode()
+        return False
+
+    with ThreadPoolExecutor(2) as threads:
+        stayed = list(threads.map(agree, records, reversed(records)))
+    assert sum(stayed) <= 1
+    assert [one.read() is not None for one in records] == stayed

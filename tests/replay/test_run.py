@@ -180,6 +180,22 @@ def test_its_bounds_are_asked_for_again_while_brokers_are_away(
     assert failures == []
 
 
+def test_a_plan_is_compared_with_others_once_it_is_written(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def agree(_record: AgreedRecord, _make: object, check: Any) -> bytes:
+        check()
+        return plan_of(replay).encode()
+
+    monkeypatch.setattr(AgreedRecord, "agree", agree)
+    monkeypatch.setattr(Replay, "check_plan", lambda *_: None)
+    monkeypatch.setattr("worker.replay.run.refuse_shared", lambda *asked: seen.append(asked))
+    replay.bounds(3, None)
+    assert seen == [(replay.names, replay.clients)]
+
+
 @pytest.mark.parametrize(
     ("committed", "says"),
     [

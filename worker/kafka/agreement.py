@@ -60,23 +60,36 @@ class AgreedRecord:
                     raise
                 self.clock.sleep(PAUSE_SECONDS)
 
-    def agree(self, make: Callable[[], bytes]) -> bytes:
-        """The existing record, else a new one of this or another process. Raises SetupError."""
-        found = self.read()
-        if found is not None:
-            return found
-        self._create()
-        record = make()
+    def agree(self, make: Callable[[], bytes], check: Callable[[], None] = lambda: None) -> bytes:
+        """The existing record, else a new one of this or another process. Raises SetupError.
+
+        `check` is called once every process can read the record. A new record that it refuses with
+        a SetupError is withdrawn: of two processes that look for each other's, one finds it.
+        """
+        record = written = None
         give_up = self.clock.monotonic() + DEADLINE_SECONDS
         longest = FIRST_PAUSE_SECONDS
-        while (found := self.read()) is None and (found := self._write(record)) is None:
+        while (found := self.read()) is None:
+            if record is None:
+                self._create()
+                record = make()
+                continue
             if self.clock.monotonic() > give_up:
                 raise SetupError(
                     f"{self.topic} is not written after {DEADLINE_SECONDS:g} s: other processes "
                     "keep writing it; give the same command again"
                 )
-            self.clock.sleep(random.uniform(longest / 2, longest))
-            longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
+            if written is not None:  # brokers learn of it
+                self.clock.sleep(PAUSE_SECONDS)
+            elif (written := self._write(record)) is None:
+                self.clock.sleep(random.uniform(longest / 2, longest))
+                longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
+        try:
+            check()
+        except SetupError:
+            if written is not None and written is record:
+                self._write(None)
+            raise
         return found
 
     def _create(self) -> None:
@@ -89,15 +102,17 @@ class AgreedRecord:
                     f"the topic {self.topic} could not be created: {cause.args[0].str()}"
                 ) from cause
 
-    def _write(self, record: bytes) -> bytes | None:
-        """Write the record, or return another's; None if another process fences this one."""
+    def _write(self, record: bytes | None) -> bytes | None:
+        """Write the record, or return another's; None if another process fences this one. Without
+        a record, withdraw the existing one.
+        """
         producer = self.clients.producer(
             {"transactional.id": self.topic, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         )
         try:
             producer.init_transactions(SECONDS)
             found = self.read()
-            if found is not None:
+            if found is not None and record is not None:
                 return found
             producer.begin_transaction()
             producer.produce(self.topic, record, KEY, 0)

@@ -113,7 +113,10 @@ class Replay:
     def _agreed_bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
         topic = self.names.plan_topic
         record = AgreedRecord(self.clients, self.clients.admin(), topic)
-        value = record.agree(lambda: self._made(partitions, engine).encode())
+        value = record.agree(
+            lambda: self._made(partitions, engine).encode(),
+            lambda: refuse_shared(self.names, self.clients),  # another may have begun at once
+        )
         self.plan = decode_plan(value, f"the topic {topic}")
         self.check_plan(engine)
         return self.keep_to(self.plan)
