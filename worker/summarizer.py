@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from worker.events import FacetsChanged, Reason, Record, Rejected, SummaryChanged, decode
-from worker.events.bare import read_json
+from worker.events.bare import FIELDS, read_json
 from worker.events.outputs import decode_facets
 from worker.processing.config import processor_config
 from worker.processing.entity_view import (
@@ -248,7 +248,7 @@ class Summarizer:
                 left_out += [
                     (position, name, value)
                     for name, value in reading.left_out.items()
-                    if name != "text"
+                    if name in FIELDS and name != "text"
                 ]
         if left_out:
             position, name, value = left_out[0]

@@ -1,7 +1,8 @@
-"""The lines of a TOML file on which its tables and keys stand, for messages."""
+"""The lines of a TOML file on which its tables and keys stand, and near names, for messages."""
 
 import tomllib
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 MAX_DEPTH: Final = 100
@@ -44,6 +45,12 @@ def parse_toml(text: str) -> dict[str, Any]:
         if not level:
             return content
     raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def near(name: object, names: Iterable[str], ask: str = ", did you mean") -> str:
+    """What follows an unknown name in a message: the most similar of these, if one is similar."""
+    found = get_close_matches(str(name), list(names), 1)
+    return f"{ask} {found[0]}?" if found else ""
 
 
 def _inside(value: Any) -> Iterable[Any]:

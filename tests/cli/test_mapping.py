@@ -108,6 +108,7 @@ def test_warnings_of_samples(tmp_path, capsys):
     file, sample = written(tmp_path, text), tmp_path / "samples.jsonl"
     values = [change("c", row(number, product), number, schemas=False).decode()
               for number, product in ((5, 3), (6, 0), (7, 0))]  # fmt: skip
+    values[2] = values[2].replace("Good", r"Good\\n")
     sample.write_text("\n".join(values))
     assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
     rule = f"warning: {TOPIC}: rule 'published'"
@@ -116,6 +117,7 @@ def test_warnings_of_samples(tmp_path, capsys):
         " found nothing at after.titel in any of these records",
         ": occurred_at is 1970-01-21T09:54:00Z: is the unit of its epoch right? (line 1)",
         ": entity_id is 0: does the source fill it in where it knows none? (line 2)",
+        ": text has a backslash and an n: if they are a line break, set unescape = true (line 3)",
     ]
 
 

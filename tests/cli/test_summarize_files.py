@@ -178,6 +178,71 @@ def test_a_row_without_a_text_is_told(run, write, monkeypatch):
     assert ended.out.startswith("hut 3 reviews, 1 sentence\n")
 
 
+def test_what_looks_wrong_in_a_table_is_told_by_the_names_of_its_columns(run, write):
+    """Each once, with the number of its rows; what is bad counts by lines."""
+    fields = [
+        "--fields",
+        "entity_id=hotel, name,review_id=id,text=body",
+        "--fields",
+        "rating=stars",
+    ]
+    header = b'"hotel, name",id,body,stars'
+    table = [
+        header,
+        b"hut,1,,many",
+        b"hut,2,NULL,5",
+        header,
+        b",3,,5",
+        b'hut,4,"open,5',
+        b"hut,5,,5",
+    ]
+    ended = run("summarize", write("some.csv", table), *fields)
+    assert ended.code == 1
+    *told, closing, error = ended.err.splitlines()
+    assert told == [
+        "line 5: bad_field: hotel, name (for entity_id): missing",
+        "line 6: bad_row: lines 6 to 7 are skipped: unexpected end of data "
+        "(a quote too many, or one that is never closed?)",
+        "warning: stars (for rating) was left out of 1 review: not a number; "
+        "first in line 2: 'many'",
+        "warning: body (for text) is empty in 3 reviews, which have no sentence; first in line 2",
+        "warning: the header is repeated in 1 row, skipped; first in line 4",
+    ]
+    assert closing.startswith("5 rows, 1 entity, ")
+    assert error.endswith("3 of 5 rows could not be used: bad_row 2, bad_field 1")
+
+
+@pytest.mark.parametrize("content", [[], [b"", b" "], [b"entity_id,review_id,text"]])
+def test_a_file_without_a_review_is_told(run, write, content):
+    full = write("full.jsonl", lines(sample(1)))
+    ended = run("summarize", write("some.csv", content), full)
+    assert ended.code == 0
+    assert ended.err.splitlines()[1].startswith("warning: no reviews and no events in /")
+    assert ended.err.endswith("some.csv\n")
+    assert run("summarize", full).err.count("\n") == 1
+
+
+def test_texts_with_a_backslash_and_an_n_are_told_once_and_read_as_line_breaks(
+    run, write, monkeypatch
+):
+    monkeypatch.delenv("COVERSUMM_DIMENSION")
+    monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
+    reviews = [
+        {"entity_id": "hut", "review_id": i, "text": r"Clean rooms.\nKind staff."} for i in range(3)
+    ]
+    path = write("some.jsonl", lines(reviews))
+    ended = run("summarize", path, "--final")
+    assert ended.err.splitlines()[0] == (
+        "hint: a text has a backslash and an n in 3 reviews; first in line 1; "
+        "if these are line breaks, pass --unescape"
+    )
+    assert bodies(ended.out)[0]["sentences"][0]["text"] == r"Clean rooms.\nKind staff."
+    ended = run("summarize", path, "--final", "--unescape")
+    assert "hint" not in ended.err
+    texts = {one["text"] for one in bodies(ended.out)[0]["sentences"]}
+    assert texts == {"Clean rooms.", "Kind staff."}
+
+
 def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
     ended = run("summarize", write("some.jsonl", [*content, *[b"{"] * 30]))
     told = ended.err.splitlines()

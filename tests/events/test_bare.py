@@ -64,6 +64,33 @@ def test_broken_lines_go_on_to_be_dead_letters(raw: bytes) -> None:
     assert isinstance(result, Rejected)
 
 
+@pytest.mark.parametrize(
+    ("more", "is_bare"),
+    [
+        ({"type": "review"}, True),
+        ({"type": 7, "sentences": []}, True),
+        ({"type": None}, True),
+        ({"type": "review.upsertd"}, False),
+        ({"type": "review", "review_version": 3}, False),
+        ({"type": "review", "entity_id": None}, True),
+    ],
+)
+def test_a_type_of_the_sources_own_makes_no_event(more: dict[str, object], is_bare: bool) -> None:
+    row = {"entity_id": "e", "review_id": "r", "text": "a"} | more
+    for reading in (read_json(json.dumps(row).encode()), read_row(row)):
+        assert (json.loads(reading.line.value)["type"] == "review.upserted") is is_bare
+    lacking = {name: value for name, value in row.items() if name != "text" and more != "sentences"}
+    if "sentences" not in lacking:
+        assert json.loads(read_row(lacking).line.value)["type"] == more["type"]
+
+
+@pytest.mark.parametrize("type_", [{}, {"type": "review.upserted"}])
+def test_half_of_an_emoji_is_counted(type_: dict[str, str]) -> None:
+    whole = read_json(line(**type_, entity_id="e", review_id="r", text="a\N{SLICE OF PIZZA}"))
+    half = read_json(line(**type_, entity_id="e", review_id="r", text="a\ud83d"))
+    assert (list(whole.left_out), list(half.left_out)) == ([], ["halves"])
+
+
 NINES = "9" * 5000
 """More digits than Python parses as an integer."""
 TOO_LARGE = (NINES, "9" * 400, f"{'9' * 400}.0", f"{NINES}.", f"-{NINES}e99", f" +{NINES}")

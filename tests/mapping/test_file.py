@@ -59,6 +59,7 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("rating = { path = 'a', decimal = 101 }", 7, "t: rule 1: rating: decimal: the digits"),
         ("rating = { path = 'a', decimal = true }", 7, "t: rule 1: rating: decimal: the digits"),
         ("rating = { path = 'a', scale = [5, 1] }", 7, "t: rule 1: rating: scale: the lowest"),
+        ("rating = { path = 'a', unescape = true }", 7, "t: rule 1: rating: unescape: only text"),
         ("rating = { path = 'a', scale = [1] }", 7, "t: rule 1: rating: scale: the lowest"),
         ("rating = { path = 'a', add = 1 }", 7, "t: rule 1: rating: add: only review_version"),
         ("review_version = { path = 'a', add = 1.5 }", 7,

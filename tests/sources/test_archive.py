@@ -258,7 +258,7 @@ def test_reviews_in_parquet(tmp_path):
     event = b'{"type":"review.upserted","entity_id":"e","review_id":"1","text":"Good."}'
     assert list(archive.read(0)) == [
         record(0, 3, event, timestamp=5),
-        Faulty(2, "bad_row", "0:4: a text is not UTF-8", path),
+        Faulty(2, "bad_row", "0:4: text: a text is not UTF-8", path),
     ]
 
 

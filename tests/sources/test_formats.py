@@ -8,7 +8,9 @@ import zipfile
 
 import pytest
 
+from tests.harness.limits import event_limits
 from worker.errors import SetupError
+from worker.events import Record, Rejected, decode
 from worker.sources import ReviewFiles
 from worker.sources.opened import recognize
 
@@ -95,3 +97,49 @@ def test_encodings(tmp_path, encoding, mark):
         found = list(reviews)
     assert [(record.offset, record.key) for record in found] == [(0, b"e"), (1, b"e")]
     assert "Schön 💚".encode() in found[0].value
+
+
+CSV = "entity_id,review_id,text\ne,1,Good.\ne,2,Bad{}.\ne,3,Fine.\n"
+JSON = "".join(
+    f'{{"entity_id":"e","review_id":{number},"text":"Good{at}."}}\n'
+    for number, at in enumerate(["", "{}", ""])
+)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("text", [CSV, JSON.replace("{}", "")])
+def test_lines_may_end_as_on_an_old_macintosh(tmp_path, text, encoding):
+    found = [read(tmp_path, text.replace("\n", end).encode(encoding)) for end in ("\n", "\r")]
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
+def read(folder, content):
+    path = folder / "given"
+    path.write_bytes(content)
+    with ReviewFiles([str(path)]) as reviews:
+        return list(reviews)
+
+
+@pytest.mark.parametrize(
+    ("text", "bad", "is_read"),
+    [
+        (CSV.encode().replace(b"{}", b"\0"), b"Bad\\u0000.", True),
+        (JSON.encode().replace(b"{}", b"\0"), b"Good\0.", True),
+        (codecs.BOM_UTF16_LE + CSV.encode("utf-16-le").replace(b"{\0}\0", b"\x3d\xd8"), b"", False),
+        (codecs.BOM_UTF16_LE + JSON.encode("utf-16-le").replace(b"{\0}\0", b"\x3d\xd8"), b"", True),
+    ],
+)
+def test_a_byte_that_is_no_text_is_bad_in_its_row_alone(tmp_path, text, bad, is_read):
+    first, second, third = read(tmp_path, text)
+    assert (first.offset, third.offset, first.key, third.key) == (
+        third.offset - 2,
+        first.offset + 2,
+        b"e",
+        b"e",
+    )
+    assert isinstance(second, Record) is is_read
+    if is_read:
+        assert bad in second.value
+    (judged,) = decode([second], event_limits()) if is_read else [second]
+    assert isinstance(judged, Rejected) is (is_read and b"u0000" not in bad)

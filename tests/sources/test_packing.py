@@ -5,6 +5,7 @@ so.
 import bz2
 import gzip
 import lzma
+import struct
 import sys
 
 import pyarrow
@@ -82,6 +83,24 @@ def test_a_damaged_one_is_told_with_the_last_line_that_was_read(tmp_path, packin
     path.write_bytes(packing(LINES)[:-20])
     with pytest.raises(SetupError, match=r"reviews cannot be read( after line \d+)? \("):
         list(read(path))
+
+
+@pytest.mark.parametrize("count", [3, 3000])
+def test_of_a_cut_one_every_line_that_can_be_unpacked_is_read(tmp_path, count):
+    path = tmp_path / "reviews"
+    path.write_bytes(b"".join(map(zstd, LINES.splitlines(keepends=True)[:count]))[:-7])
+    with pytest.raises(SetupError, match=f"cannot be read after line {count - 1} "):
+        list(read(path))
+
+
+@pytest.mark.parametrize("places", [[0], [1], [0, 1, 2]])
+def test_frames_of_zstd_without_content_are_passed_over(tmp_path, places):
+    path = tmp_path / "reviews"
+    parts = [zstd(LINES[:5000]), zstd(LINES[5000:])]
+    for place in reversed(places):
+        parts.insert(place, struct.pack("<II", 0x184D2A5F - place, 3) + b"abc")
+    path.write_bytes(b"".join(parts))
+    assert len(list(read(path))) == 20_000
 
 
 def test_zstd_without_the_library_is_told_with_what_to_do(tmp_path, monkeypatch):

@@ -88,7 +88,10 @@ def test_parquet_and_json_lines_of_the_same_reviews_are_the_same_events(
     )
     of_parquet, left_out = read(table, FIELDS, row_group_size=group, use_dictionary=dictionary)
     lines = b"".join(
-        json.dumps({name: value for name, value in review.items() if value is not None}).encode()
+        json.dumps(
+            {name: value for name, value in review.items() if value is not None}
+            | ({"body": None} if review["body"] is review["sentences"] is None else {})
+        ).encode()
         + b"\n"
         for review in given_reviews
     )
@@ -267,11 +270,50 @@ def test_events_are_events():
     ]
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "written"),
+    [
+        (pa.timestamp("ns"), 1551708306123456789, "2019-03-04T14:05:06.123456Z"),
+        (pa.timestamp("s", "America/New_York"), 1551708306, "2019-03-04T14:05:06Z"),
+        (pa.timestamp("us"), 2**62, 2**62),
+        (pa.date32(), date(2019, 3, 4), "2019-03-04T00:00:00Z"),
+        (pa.uuid(), UUID(int=1).bytes, str(UUID(int=1))),
+    ],
+)
+@pytest.mark.parametrize("list_of", [pa.list_, pa.large_list, lambda of: pa.list_(of, 2)])
+def test_members_of_sentences_are_what_json_would_have(type_, value, written, list_of):
+    members = pa.struct({"text": pa.string(), "of": type_})
+    within = pa.StructArray.from_arrays(
+        [pa.array(["Good.", "Fine."]), pa.array([value, None], type_)], fields=list(members)
+    )
+    offsets = pa.array([0, 2], pa.int32() if list_of is pa.list_ else pa.int64())
+    if list_of(members).id == list_of(pa.int8()).id == pa.list_(pa.int8(), 2).id:
+        given = pa.FixedSizeListArray.from_arrays(within, 2)
+    else:
+        kind = pa.ListArray if list_of is pa.list_ else pa.LargeListArray
+        given = kind.from_arrays(offsets, within)
+    assert one(sentences=given)["sentences"] == [
+        {"text": "Good.", "of": written},
+        {"text": "Fine.", "of": None},
+    ]
+
+
+@pytest.mark.parametrize("columns", [["text"], ["text", "sentences"]])
+def test_a_null_text_is_that_of_json_and_the_review_has_no_sentence(columns):
+    given = {"entity_id": ["e"], "review_id": ["r"], "rating": [5]}
+    given |= {name: pa.array([None], pa.string()) for name in columns}
+    (record,), left_out = read(pa.table(given))
+    assert json.loads(record.value)["text"] is None
+    assert left_out["text"].count == 1
+    (event,) = decode([record], event_limits())
+    assert (event.rating, event.text, event.sentences) == (5, None, None)
+
+
 def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():
     text = pa.array([b"fine", b"sch\xf6n", b"good"])
     table = pa.table({"entity_id": ["e"] * 3, "review_id": ["1", "2", "3"], "text": text})
     found, _ = read(table)
-    assert found[1] == Faulty(2, "bad_row", "a text is not UTF-8")
+    assert found[1] == Faulty(2, "bad_row", "text: a text is not UTF-8")
     assert [entry.offset for entry in found if isinstance(entry, Record)] == [0, 2]
     strings = pa.Array.from_buffers(pa.string(), 3, text.buffers())
     assert read(table.set_column(2, "text", strings))[0] == found

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.sources import Faulty, ReviewFiles, parse_fields
+from worker.sources import Faulty, ReviewFiles, columns, parse_fields
 from worker.sources.columns import rows
 
 FIELDS = {
@@ -99,6 +99,95 @@ def test_what_is_no_row_is_told_with_its_line(row, detail):
     assert [record.offset for record in good] == ([1] if is_last else [1, 3])
 
 
+def test_lines_that_an_open_quote_swallows_are_counted_and_named():
+    table = (
+        b"entity_id,review_id,text\ne,0,a\n"
+        b'e,1,"open\ne,2,b\ne,3,c\ne,4,"Quoted, well."\ne,5,d\ne,6,"open again\ne,7,f\n'
+    )
+    found, _ = entries(table)
+    bad = [(one.line, one.lines, one.detail[:30]) for one in found if isinstance(one, Faulty)]
+    assert bad == [
+        (3, 4, "lines 3 to 6 are skipped: ',' "),
+        (8, 2, "lines 8 to 9 are skipped: unex"),
+    ]
+    assert [one.offset for one in found if isinstance(one, Record)] == [1, 6]
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_a_row_has_a_bound_although_its_lines_and_cells_have_none(monkeypatch, cells):
+    monkeypatch.setattr(columns, "MOST_CHARS", 1000)
+    monkeypatch.setattr(columns.csv, "field_size_limit", lambda _: None)
+    inside = b'","'.join([b"x\n" * 1000] * cells)
+    table = b'entity_id,review_id,text\ne,1,"' + inside + b'"\ne,2,b\n'
+    found, _ = entries(table)
+    assert isinstance(found[0], Faulty)
+    assert found[0].detail.startswith("lines 2 to 499 are skipped: more than 1,000 characters")
+    assert sum(one.lines for one in found) == table.count(b"\n") - 1
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "entity_id,review_id,text\n",
+        "\ufeffentity_id,review_id,text\n",
+        '"entity_id","review_id","text"\n',
+    ],
+)
+def test_a_header_within_a_table_is_no_review(again):
+    table = f"entity_id,review_id,text\ne,1,a\n{again}e,2,b\ntext,entity_id,review_id\nc,e,3\n"
+    found, left_out = entries(table.encode())
+    assert [(one["review_id"], one["text"]) for one in values(found)] == [
+        *(("1", "a"), ("2", "b"), ("3", "c"))
+    ]
+    assert (left_out["header"].first_line, left_out["header"].count) == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["given.csv", "given.tsv"])
+def test_null_of_a_database_is_no_value_and_that_of_a_person_is_one(name):
+    rows = ["entity_id,review_id,text,rating,created_at", "e,1,NULL,NULL,NULL", "e,2,\\N,4,\\N"]
+    rows += ["e,3,null,5,", "e,4,NULL and void,5,", "NULL,5,a,5,"]
+    text = "\n".join(rows).replace(",", "\t" if name.endswith("tsv") else ",")
+    found, left_out = entries(text.encode(), name)
+    assert [(one.get("entity_id"), one["text"], one.get("rating")) for one in values(found)] == [
+        ("e", "", None),
+        ("e", "", 4),
+        ("e", "null", 5),
+        ("e", "NULL and void", 5),
+        (None, "a", 5),
+    ]
+    assert set(left_out) == {"text"}
+
+
+@pytest.mark.parametrize("mark", ["sep=;\r\n", "SEP=;\n", '"sep=;"\n', "\ufeffsep=;\n"])
+def test_a_line_for_excel_names_the_separator(mark):
+    table = f"{mark}entity_id;review_id;text,or not\n1,5;2;a, b, c\n;;\n".replace(",or not", "")
+    found, _ = entries(table.encode(), "given")
+    assert [(one.offset, json.loads(one.value)["text"]) for one in found] == [(2, "a, b, c")]
+
+
+def test_blanks_after_the_separators_of_the_header_are_none_of_a_cell():
+    table = b'entity_id, review_id, text\ne, 1, "a, b"\ne, 2, c\n'
+    found, _ = entries(table)
+    assert [(one["review_id"], one["text"]) for one in values(found)] == [("1", "a, b"), ("2", "c")]
+    assert values(
+        entries(table.replace(b"entity_id, review_id, text", b"entity_id,review_id,text"))[0][-1:]
+    ) == [{"type": "review.upserted", "entity_id": "e", "review_id": " 2", "text": " c"}]
+
+
+@pytest.mark.parametrize("given", [{}, {"unescape": "yes"}])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_backslash_and_an_n_are_a_line_break_where_that_is_said(form, given):
+    text = r"Clean.\nA \"kind\" host, C:\\new." if given else r"Clean.\nKind."
+    content = json.dumps({"entity_id": "e", "review_id": "1", "text": text})
+    if form == "csv":
+        quoted = text.replace('"', '""')
+        content = f'entity_id,review_id,text\ne,1,"{quoted}"\n'
+    found, left_out = entries(content.encode(), f"given.{form}", given)
+    expected = 'Clean.\nA "kind" host, C:\\new.' if given else text
+    assert [one["text"] for one in values(found)] == [expected]
+    assert left_out.keys() == (set() if given else {"line breaks"})
+
+
 def test_tsv_is_not_quoted_but_a_quoted_cell_is_unquoted():
     table = (
         b'entity_id\treview_id\ttext\ne\t1\t"Great" they said\ne\t2\t"say ""yes"""\ne\t3\t"open\n'
@@ -162,12 +251,26 @@ def test_columns_that_are_missing_are_named(header, fields, told):
         ("entity_id=", "is not FIELD=COLUMN"),
         ("entity=asin", "did you mean entity_id?"),
         ("text=a,text=b", "text is given twice"),
+        ("text=a,review_id", "'review_id' is not FIELD=COLUMN"),
+        ("text=a,", "'' is not FIELD=COLUMN"),
         ("review_version=v", "is not a field of a review"),
     ],
 )
 def test_fields_that_are_none(given_fields, told):
     with pytest.raises(ValueError, match=re.escape(told)):
         parse_fields([given_fields])
+
+
+def test_columns_may_have_commas_in_their_names():
+    given_fields = ["entity_id=hotel, name,review_id=id", "text=review, body, in English"]
+    fields = parse_fields(given_fields)
+    assert fields == {
+        "entity_id": "hotel, name",
+        "review_id": "id",
+        "text": "review, body, in English",
+    }
+    found, _ = entries(b'"hotel, name",id,"review, body, in English"\ne,1,a\n', fields=fields)
+    assert [one["text"] for one in values(found)] == ["a"]
 
 
 @given(st.binary(), st.sampled_from(",\t"))

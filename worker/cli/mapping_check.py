@@ -175,6 +175,8 @@ def _doubts_of(event: Mapping[str, Any]) -> Iterator[str]:
         yield "entity_id is 0: does the source fill it in where it knows none?"
     if str(event.get("occurred_at", "")).startswith(("1969-", "1970-")):
         yield f"occurred_at is {event['occurred_at']}: is the unit of its epoch right?"
+    if r"\n" in str(event.get("text")):
+        yield "text has a backslash and an n: if they are a line break, set unescape = true"
 
 
 def records_of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[tuple[str, Record]]:

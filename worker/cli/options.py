@@ -18,7 +18,7 @@ from worker.errors import SetupError
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
     from worker.processing.entity_view import Extent
-    from worker.sources import Faulty, LeftOut
+    from worker.sources import Faulty, ReviewFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,25 +65,41 @@ def found_files(named: Sequence[str]) -> list[str]:
 def _parse_fields(
     ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> Mapping[str, str]:
-    if not given:  # nothing to import for help
+    is_escaped = ctx.meta.get("unescape", False)
+    if not (given or is_escaped):  # nothing to import for help
         return {}
-    from worker.sources import parse_fields
+    from worker.sources import UNESCAPE, parse_fields
 
     try:
-        return parse_fields(given)
+        return parse_fields(given) | ({UNESCAPE: "yes"} if is_escaped else {})
     except ValueError as error:
         raise click.BadParameter(f"{error}.", ctx, option) from error
 
 
-fields_option = click.option(
-    "--fields",
-    multiple=True,
-    callback=_parse_fields,
-    metavar="FIELD=COLUMN,...",
-    help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by field: "
-    "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at, verified, country, "
-    "author_id.",
-)
+def _note_unescape(ctx: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    ctx.meta["unescape"] = is_given
+
+
+def fields_option(command: F) -> F:
+    """`--fields` and `--unescape`, which is a key of `fields` too."""
+    command = click.option(
+        "--unescape",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_unescape,
+        help="In texts of bare reviews, read a backslash and an n as a line break, also \\t, "
+        '\\r, \\", \\\\.',
+    )(command)
+    return click.option(
+        "--fields",
+        multiple=True,
+        callback=_parse_fields,
+        metavar="FIELD=COLUMN,...",
+        help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by field: "
+        "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at, "
+        "verified, country, author_id.",
+    )(command)
 
 
 class Parsed(click.ParamType):
@@ -243,17 +259,20 @@ MAX_FINDINGS = 10  # unusable lines that are shown one by one
 class Findings:
     """Unusable lines: the first ten are shown, all are counted by reason."""
 
-    def __init__(self, where: Callable[[int], str]) -> None:
-        """`where`: the name of a line (from 1)."""
-        self._where = where
+    def __init__(self, reviews: ReviewFiles) -> None:
+        self._reviews = reviews
+        self._count = 0
         self.reasons: Counter[str] = Counter()
 
     def add(self, fault: Faulty) -> None:
-        """Count a line, and show it while there are few."""
-        self.reasons[fault.reason] += 1
-        if self.total <= MAX_FINDINGS:
-            output.note(f"{self._where(fault.line)}: {fault.reason}: {fault.detail}")
-        elif self.total == MAX_FINDINGS + 1:
+        """Count a line, or several, and show it while there are few."""
+        self.reasons[fault.reason] += fault.lines
+        self._count += 1
+        if self._count <= MAX_FINDINGS:
+            field, colon, detail = fault.detail.partition(":")
+            where = self._reviews.where(fault.line)
+            output.note(f"{where}: {fault.reason}: {self._reviews.named(field)}{colon}{detail}")
+        elif self._count == MAX_FINDINGS + 1:
             output.note("more lines that cannot be used are counted, not shown")
 
     @property
@@ -262,7 +281,11 @@ class Findings:
         return self.reasons.total()
 
     def complain(self, lines: int, unit: str) -> None:
-        """Write one error line about all of them, if there are any."""
+        """Warn about files without a record, and write one error line about all unusable lines."""
+        if empty := self._reviews.empty:
+            more = f" and {len(empty) - MAX_NAMES:,} more" if len(empty) > MAX_NAMES else ""
+            names = ", ".join(empty[:MAX_NAMES])
+            output.note(f"warning: no reviews and no events in {names}{more}")
         if self.total:
             output.complain(
                 f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
@@ -274,22 +297,36 @@ def counted(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
 
 
-def warn_left_out(left_out: Mapping[str, LeftOut], where: Callable[[int], str]) -> None:
-    """Warn about each field that was left out of reviews; `where`: the name of a line (from 1)."""
-    problems = {
-        "occurred_at": "no date with one meaning "
-        "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
-        "rating": "not a number",
-        "verified": "neither yes nor no",
-        "country": "not a text",
-        "author_id": "neither a text nor a number",
-    }
-    for field, found in left_out.items():
-        reviews = output.many(found.count, "reviews")
-        place = f"first in {where(found.first_line)}"
-        if field == "text":
-            have = "has" if found.count == 1 else "have"
-            output.note(f"warning: text is empty in {reviews}, which {have} no sentence; {place}")
-            continue
+MIN_BREAKS = 2
+"""Reviews from which on a backslash and an n are hardly what somebody wrote."""
+
+
+def warn_left_out(reviews: ReviewFiles) -> None:
+    """Warn about fields that were left out of reviews, and other values that look wrong."""
+    from worker.sources import BREAKS, HALVES, HEADER
+
+    for field, found in reviews.left_out.items():
+        count = output.many(found.count, "rows" if field == HEADER else "reviews")
+        place = f"first in {reviews.where(found.first_line)}"
         first = f"{place}: {str(found.first_value)[:60]!r}"
-        output.note(f"warning: {field} was left out of {reviews}: {problems[field]}; {first}")
+        name, have = reviews.named(field), "has" if found.count == 1 else "have"
+        problems = {
+            "occurred_at": "no date with one meaning "
+            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
+            "rating": "not a number",
+            "verified": "neither yes nor no",
+            "country": "not a text",
+            "author_id": "neither a text nor a number",
+        }
+        messages = {
+            "text": f"{name} is empty in {count}, which {have} no sentence; {place}",
+            HEADER: f"the header is repeated in {count}, skipped; {place}",
+            HALVES: f"half of an emoji became U+FFFD in {count}; {place}",
+            BREAKS: f"a text has a backslash and an n in {count}; {place}; if these are line "
+            "breaks, pass --unescape",
+        }
+        message = messages.get(
+            field, f"{name} was left out of {count}: {problems.get(field)}; {first}"
+        )
+        if field != BREAKS or found.count >= MIN_BREAKS:
+            output.note(f"{'hint' if field == BREAKS else 'warning'}: {message}")

@@ -47,7 +47,7 @@ def _history(sources: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | 
     named = [source for source in sources if names_file(source)]
     if not named:
         if fields:
-            raise SetupError("--fields is for files: name some with --from")
+            raise SetupError("--fields is for files: name some with --from; so is --unescape")
         return None
     return open_history(found_files(named), fields)
 

@@ -35,7 +35,7 @@ class SendReport(NamedTuple):
 
 def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
     """Raise SetupError if a line cannot be used, after notes that name the first ones."""
-    findings = Findings(reviews.where)
+    findings = Findings(reviews)
     lines = 0
     try:
         with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
@@ -43,6 +43,7 @@ def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
                 lines += 1
                 if isinstance(entry, Faulty):
                     findings.add(entry)
+                    lines += entry.lines - 1
                 progress.update(reviews.position, lines)
     except KeyboardInterrupt:
         output.note("interrupted: nothing was sent")
@@ -73,7 +74,7 @@ class Sending:
     def __post_init__(self) -> None:
         settings = self.settings
         self._topic = settings.input_topic
-        self._findings = Findings(self.reviews.where)
+        self._findings = Findings(self.reviews)
         self._lines = self._delivered = 0
         self._acknowledged = Acknowledged()
         self._error: KafkaError | None = None
@@ -113,7 +114,7 @@ class Sending:
 
     def report_bad(self) -> None:
         """Name what was left out, and the lines that were skipped."""
-        warn_left_out(self.reviews.left_out, self.reviews.where)
+        warn_left_out(self.reviews)
         self._findings.complain(self._lines, self.reviews.unit)
 
     def _records(self) -> Iterator[Record]:
@@ -128,6 +129,7 @@ class Sending:
                     where = self.reviews.where(entry.line)
                     raise SetupError(f"{where} has changed since it was checked: {entry.detail}")
                 self._findings.add(entry)
+                self._lines += entry.lines - 1
 
     def _send(self, record: Record) -> None:
         """Send an event. Raises SetupError if an earlier one was not delivered."""

@@ -257,7 +257,7 @@ class SummarizeRun:
     sink: Sink
 
     def __post_init__(self) -> None:
-        self._findings = Findings(self.reviews.where)
+        self._findings = Findings(self.reviews)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
         self._lines = self._changes = 0
@@ -309,7 +309,7 @@ class SummarizeRun:
     ) -> None:
         outcome = summarizer.take([entry for entry in batch if isinstance(entry, Record)])
         faulty = [entry for entry in batch if isinstance(entry, Faulty)]
-        self._lines += len(batch)
+        self._lines += len(batch) + sum(fault.lines - 1 for fault in faulty)
         self._ignored += outcome.ignored
         self._entities |= outcome.entities
         self._changes += sum(change.value is not None for change in outcome.changes)
@@ -324,7 +324,7 @@ class SummarizeRun:
         if self._summarizer is not None:
             for part in self.form.at_end(self._summarizer):
                 self.sink.write(part)
-        warn_left_out(self.reviews.left_out, self.reviews.where)
+        warn_left_out(self.reviews)
         report = [
             output.many(self._lines, self.reviews.unit),
             output.many(len(self._entities), "entities"),

@@ -46,6 +46,13 @@ _WORDS: Final = {"true": True, "t": True, "yes": True, "y": True, "1": True} | {
 }
 _TOO_LARGE: Final = msgspec.Raw(b"1e999")
 """Replaces a number that no float holds: `decode` rejects the event with `Number out of range`."""
+UNESCAPE: Final = "unescape"
+"""Key beside fields that map names: texts have line breaks as a backslash and an n."""
+BREAKS: Final = "line breaks"
+HALVES: Final = "halves"
+"""Values of reviews that are kept, in `Reading.left_out`: such line breaks, half of an emoji."""
+_ESCAPED: Final = re.compile(r"""\\([nrt"'/\\])""")
+_CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class ParsedLine(NamedTuple):
@@ -56,7 +63,7 @@ class ParsedLine(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A parsed line, and the values of a bare review that were dropped."""
+    """A parsed line, and the values of a bare review that were dropped, or want a warning."""
 
     line: ParsedLine
     left_out: dict[str, Any]
@@ -74,21 +81,50 @@ def read_line(line: bytes) -> ParsedLine:
 def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     """Parse one line of JSON, which is not blank. Never raises.
 
-    An object without `type` is a bare review (`read_review`). Every other line stays unchanged,
-    broken ones too: `decode` reports what is wrong with them.
+    An object without `type`, or with one of its own, is a bare review (`read_review`). Every other
+    line stays unchanged, broken ones too: `decode` reports what is wrong with them.
     """
     line = line.strip()
+    halves = None
     try:
         body = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        body = _members(line) if "out of range" in str(error) else _with_halves(line)
+        if "out of range" in str(error):
+            body = _members(line)
+        else:
+            body = halves = _with_halves(line)
     if not isinstance(body, dict):
         return Reading(ParsedLine(None, line), {})
-    return (
-        read_review(body, fields)
-        if "type" not in body
-        else Reading(ParsedLine(_key(body), line), {})
+    if _is_bare(body, fields):
+        reading = read_review(body, fields)
+    else:
+        reading = Reading(ParsedLine(_key(body), line), {})
+    if halves is not None:
+        reading.left_out[HALVES] = None
+    return reading
+
+
+def _is_bare(row: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
+    """Whether it is a review without `type`, or with a type of the source's own, like Yelp's
+    `review`: beside a review's fields, and not the misspelt name of an event.
+    """
+    if "type" not in row:
+        return True
+    type_ = row["type"]
+    is_event = (isinstance(type_, str) and "." in type_) or "review_version" in row
+    ids, bodies = (
+        [fields.get(name, name) in row for name in names] for names in (_IDS, ("text", "sentences"))
     )
+    return not is_event and all(ids) and any(bodies)
+
+
+def unescaped(text: str) -> str:
+    r"""The text with the characters that its escapes stand for.
+
+    >>> unescaped(r"Clean.\nA \"kind\" host.")
+    'Clean.\nA "kind" host.'
+    """
+    return _ESCAPED.sub(lambda found: _CONTROLS.get(found[1], found[1]), text)
 
 
 def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
@@ -97,9 +133,7 @@ def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> 
     Never raises for values that JSON knows: a row that cannot be encoded becomes a line without a
     key that `decode` rejects.
     """
-    if "type" not in row:
-        return read_review(row, fields)
-    return Reading(_line(row), {})
+    return read_review(row, fields) if _is_bare(row, fields) else Reading(_line(row), {})
 
 
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
@@ -108,7 +142,8 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
 
     Ids that are numbers become text, ratings that are text become numbers; `occurred_at`, or else
     `created_at`, becomes RFC 3339. A rating, date, `verified`, country or author without a sure
-    meaning is dropped. An empty text stays, and is reported: the review has no sentence.
+    meaning is dropped. A text that is empty or null stays, and is reported: the review has no
+    sentence.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
@@ -143,7 +178,13 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
         date = review.get("created_at")
     _keep("occurred_at", date, to_timestamp(date), event, left_out)
     text = found.get("text")
-    if isinstance(text, str) and not text.strip() and "sentences" not in found:
+    if isinstance(text, str) and "\\" in text:
+        if UNESCAPE in fields:
+            event["text"] = unescaped(text)
+        elif r"\n" in text:
+            left_out[BREAKS] = text
+    is_blank = not text.strip() if isinstance(text, str) else text is None and "text" in found
+    if is_blank and found.get("sentences") is None:
         left_out["text"] = text
     return Reading(_line(event), left_out)
 

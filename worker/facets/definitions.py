@@ -1,5 +1,6 @@
 """The facets of a deployment: a TOML file, or one of the presets that the worker brings."""
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from msgspec import Meta, Struct
 
 from worker.errors import SetupError
 from worker.facets import PRESETS
-from worker.toml_lines import line_of, parse_toml, positions
+from worker.toml_lines import line_of, near, parse_toml, positions
 
 PRESET: Final = "preset:"
 MAX_FACETS: Final = 64
@@ -22,6 +23,7 @@ MAX_VECTOR_BYTES: Final = 512 * 1024  # of all phrases together, in fixed point:
 DEFAULT_THRESHOLD: Final = 0.4
 KINDS: Final = ("phrases", "vectors", "rating", "labels", "newest")
 """The fields of which a facet has exactly one."""
+_UNKNOWN: Final = re.compile(r"Object contains unknown field (.*)", re.DOTALL)
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Phrase = Annotated[str, Meta(min_length=1, max_length=2000)]
@@ -106,7 +108,10 @@ def read_definitions(setting: str) -> Definitions:
     if setting.startswith(PRESET):
         name = setting.removeprefix(PRESET)
         if name not in PRESETS:
-            raise SetupError(f"COVERSUMM_FACETS: no preset {name!r}: one of {', '.join(PRESETS)}")
+            raise SetupError(
+                f"COVERSUMM_FACETS: no preset {name!r}: one of {', '.join(PRESETS)}"
+                f"{near(name, PRESETS)}"
+            )
         return parse_definitions(preset(name), setting)
     path = Path(setting).expanduser()
     try:
@@ -134,7 +139,9 @@ def parse_definitions(text: str, source: str) -> Definitions:
 def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
     """The checked facets. Raises ValueError."""
     if unknown := sorted(document.keys() - {"facet"}):
-        raise ValueError(f"unknown field {unknown[0]!r}: only [[facet]] is expected")
+        raise ValueError(
+            f"unknown field {unknown[0]!r}: only [[facet]] is expected{near(unknown[0], ['facet'])}"
+        )
     bodies = document.get("facet")
     if not isinstance(bodies, list) or not bodies:
         raise ValueError("no [[facet]]: at least one is needed")
@@ -187,6 +194,9 @@ def _check(facet: Facet, names: set[str]) -> None:
 def _plain(message: str) -> str:
     """msgspec's message with the field first."""
     text, _, path = message.replace("`", "").partition(" - at ")
+    if unknown := _UNKNOWN.fullmatch(text):
+        kind = RatingRange if path else Facet
+        text += near(unknown[1], kind.__struct_fields__)
     field = path.removeprefix("$").removeprefix(".")
     return f"{field}: {text}" if field else text
 

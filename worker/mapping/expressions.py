@@ -5,7 +5,6 @@ its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -31,12 +30,13 @@ from worker.mapping.values import (
     const,
     first_of,
     join,
+    of_escaped,
     of_path,
     of_record,
     of_text,
     piped,
 )
-from worker.toml_lines import Place
+from worker.toml_lines import Place, near
 
 FIELD_TYPES: Final = {
     one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)
@@ -48,6 +48,7 @@ OPTIONS: Final = {
     "decimal": (*IDS, "review_version", "rating"),
     "scale": ("rating",),
     "add": ("review_version",),
+    "unescape": ("text",),
 }
 """Of a value: the fields that take each of them."""
 FORMS: Final = (
@@ -179,12 +180,15 @@ class Expressions:
             self._wrong(place, "scale: the lowest and the highest rating are wanted, like [0, 10]")
         if not _is_within(number, -(2**63), 2**63 - 1):
             self._wrong(place, "add: a whole number is wanted")
+        if not isinstance(given.get("unescape", True), bool):
+            self._wrong(place, "unescape: true or false is wanted")
         return len(self.problems) == before
 
     def _last(self, given: Mapping[str, Any]) -> list[Take]:
         """What is done to a checked value at the end."""
         bounds, number = given.get("scale"), given.get("add")
         steps = [rescaled(*bounds)] if bounds else []
+        steps += [of_escaped] if given.get("unescape") else []
         return steps + ([added(number)] if number else [])
 
     # -- small parts
@@ -232,8 +236,7 @@ def _is_range(value: Any) -> bool:
 
 
 def _near(name: object, names: tuple[str, ...]) -> str:
-    near = get_close_matches(str(name), names, 1)
-    return f"; is it {near[0]}?" if near else ""
+    return near(name, names, "; is it")
 
 
 def _shown(place: Place) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from worker.events.bare import to_boolean
+from worker.events.bare import to_boolean, unescaped
 from worker.events.dates import microseconds, to_timestamp
 from worker.mapping.numbers import INTEGER, UNAVAILABLE, Take, bad, of_epoch, short, unavailable
 from worker.mapping.paths import Get, Path, Roots, getter
@@ -147,6 +147,13 @@ def taker(field: str) -> Take | None:
         "verified": _verified,
     }
     return takers.get(field) or _available(field)
+
+
+def of_escaped(value: Any) -> Any:
+    """A text, or those of a list, with the line breaks that a backslash and an n stand for."""
+    if type(value) is list:
+        return [of_escaped(one) for one in value]
+    return unescaped(value) if type(value) is str else value
 
 
 def of_text(field: str) -> Take:

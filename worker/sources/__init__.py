@@ -7,10 +7,12 @@ archive   the archive of a topic, whose records keep their coordinates: Parquet 
           or JSON lines (`archive_files`)
 """
 
+from worker.events.bare import BREAKS, HALVES, UNESCAPE
 from worker.sources.archive import Archive, is_archive
 from worker.sources.columns import Entry, Faulty, beginning_at, parse_fields
 from worker.sources.opened import STDIN, find_files
 from worker.sources.source import (
+    HEADER,
     CutShort,
     LeftOut,
     ReviewFiles,
@@ -20,7 +22,11 @@ from worker.sources.source import (
 )
 
 __all__ = [
+    "BREAKS",
+    "HALVES",
+    "HEADER",
     "STDIN",
+    "UNESCAPE",
     "Archive",
     "CutShort",
     "Entry",

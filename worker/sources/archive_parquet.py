@@ -26,7 +26,7 @@ from worker.sources.archive_files import (
     ArchiveFile,
     Piece,
 )
-from worker.sources.columns import BAD_ROW, MEMBERS, Entry, Faulty, check_columns
+from worker.sources.columns import BAD_ROW, MEMBERS, Entry, Faulty, check_columns, with_text
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
 
@@ -112,15 +112,15 @@ class ArchivedParquet(ArchiveFile):
                 yield offset, self._record(table, piece.partition, offset, found_row, line)
 
     def _record(
-        self, table: ParquetTable, partition: int, offset: int, row: Row | None, line: int
+        self, table: ParquetTable, partition: int, offset: int, row: Row | str, line: int
     ) -> Entry:
-        if row is None:
-            return Faulty(line, BAD_ROW, f"{partition}:{offset}: a text is not UTF-8", self.name)
+        if isinstance(row, str):
+            return Faulty(line, BAD_ROW, f"{partition}:{offset}: {row}", self.name)
         moment = row.get(TIMESTAMP, NO_TIMESTAMP)
         if VALUE in table.columns:
             return Record(self.topic.name, partition, offset, moment, row.get(KEY), row.get(VALUE))
         own = {name: value for name, value in row.items() if name in self._members}
-        (key, event), _ = read_row(own, self.fields)
+        (key, event), _ = read_row(with_text(own, table.columns, self.fields), self.fields)
         key = row.get(KEY) if KEY in table.columns else key
         return Record(self.topic.name, partition, offset, moment, key, event)
 

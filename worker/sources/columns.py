@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Final, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import FIELDS, Reading, read_review
+from worker.toml_lines import near
 
 CELLS: Final = tuple(name for name in FIELDS if name not in ("sentences", "embedding_model"))
 """The fields that a cell of a table can hold."""
@@ -18,25 +19,30 @@ MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
 """The fields that a column of Parquet or a member of JSON can hold, including those of events."""
 _NEEDED: Final = ("entity_id", "review_id", "text")
 _MOST_SHOWN: Final = 20
+_NO_VALUES: Final = frozenset({"", "NULL", r"\N"})
+"""Cells without a value; exports of databases write the latter two. `null` is a text."""
+SEPARATOR_LINE: Final = re.compile(r'\s*"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
+"""The line before the header that tells Excel what separates cells."""
+_COMMA: Final = re.compile(rf",(?=[^,=]*=|\s*(?:{'|'.join(FIELDS)})?\s*(?:,|$))")
+"""The comma before a field; any other one belongs to a column's name."""
 
 
 def parse_fields(given: Iterable[str]) -> dict[str, str]:
     """Columns by field, from texts like `entity_id=asin,text=body`. Raises ValueError with a
     message.
 
-    >>> parse_fields(["entity_id=asin,review_id=id", "text=review body"])
-    {'entity_id': 'asin', 'review_id': 'id', 'text': 'review body'}
+    >>> parse_fields(["entity_id=asin,review_id=id", "text=review, body"])
+    {'entity_id': 'asin', 'review_id': 'id', 'text': 'review, body'}
     """
     fields: dict[str, str] = {}
-    for part in (part for text in given for part in text.split(",")):
+    for part in (part for text in given for part in _COMMA.split(text)):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column:
             raise ValueError(f"{part!r} is not FIELD=COLUMN, as in entity_id=asin")
         if field not in FIELDS:
-            near = get_close_matches(field, FIELDS, 1)
-            meant = f", did you mean {near[0]}?" if near else ""
             raise ValueError(
-                f"{field!r} is not a field of a review{meant} (there are {', '.join(FIELDS)})"
+                f"{field!r} is not a field of a review{near(field, FIELDS)} "
+                f"(there are {', '.join(FIELDS)})"
             )
         if field in fields:
             raise ValueError(f"{field} is given twice")
@@ -45,11 +51,22 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
 
 
 def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
-    """The review in a row of a table. An empty cell is a missing member, except for the text."""
-    of_field = {field: cells.get(fields.get(field, field), "") for field in CELLS}
-    if "occurred_at" not in fields and not of_field["occurred_at"]:
-        of_field["occurred_at"] = cells.get("created_at", "")
-    return read_review({field: cell for field, cell in of_field.items() if cell or field == "text"})
+    """The review in a row of a table. A cell that is empty, NULL or \\N is a missing member, except
+    for the text.
+    """
+    names = {fields.get(field, field) for field in CELLS} | {"created_at"}
+    row = {name: cell for name in names if (cell := cells.get(name, "")) not in _NO_VALUES}
+    return read_review({fields.get("text", "text"): "", **row}, fields)
+
+
+def with_text(
+    row: dict[str, Any], columns: Collection[str], fields: Mapping[str, str]
+) -> dict[str, Any]:
+    """A review's row of Parquet, whose nulls are missing, with the null of its text."""
+    names = [fields.get(field, field) for field in ("text", "sentences")]
+    if row.keys().isdisjoint(names) and "." not in str(row.get("type", "")):
+        row |= {name: None for name in names[:1] if name in columns}
+    return row
 
 
 def check_columns(
@@ -79,14 +96,15 @@ def check_columns(
 
 
 class Faulty(NamedTuple):
-    """A line (from 1) without a usable event, with a reason, a message and, in an archive, its
-    file.
+    """A line (from 1), or more that were read as one row, without a usable event, with a reason, a
+    message and, in an archive, its file.
     """
 
     line: int
     reason: str
     detail: str
     file: str = ""
+    lines: int = 1
 
 
 Entry: TypeAlias = Record | Faulty
@@ -102,7 +120,7 @@ def beginning_at(line: int, entries: Iterable[Entry | None]) -> Iterator[Entry |
 
 
 MOST_CHARS: Final = 16 * 2**20
-"""Longest cell, which bounds the effect of a quote that is never closed."""
+"""Longest row, which bounds the effect of a quote that is never closed."""
 BAD_ROW: Final = "bad_row"
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -120,7 +138,7 @@ def rows(lines: Iterable[bytes], delimiter: str) -> Iterator[Row | Faulty]:
     Bytes that are no UTF-8 make a row faulty, and so does another number of cells than the header
     has.
     """
-    text = (line.decode("utf-8", "surrogateescape") for line in lines)
+    text = _Lines(lines)
     width: int | None = None
     for row in _tsv(text) if delimiter == "\t" else _csv(text, delimiter):
         if isinstance(row, Row):
@@ -129,6 +147,39 @@ def rows(lines: Iterable[bytes], delimiter: str) -> Iterator[Row | Faulty]:
             yield row if fault is None else Faulty(row.line, BAD_ROW, fault)
         else:
             yield row
+
+
+def is_header(cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether a row has the names of the header, in any order: files with headers were joined."""
+    return cells[-1].strip('" ') in header and (
+        sorted(cell.strip('\ufeff" ') for cell in cells) == sorted(header)
+    )
+
+
+class _Lines:
+    """Decoded lines from the header on. Raises csv.Error at more than MOST_CHARS since `held` was
+    0.
+    """
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        rest = iter(lines)
+        header = next(rest, b"")
+        self.count = self.held = 0
+        if SEPARATOR_LINE.fullmatch(header.decode(errors="replace")):
+            self.count, header = 1, next(rest, b"")
+        self.header = header.decode(errors="replace")
+        self._lines = chain([header], rest)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines).decode("utf-8", "surrogateescape")
+        self.count += 1
+        self.held += len(line)
+        if self.held > MOST_CHARS:
+            raise csv.Error(f"more than {MOST_CHARS:,} characters")
+        return line
 
 
 def _fault(row: Row, width: int) -> str | None:
@@ -141,26 +192,37 @@ def _fault(row: Row, width: int) -> str | None:
     return None
 
 
-def _csv(text: Iterable[str], delimiter: str) -> Iterator[Row | Faulty]:
+def _csv(text: _Lines, delimiter: str) -> Iterator[Row | Faulty]:
     csv.field_size_limit(MOST_CHARS)  # for the process: a reader has no limit of its own
-    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        text,
+        delimiter=delimiter,
+        strict=True,
+        skipinitialspace=f"{delimiter} " in text.header,
+    )
     while True:
-        line = reader.line_num + 1
+        line, text.held = text.count + 1, 0
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Faulty(line, BAD_ROW, f"{error} (a quote too many, or one that is never closed?)")
+            why = f"{error} (a quote too many, or one that is never closed?)"
+            if "new-line" in str(error):
+                why = "a carriage return outside of quotes"
+            if (lines := text.count - line + 1) > 1:
+                why = f"lines {line:,} to {text.count:,} are skipped: {why}"
+            yield Faulty(line, BAD_ROW, why, lines=lines)
             continue
         if any(cell.strip() for cell in cells):
             yield Row(line, cells)
 
 
-def _tsv(text: Iterable[str]) -> Iterator[Row]:
-    for number, line in enumerate(text, start=1):
+def _tsv(text: _Lines) -> Iterator[Row]:
+    for line in text:
+        text.held = 0
         if line.strip():
-            yield Row(number, [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")])
+            yield Row(text.count, [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")])
 
 
 def _unquoted(cell: str) -> str:

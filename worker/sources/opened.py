@@ -9,10 +9,12 @@ import gzip
 import io
 import lzma
 import os
+import re
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from select import select
 from types import TracebackType
@@ -21,6 +23,7 @@ from typing import IO, Any, BinaryIO, Final, Literal, NamedTuple, cast
 from worker.errors import SetupError
 from worker.events.bare import FIELDS
 from worker.extras import install_command
+from worker.sources.columns import SEPARATOR_LINE
 from worker.sources.parquet import ParquetTable
 
 STDIN: Final = "-"
@@ -35,6 +38,8 @@ MOST_LINE: Final = 2**27
 ENDINGS: Final = (".gz", ".bz2", ".xz", ".zst")
 """Usual endings of packed files."""
 _MAGIC_BYTES: Final = 6
+_SKIPPABLE: Final = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
+"""Begins a frame of zstd without content."""
 
 
 def check_stdin() -> None:
@@ -79,6 +84,8 @@ class OpenedFile(Closing):
             except UNREADABLE as cause:
                 raise SetupError(f"{self._name} cannot be read ({cause})") from cause
             self.format = recognize(head, self._name, self._mapped)
+            text = head.decode(self.format.encoding or "latin-1", "replace")
+            self._ending = "\r" if "\r" in text and "\n" not in text else "\n"
             self._opened = opened.pop_all()
         return self
 
@@ -99,10 +106,13 @@ class OpenedFile(Closing):
     def lines(self) -> Iterator[bytes | None]:
         """The lines as UTF-8 without a byte order mark; None while a pipe is silent."""
         self._stream.read(self.format.skip)
-        if self.format.encoding != "utf-8":
-            text = io.TextIOWrapper(self._stream, self.format.encoding, newline="\n")
+        encoding, ending = self.format.encoding, self._ending
+        if encoding != "utf-8" or ending == "\r":
+            # what cannot be decoded stays what it is: no UTF-8, so that its line alone is bad
+            errors = "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+            text = io.TextIOWrapper(self._stream, encoding, errors, newline=ending)
             self._opened.enter_context(text)
-            return (line.encode() for line in _bounded(text))
+            return (_with_newline(line).encode("utf-8", errors) for line in _bounded(text, ending))
         if self._stream is self._raw and not self._raw.seekable():
             return _arriving(self._raw)
         return _bounded(self._stream)
@@ -126,11 +136,15 @@ class OpenedFile(Closing):
         return Path(self._path).open("rb", BUFFER_BYTES)
 
 
-def _bounded(stream: io.BufferedReader | io.TextIOWrapper) -> Iterator[Any]:
+def _with_newline(line: str) -> str:
+    return f"{line[:-1]}\n" if line.endswith("\r") else line
+
+
+def _bounded(stream: io.BufferedReader | io.TextIOWrapper, ending: str = "\n") -> Iterator[Any]:
     """The lines; of one above MOST_LINE only so much, which is too large for an event."""
     while line := stream.readline(MOST_LINE):
         part = line
-        while len(part) == MOST_LINE and part[-1:] not in (b"\n", "\n"):
+        while len(part) == MOST_LINE and part[-1:] not in (b"\n", ending):
             part = stream.readline(MOST_LINE)
         yield line
 
@@ -172,8 +186,8 @@ def unpacked(raw: io.BufferedReader, name: str) -> io.BufferedReader:
         stream = _Unpacked(bz2.BZ2File(raw))
     elif magic.startswith(b"\xfd7zXZ\x00"):
         stream = _Unpacked(lzma.LZMAFile(raw))  # noqa: SIM115 - closed with what is underneath
-    elif magic.startswith(b"\x28\xb5\x2f\xfd"):
-        stream = _zstd(raw, name)
+    elif magic.startswith(b"\x28\xb5\x2f\xfd") or _SKIPPABLE.match(magic):
+        stream = _Unpacked(_Zstd(raw, name))
     else:
         return raw
     return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER_BYTES)
@@ -184,7 +198,7 @@ class _Unpacked(io.RawIOBase):
     the error; `read` of the modules for packed files would drop them.
     """
 
-    def __init__(self, packed: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
+    def __init__(self, packed: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile | _Zstd) -> None:
         self._packed = packed
 
     def readable(self) -> bool:
@@ -198,16 +212,41 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-def _zstd(raw: io.BufferedReader, name: str) -> Any:
+class _Zstd:
     """Unpacks by pyarrow, because Python's standard library has no zstd."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise SetupError(
-            f"{name} is compressed with zstd: {install_command('parquet')}, "
-            f"or zstdcat {name} | ..., with - for the file"
-        ) from error
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd")
+
+    def __init__(self, raw: io.BufferedReader, name: str) -> None:
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise SetupError(
+                f"{name} is compressed with zstd: {install_command('parquet')}, "
+                f"or zstdcat {name} | ..., with - for the file"
+            ) from error
+        self._raw = pyarrow.PythonFile(raw, mode="r")
+        self._open = partial(pyarrow.CompressedInputStream, self._raw, "zstd")
+        self._streams = [self._open()]  # one that is dropped closes the file
+        self._count = 0
+
+    def read1(self, size: int) -> bytearray:
+        """At most `size` bytes. Raises UNREADABLE, after all bytes before the damage."""
+        try:
+            data = bytearray(self._streams[-1].read(size))
+        except OSError:  # the bytes before it in this call are lost
+            if len(self._streams) > 1 or not self._raw.seekable():
+                raise
+            self._raw.seek(0)
+            self._streams.append(again := self._open())
+            for begin in range(0, self._count, BUFFER_BYTES):
+                again.read(min(BUFFER_BYTES, self._count - begin))
+            data = bytearray()
+            with suppress(OSError):
+                while True:
+                    data += again.read(1)
+            if not data:
+                raise
+        self._count += len(data)
+        return data
 
 
 _PARQUET: Final = b"PAR1"
@@ -271,7 +310,7 @@ def recognize(head: bytes, file: str, mapped: Collection[str] = ()) -> Format:
         if head.startswith(magic):
             raise _unreadable(file, looks, advice)
     encoding, skip = _encoding(head)
-    if encoding == "utf-8" and b"\0" in head:
+    if encoding == "utf-8" and head.count(b"\0") > head.count(b"\n") + 1:
         looks = "a tar archive" if head[257:262] == b"ustar" else "binary data, not text"
         raise _unreadable(file, looks, f"unpack or {_TO_LINES}")
     return _text_format(head[skip:].decode(encoding, "replace"), encoding, skip, file, mapped)
@@ -289,8 +328,9 @@ def _encoding(head: bytes) -> tuple[str, int]:
 
 
 def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collection[str]) -> Format:
-    lines = [line for line in map(str.strip, text.split("\n")) if line]
-    first = lines[0] if lines else ""
+    lines = [line for line in map(str.strip, re.split("[\r\n]+", text)) if line]
+    separator = SEPARATOR_LINE.fullmatch(re.split("[\r\n]", text, maxsplit=1)[0])
+    first = next(iter(lines[1:] if separator else lines), "")
     if first == "{" and not any(line.startswith("{") for line in lines[1:2]):
         looks = "JSON spread over several lines"
         raise _unreadable(file, looks, "write one object a line: jq -c . {file} > reviews.jsonl")
@@ -302,6 +342,8 @@ def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collect
         raise _unreadable(file, "HTML or XML", _TO_LINES)
     if not first or first.startswith("{"):
         return Format("json", encoding, skip)
+    if separator:
+        return Format("table", encoding, skip, separator[1])
     if _is_header(first, file, mapped):
         return Format("table", encoding, skip, max(_DELIMITERS, key=first.count))
     # the lines before it are reported as bad, one by one

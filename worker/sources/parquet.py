@@ -111,9 +111,9 @@ class ParquetTable:
 
     def rows(
         self, columns: Collection[str], groups: Sequence[int] | None = None
-    ) -> Iterator[Row | None]:
-        """Each row's values that are not null, of these columns, in order; None for a row with text
-        that is not UTF-8.
+    ) -> Iterator[Row | str]:
+        """Each row's values that are not null, of these columns, in order; for a row with text that
+        is not UTF-8 a message that names its column.
 
         `groups`: the row groups to read, None for all. Raises SetupError where the file
         cannot be read to its end.
@@ -121,16 +121,17 @@ class ParquetTable:
         for batch in self.batches(columns, groups):
             yield from self.taken_apart(batch)
 
-    def taken_apart(
-        self, batch: Any, as_bytes: Collection[str] = _AS_BYTES
-    ) -> Iterator[Row | None]:
+    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _AS_BYTES) -> Iterator[Row | str]:
         """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no
         text.
         """
         turns = [_turn(self.arrow, field.type, field.name, as_bytes) for field in batch.schema]
+        batch = self._timed(batch, self.arrow.int64())
         rows = max(1, min(batch.num_rows, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, rows):
-            yield from _pieces(batch.slice(start, rows), turns)
+            with self.translating_errors():
+                pieces = list(_pieces(batch.slice(start, rows), turns))
+            yield from pieces
 
     def batches(
         self, columns: Collection[str], groups: Sequence[int] | None = None
@@ -174,7 +175,7 @@ class ParquetTable:
         """Turn errors of the library into a SetupError."""
         try:
             yield
-        except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as cause:
+        except (self.arrow.ArrowException, OSError, ValueError, OverflowError) as cause:
             first = str(cause).split("\n")[0]
             raise SetupError(f"{self._name} cannot be read ({first})") from cause
 
@@ -205,10 +206,16 @@ class ParquetTable:
         for place, field in enumerate(batch.schema):
             given, type_ = batch.column(place), field.type
             column = given.dictionary_decode() if types.is_dictionary(type_) else given
-            if types.is_date(type_) or types.is_timestamp(type_):
-                column = column.cast(self.arrow.timestamp("us", "UTC"), safe=False)
             column = packed(self.arrow, column, field.name)
             if column is not given:
+                batch = batch.set_column(place, field.name, column)
+        return self._timed(batch, self.arrow.timestamp("us", "UTC"))
+
+    def _timed(self, batch: Any, moment: Any) -> Any:
+        """With this type in place of timestamps and dates."""
+        for place, field in enumerate(batch.schema):
+            if (wanted := _timed(self.arrow, field.type, moment)) != field.type:
+                column = batch.column(place).cast(wanted, safe=False)
                 batch = batch.set_column(place, field.name, column)
         return batch
 
@@ -227,22 +234,27 @@ def _shared(metadata: Any) -> list[str]:
     return [name for name, size in sizes.items() if size <= MOST_BYTES // 4]
 
 
-def _pieces(batch: Any, turns: list[Turn | None]) -> Iterator[Row | None]:
+def _pieces(batch: Any, turns: list[Turn | None]) -> Iterator[Row | str]:
     """The rows of a small batch; one by one where some of them fail."""
     try:
         yield from _rows(batch, turns)
     except UnicodeDecodeError:
-        if batch.num_rows == 1:
-            yield None
+        if batch.num_rows > 1:
+            for place in range(batch.num_rows):
+                yield from _pieces(batch.slice(place, 1), turns)
             return
-        for place in range(batch.num_rows):
-            yield from _pieces(batch.slice(place, 1), turns)
+        for place, turn in enumerate(turns):
+            try:
+                _rows(batch.select([place]), [turn])
+            except UnicodeDecodeError:
+                yield f"{batch.schema.names[place]}: a text is not UTF-8"
+                return
 
 
 def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
     columns = []
     for column, turn in zip(batch.columns, turns, strict=True):
-        values = (column.cast("int64") if turn is _moment else column).to_pylist()
+        values = column.to_pylist()
         columns.append(
             values if turn is None else [None if value is None else turn(value) for value in values]
         )
@@ -251,6 +263,21 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
         {name: value for name, value in zip(names, values, strict=True) if value is not None}
         for values in zip(*columns, strict=True)
     ]
+
+
+def _timed(arrow: Any, type_: Any, moment: Any) -> Any:
+    """The type with `moment` in place of timestamps and dates, also within lists and structs."""
+    types = arrow.types
+    if types.is_timestamp(type_) or types.is_date(type_):
+        return moment
+    if types.is_struct(type_):
+        return arrow.struct([one.with_type(_timed(arrow, one.type, moment)) for one in type_])
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        within = type_.value_field.with_type(_timed(arrow, type_.value_type, moment))
+        if types.is_fixed_size_list(type_):
+            return arrow.list_(within, type_.list_size)
+        return (arrow.list_ if types.is_list(type_) else arrow.large_list)(within)
+    return type_
 
 
 def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn | None:

@@ -23,13 +23,17 @@ from worker.sources.columns import (
     Faulty,
     beginning_at,
     check_columns,
+    is_header,
     review_of,
     rows,
+    with_text,
 )
 from worker.sources.opened import STDIN, UNREADABLE, Closing, OpenedFile, check_stdin
 from worker.sources.parquet import ParquetTable
 
 NO_FIELDS: Final[Mapping[str, str]] = {}
+HEADER: Final = "header"
+"""In `left_out`: headers within a table."""
 
 
 class CutShort(SetupError):
@@ -38,7 +42,7 @@ class CutShort(SetupError):
 
 @dataclass(slots=True)
 class LeftOut:
-    """A field of bare reviews whose values had no clear meaning: the number, and the first one with
+    """Values that had no clear meaning, or want another warning: the number, and the first one with
     its line (from 1).
     """
 
@@ -62,7 +66,9 @@ class ReviewFiles(Closing):
         topic: of the first file.
         unit: "lines" or "rows".
         size: bytes of all files, None where that is not known.
-        left_out: by field, what was left out of bare reviews so far.
+        left_out: by field, what was left out of bare reviews so far; also what is kept, by the
+            names of `Reading.left_out`, and HEADER.
+        empty: files without a record so far.
     """
 
     _file: OpenedFile
@@ -83,7 +89,7 @@ class ReviewFiles(Closing):
         `by_name`: whether a line is called by its file too; without it, if there are several.
         """
         self._paths = paths
-        self._fields = fields
+        self.fields = fields
         self._first_line = first_line
         self._by_name = len(paths) > 1 if by_name is None else by_name
         self._stdin = stdin
@@ -94,12 +100,14 @@ class ReviewFiles(Closing):
         """Bytes of the files before this one."""
         self._place = 0
         """The number of this file."""
+        self._is_empty = True
         self._lines = self._height = 0
         """Lines read of this file, of CSV the first lines of rows; those within rows too."""
         self.topic = self._topic = _topic(paths[0])
         self.unit = "lines"
         self.size: int | None = None
         self.left_out: dict[str, LeftOut] = {}
+        self.empty: list[str] = []
 
     def __enter__(self) -> ReviewFiles:
         """Raises SetupError where a file cannot be opened or has an unknown format."""
@@ -143,11 +151,19 @@ class ReviewFiles(Closing):
         number = bisect_right(self._begins, line - 1) - 1
         return f"{self._paths[number]}:{line - self._begins[number]}"
 
+    def named(self, field: str) -> str:
+        """A field for messages, with the column or member that it is read from, if it has another
+        name.
+        """
+        column = self.fields.get(field, field)
+        return field if column == field else f"{column} (for {field})"
+
     def __iter__(self) -> Iterator[Entry | None]:
         """Raises CutShort where a file cannot be read to its end, SetupError where its columns are
         not those wanted, or the first one ends too early.
         """
         yield from beginning_at(self._first_line, self._entries())
+        self._note_empty()
         for place in range(1, len(self._paths)):
             self._check_begin()
             begin = self._begins[-1] + self._height
@@ -156,6 +172,11 @@ class ReviewFiles(Closing):
             self._open(place, self._opened)
             self._begins.append(begin)
             yield from self._entries()
+            self._note_empty()
+
+    def _note_empty(self) -> None:
+        if self._is_empty:
+            self.empty.append(self._name(self._place))
 
     def _check_begin(self) -> None:
         if self._place == 0 and self._lines < self._first_line - 1:
@@ -170,21 +191,22 @@ class ReviewFiles(Closing):
 
     def _open(self, place: int, opened: ExitStack) -> None:
         path, name = self._paths[place], self._name(place)
-        file = OpenedFile(self._stdin if path == STDIN else path, name, self._fields)
+        file = OpenedFile(self._stdin if path == STDIN else path, name, self.fields)
         opened.enter_context(file)
         parquet = file.table() if file.format.kind == "parquet" else None
         if parquet is not None:
-            check_columns(parquet.columns, self._fields, name, MEMBERS)
+            check_columns(parquet.columns, self.fields, name, MEMBERS)
         self._file, self._parquet, self._place = file, parquet, place
         self._topic = _topic(path)
         self._lines = self._height = 0
+        self._is_empty = True
 
     def _look(self, place: int) -> tuple[str, int | None]:
         """Unit and size of a later file, if it can be read twice."""
         path = self._paths[place]
         if not Path(self._stdin if path == STDIN else path).is_file():
             return "lines", None
-        with ReviewFiles([path], self._fields, stdin=self._stdin) as alone:
+        with ReviewFiles([path], self.fields, stdin=self._stdin) as alone:
             next(iter(alone), None)
             return alone.unit, alone.size
 
@@ -211,34 +233,42 @@ class ReviewFiles(Closing):
                 continue
             self._lines = self._height
             if line.strip():
-                yield self._record(read_json(line, self._fields))
+                yield self._record(read_json(line, self.fields))
 
     def _table(self) -> Iterator[Entry]:
         header: list[str] | None = None
         lines = (line for line in self._text_lines() if line is not None)
         for row in rows(lines, self._file.format.delimiter):
             if isinstance(row, Faulty):
+                self._is_empty = False
                 yield row._replace(line=self._begins[-1] + row.line)
                 continue
             self._lines = row.line
             if header is None:
                 header = [name.strip() for name in row.cells]
-                check_columns(header, self._fields, self._name(self._place))
+                check_columns(header, self.fields, self._name(self._place))
+            elif is_header(row.cells, header):
+                header = [name.strip('\ufeff" ') for name in row.cells]
+                self.left_out.setdefault(HEADER, LeftOut(self.lines, None)).count += 1
             else:
                 cells = dict(zip(header, row.cells, strict=True))
-                yield self._record(review_of(cells, self._fields))
+                yield self._record(review_of(cells, self.fields))
 
     def _rows(self, table: ParquetTable) -> Iterator[Entry]:
-        wanted = {self._fields.get(field, field) for field in MEMBERS} | {"created_at"}
+        wanted = {self.fields.get(field, field) for field in MEMBERS} | {"created_at"}
         for self._lines, row in enumerate(table.rows(wanted), start=1):
             self._height = self._lines
-            if row is None:
-                yield Faulty(self.lines, BAD_ROW, "a text is not UTF-8")
+            self._is_empty = False
+            if isinstance(row, str):
+                yield Faulty(self.lines, BAD_ROW, row)
             else:
-                yield self._record(read_row(row, self._fields))
+                yield self._record(
+                    read_row(with_text(row, table.columns, self.fields), self.fields)
+                )
 
     def _record(self, reading: Reading) -> Record:
         """The record of the last line."""
+        self._is_empty = False
         for field, value in reading.left_out.items():
             self.left_out.setdefault(field, LeftOut(self.lines, value)).count += 1
         return Record(self._topic, 0, self.lines - 1, -1, *reading.line)
