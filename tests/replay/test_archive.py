@@ -16,8 +16,7 @@ import pytest
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.events import Record
-from worker.replay.archive_check import COMPARED, check_log, difference
-from worker.replay.holes import holes_of
+from worker.replay.archive_check import COMPARED, check_log, difference, holes_of
 from worker.replay.ranges import Range
 from worker.replay.record_source import Archived, open_history
 

@@ -22,7 +22,7 @@ from worker.kafka.errors import FENCED, broker_errors
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import Stored, TopicReader, removing
 from worker.kafka.topics import Topics, partition_of, policy_complaint
-from worker.replay.holes import holes_of, listed
+from worker.replay.archive_check import holes_of, listed
 from worker.replay.ranges import Range
 from worker.replay.record_source import Archived
 from worker.settings import Settings

@@ -19,8 +19,8 @@ from worker.cli.tables import show_facts
 from worker.errors import INTERRUPTED, Crash, SetupError
 from worker.kafka.errors import patiently
 from worker.processing.config import configured_engine
+from worker.replay.archive_check import Holes
 from worker.replay.estimate import Estimate
-from worker.replay.holes import Holes
 from worker.replay.ranges import gone_before
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import Replay, not_whole

@@ -1,8 +1,7 @@
 """A replay: a bounded run of the worker over history, under its own name, beside the live worker.
 
 - `request`: what to replay, and the settings of the replay's worker.
-- `record_source`: history in files; `archive_check`: whether an archive is of its topic; `holes`:
-  what files lack.
+- `record_source`: history in files; `archive_check`: whether it is of its topic, and what it lacks.
 - `ranges`: the offsets to read.
 - `plan`: request and ranges, fixed once for all processes and restarts.
 - `ledger`: what was done so far.

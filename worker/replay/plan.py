@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import DecodeError, Struct, json
 
 from worker.errors import SetupError
-from worker.replay.holes import Holes
+from worker.replay.archive_check import Holes
 from worker.replay.ranges import Range
 
 FORMAT = 1

@@ -27,9 +27,8 @@ from worker.mapping import TopicMapping
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
 from worker.registry.lookup import SchemaLookup
-from worker.replay.archive_check import check_log
+from worker.replay.archive_check import Holes, check_log, holes_of, listed
 from worker.replay.estimate import Estimate, Read, estimate
-from worker.replay.holes import Holes, holes_of, listed
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import (
     MAPPING,
