@@ -62,7 +62,9 @@ def most_tokens(text: str) -> int:
     """At least as many as a text has tokens, without special ones: none is less than a byte of the
     decomposed text.
     """
-    return len(text) if text.isascii() else len(normalize("NFKD", text).encode())
+    if text.isascii():
+        return len(text)
+    return len(normalize("NFKD", text).encode("utf-8", "surrogatepass"))
 
 
 def well_formed(text: str) -> str:

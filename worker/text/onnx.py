@@ -141,12 +141,10 @@ class OnnxEngine:
         """Whether the text has at most the model's number of tokens. Most texts are too short for
         more, so that nothing is tokenized.
         """
-        if len(text) <= self._surely_read and text.isascii():
+        cased = text.lower() if self._layout.lower_case else text
+        if most_tokens(cased) <= self._surely_read:
             return True
-        prepared = self._prepared(text)
-        if most_tokens(prepared) <= self._surely_read:
-            return True
-        return not self._tokenizer.encode(prepared).overflowing
+        return not self._tokenizer.encode(self._prepared(text)).overflowing
 
     def _prepared(self, text: str) -> str:
         stripped = well_formed(text).strip()
