@@ -121,6 +121,34 @@ def test_warnings_of_samples(tmp_path, capsys):
     ]
 
 
+def test_a_record_of_kcat_has_its_offset_and_time(tmp_path, capsys):
+    text = """
+[topic.t]
+[[topic.t.rule]]
+emit = "review.upserted"
+entity_id = "key"
+review_id = "id"
+text = "text"
+review_version = { record = "offset" }
+occurred_at = { record = "timestamp" }
+"""
+    file, sample = written(tmp_path, text), tmp_path / "samples.jsonl"
+    line = {"topic": "t", "offset": 77, "ts": 1763640000000, "key": '{"p": 1}', "payload": "{}"}
+    value = json.dumps({"id": 1, "text": "Good."})
+    sample.write_text(
+        "\n".join(json.dumps({**line, "payload": value, **more}) for more in ({}, {"ts": {}}))
+    )
+    assert execute(["mapping", "check", str(file), "--sample", str(sample), "--json"]) == 0
+    captured = capsys.readouterr()
+    first, second = (one["event"] for one in lines(captured))
+    assert (first["review_version"], first["occurred_at"]) == (77, "2025-11-20T12:00:00Z")
+    assert "occurred_at" not in second
+    assert (
+        """entity_id is '{"p": 1}', which looks like JSON: set key = "json"? (line 1)"""
+        in captured.err
+    )
+
+
 @pytest.mark.parametrize("path", ["before.product_id", "key.product_id"])
 def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
     """With PostgreSQL's default REPLICA IDENTITY, Debezium fills the product of deleted rows, in

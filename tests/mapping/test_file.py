@@ -41,6 +41,9 @@ def lines_of(folder: Path, text: str) -> list[str]:
         ("reason = 'x'", 7, "t: rule 1: reason: is not a field of review.upserted"),
         ("seller = 'x'", 7,
          "t: rule 1: seller: is not a field of review.upserted; there are entity_id, "),
+        ("language = 'l[0]'", 7, "t: rule 1: language: 'l[0]' has a [0] at character 2:"),
+        ("language = 'l[*].x'", 7, "t: rule 1: language: 'l[*].x' has a [*] at character 2"),
+        ("rating = { path = 'a', scale = [0, inf] }", 7, "t: rule 1: rating: scale: the lowest"),
         ("language = 5", 7, "t: rule 1: language: a path, a list"),
         ("language = []", 7, "t: rule 1: language: a path, a list"),
         ("language = { cnst = 'x' }", 7, "t: rule 1: language: a path, a list"),
@@ -133,7 +136,12 @@ def test_an_error_and_its_line(tmp_path: Path, more: str, line: int, what: str) 
         ("parse = ['key.id']", "t: parse: key.id is not in the value"),
         ("tombstone = 'delete'", "t: tombstone: 'delete' is none of ignore, entity.deleted"),
         ("tombstone = { entity_id = 'product' }", "t: tombstone: a tombstone has no value"),
-        ("tombstone = { review_id = 'key' }", "t: tombstone: review_id: is unknown here"),
+        ("tombstone = { review_id = 'key' }", "t: tombstone: review_id: is not a field of entity"),
+        ("tombstone = { emit = 'review.upserted' }", "t: tombstone: emit: 'review.upserted' is no"),
+        (
+            "tombstone = { emit = 'review.deleted', entity_id = 'key', review_id = 'id' }",
+            "t: tombstone: a tombstone has no value: ids must come from key or header",
+        ),
     ],
 )
 def test_an_error_of_a_topic(tmp_path: Path, head: str, what: str) -> None:

@@ -104,6 +104,10 @@ LEFT_OUT = "__debezium_unavailable_value"
         ('text = "body"\nauthor_id = "lang"', {"lang": LEFT_OUT}),
         ('text = "body"', {"id": LEFT_OUT}),
         ('text = "body"\nrating = { path = "stars", decimal = 1 }', {"stars": LEFT_OUT}),
+        ('text = "body"\nrating = "more.stars"', {"more": LEFT_OUT}),
+        ('text = "body"\nrating = "more.a.stars"', {"more": LEFT_OUT}),
+        ('text = "body"\nrating = "more.stars"', {"more": {LEFT_OUT: LEFT_OUT}}),
+        ('text = "body"\nlanguage = "parts.1"', {"parts": [LEFT_OUT]}),
     ],
 )
 def test_a_column_that_debezium_left_out_is_no_value(
@@ -118,6 +122,11 @@ def test_a_condition_on_a_column_that_debezium_left_out_is_not_false(tmp_path: P
     found = taken(tmp_path, review(state=LEFT_OUT), when='when = { state = "live" }')
     assert isinstance(found, Rejected)
     assert "when: the source left out state" in found.detail
+    when = "when = { state = { differs = 'before' } }"
+    found = taken(tmp_path, review(state=[LEFT_OUT], before=["live"]), when=when)
+    assert "when: the source left out state" in found.detail
+    found = taken(tmp_path, review(more=LEFT_OUT), head='parse = ["more"]')
+    assert found.detail.startswith("more: the source left out")
 
 
 # -- fields
@@ -137,6 +146,7 @@ def test_a_condition_on_a_column_that_debezium_left_out_is_not_false(tmp_path: P
         ('text = { join = "parts", with = ". " }', {"parts": ["A", None, " ", "B", 5]}, "text",
          "A. B. 5"),
         ('text = { join = ["a", { const = "-" }, "body"] }', {}, "text", "- Good."),
+        ('text = { join = ["a", "parts"], with = "-" }', {"a": 9.0, "parts": [1.0]}, "text", "9-1"),
         ('text = ["blank", "body"]', {"blank": " \n"}, "text", "Good."),
         ('text = ["blank"]', {"blank": ""}, "text", None),
         ('text = "nil"', {"nil": None}, "text", None),
@@ -250,6 +260,8 @@ def test_a_field(tmp_path: Path, fields: str, members: Any, name: str, value: An
         ('text = "body"\noccurred_at = "x"', {"x": "2026-02-30T12:00:00Z"}, "with one meaning"),
         ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**15}, "not a date"),
         ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**300}, "not a date"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 1e305}, "a number of s"),
+        ('text = "body"\nreview_version = { path = "x", epoch = "d" }', {"x": -1e305}, "of d sin"),
         ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": True}, "a number of s"),
         ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": "soon"}, "not a number"),
         ('sentences = "x"', {"x": "One. Two."}, "sentences: Expected"),
@@ -446,6 +458,12 @@ def test_a_framed_value(tmp_path: Path) -> None:
         ('unwrap = "payload"\ntombstone = "entity.deleted"', b"B0", EntityDeleted("B0")),
         ('key = "json"\ntombstone = "entity.deleted"', b'"B0"', EntityDeleted("B0")),
         ('key = "json"\ntombstone = { entity_id = "key.p" }', b'{"p": 7}', EntityDeleted("7")),
+        (
+            'key = "json"\ntombstone = { emit = "review.deleted", entity_id = "key.p", '
+            'review_id = "key.id" }',
+            b'{"p": 7, "id": 81}',
+            ReviewDeleted("7", "81"),
+        ),
     ],
 )
 def test_a_tombstone(tmp_path: Path, head: str, key: bytes, becomes: Any) -> None:
@@ -577,6 +595,9 @@ def test_a_batch_of_cloudevents_has_the_events_of_its_members(tmp_path: Path) ->
     deleted = {**ATTRIBUTES, "type": "com.shop.review.deleted", "subject": "B1", "reviewid": "s"}
     members = [{**ATTRIBUTES, "data": DATA}, {**ATTRIBUTES, "type": "other"}, deleted]
     record = Record("t", 0, 0, 0, None, json.dumps(members).encode())
+    late = record._replace(value=json.dumps([{"x": 1}, *members]).encode())
+    with pytest.raises(BadEvent, match="a member of the batch is not a CloudEvent"):
+        rules.read_all(late)
     said = record._replace(headers=(("content-type", b"application/cloudevents-batch+json"),))
     for one in (record, said):
         first, second = rules.read_all(one)
@@ -610,6 +631,11 @@ def test_a_text_that_is_json_is_parsed_first(tmp_path: Path) -> None:
     twice = 'unwrap = "payload"\nparse = ["value", "parts"]'
     value = {"payload": json.dumps({**review(), "parts": '["One."]'})}
     assert taken(tmp_path, value, 'sentences = "parts"', head=twice).sentences[0].text == "One."
+    value = review(parts=['{"words": "Listed."}'])
+    assert (
+        taken(tmp_path, value, 'text = "parts.0.words"', head='parse = ["parts.0"]').text
+        == "Listed."
+    )
 
 
 def test_a_decimal_has_the_scale_of_the_records_schema(tmp_path: Path) -> None:
@@ -619,6 +645,15 @@ def test_a_decimal_has_the_scale_of_the_records_schema(tmp_path: Path) -> None:
     for path in ("stars", "words"):
         fields = f'text = "body"\nrating = {{ path = "{path}", decimal = "schema" }}'
         assert taken(tmp_path, value, fields, head='unwrap = "payload"').details.rating == 4.5
+    fields = 'text = "body"\nrating = { path = "key.stars", decimal = "schema" }'
+    head = 'key = "json"\nunwrap = "payload"'
+    two = {"fields": [{**stars, "parameters": {"scale": "2"}}]}
+    key = json.dumps({"schema": two, "payload": {"stars": "AcI="}}).encode()
+    assert taken(tmp_path, value, fields, head=head, key=key).details.rating == 4.5
+    assert (
+        "no schema of key.stars"
+        in taken(tmp_path, value, fields, head=head, key=b'{"stars": "AcI="}').detail
+    )
 
 
 # -- several events of a record
@@ -686,6 +721,27 @@ def test_a_rule_for_each_member_of_a_list(tmp_path: Path) -> None:
         with pytest.raises(BadEvent) as bad:
             several(tmp_path, {"op": "order", **wrong})
         assert bad.value.rejected.detail.startswith(detail)
+
+
+def test_conditions_on_items_choose_the_members(tmp_path: Path) -> None:
+    chosen = MOVED.replace('each = "lines"', 'each = "lines"\nwhen_present = ["item.review"]')
+    rules = mapping(tmp_path, chosen.replace('op = "order"', 'op = "order", "item.ok" = true'), "t")
+    lines = [
+        {"sku": "A", "line": 1, "ok": True},
+        {"sku": "B", "line": 2, "ok": True, "review": "Fine."},
+        {"sku": "C", "line": 3, "ok": False, "review": "Fine."},
+    ]
+    for some, entities in ((lines, ["B"]), (lines[:1], [])):
+        value = json.dumps({"op": "order", "order": 9, "lines": some}).encode()
+        found = rules.read_all(Record("t", 0, 7, 9, b"k", value))
+        assert [one.entity_id for one in found] == entities
+
+
+@pytest.mark.parametrize(("key", "differs"), [(b'{"p": "B1"}', True), (b'{"p": "B0"}', False)])
+def test_a_value_may_differ_from_the_key(tmp_path: Path, key: bytes, differs: bool) -> None:
+    when = "when = { product = { differs = 'key.p' } }"
+    found = taken(tmp_path, review(), when=when, head='key = "json"', key=key)
+    assert isinstance(found, ReviewUpserted) == differs
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_decimals_are_read_by_their_scale() -> None:
     plain = avro_record("R", price=["null", kinds[0]], long=kinds[1])
     for raw, value in ((b"\xd3", -4.5), (None, None), (b"", 0)):
         read = schema.read(framed(1, plain, {"price": raw, "long": bytes(70)}))[1]
-        roots = Roots(read, None, {}, {}, None, Record("t", 0, 0, 0, None, None), None)
+        roots = Roots(read, None, {}, {}, None, Record("t", 0, 0, 0, None, None), {})
         assert decimal_at("price")(roots) == value
         with pytest.raises(BadEvent, match="too large"):
             decimal_at("long")(roots)

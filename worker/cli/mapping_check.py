@@ -22,6 +22,7 @@ from worker.mapping.paths import is_there
 from worker.mapping.rules import Rule
 from worker.registry.lookup import SchemaLookup
 from worker.settings import Settings
+from worker.sources.archive_files import milliseconds
 from worker.sources.opened import OpenedFile
 
 RECORD_MEMBERS: Final = {
@@ -173,6 +174,8 @@ def _doubts_of(event: Mapping[str, Any]) -> Iterator[str]:
     """What makes no sense in an event, although it may be right."""
     if event["entity_id"] == "0":
         yield "entity_id is 0: does the source fill it in where it knows none?"
+    if event["entity_id"][0] in '{["':
+        yield f'entity_id is {event["entity_id"]!r:.60}, which looks like JSON: set key = "json"?'
     if str(event.get("occurred_at", "")).startswith(("1969-", "1970-")):
         yield f"occurred_at is {event['occurred_at']}: is the unit of its epoch right?"
     if r"\n" in str(event.get("text")):
@@ -238,11 +241,16 @@ def _record(line: bytes, number: int, topic: str) -> Record:
     if not isinstance(members, dict) or not _is_record(members):
         return Record(topic, 0, number, -1, None, line)
     value = members["value"] if "value" in members else members["payload"]
+    try:
+        moment = milliseconds(members.get("timestamp", members.get("ts")))
+    except (TypeError, ValueError):
+        moment = -1
+    offset = members.get("offset", number)
     return Record(
         str(members.get("topic", topic)),
         0,
-        number,
-        -1,
+        offset if type(offset) is int else number,
+        moment,
         _bytes(members.get("key")),
         _bytes(value),
         tuple(_headers(members.get("headers"))),

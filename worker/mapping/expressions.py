@@ -232,7 +232,11 @@ def _is_within(value: Any, low: int, high: int) -> bool:
 def _is_range(value: Any) -> bool:
     """Whether it is two numbers, the lower one first."""
     is_pair = isinstance(value, list) and len(value) == 2
-    return is_pair and all(type(one) in (int, float) for one in value) and value[0] < value[1]
+    return (
+        is_pair
+        and all(type(one) in (int, float) and abs(one) < 1e9 for one in value)
+        and value[0] < value[1]
+    )
 
 
 def _near(name: object, names: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from worker.errors import FileErrors
 from worker.mapping.expressions import Expressions
-from worker.mapping.paths import KEY, VALUE, Path, getter
+from worker.mapping.paths import ITEM, KEY, VALUE, Path, getter
 from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, RuleEvent, hidden_rules
 from worker.mapping.topic import TopicMapping
 from worker.mapping.values import Expression, taker
@@ -20,6 +20,7 @@ from worker.toml_lines import Place, line_of, parse_toml, positions
 
 IGNORE: Final = "ignore"
 ENTITY_DELETED: Final = "entity.deleted"
+REVIEW_DELETED: Final = "review.deleted"
 KEYS: Final = ("plain", "json", "framed")
 VALUES: Final = ("json", "framed")
 OF_TOPIC: Final = ("key", "value", "unwrap", "parse", "tombstone", "rule")
@@ -119,27 +120,28 @@ class _Check(Expressions):
         if given is None and ids != {"key"}:
             return None
         given = given or ENTITY_DELETED
-        fields: Mapping[str, Any] = {"entity_id": "key"}
+        event = {"emit": ENTITY_DELETED, "entity_id": "key"}
         if isinstance(given, dict):
-            self._known(place, given, ("entity_id",))
-            fields, given = given, ENTITY_DELETED
-        if self._choice(place, given, (IGNORE, ENTITY_DELETED)) == IGNORE:
+            event = {"emit": ENTITY_DELETED} | given
+        elif self._choice(place, given, (IGNORE, ENTITY_DELETED)) == IGNORE:
             return Rule("tombstone", ())
-        made = self._fields(place, fields, ENTITY_DELETED)
-        if any(path.root < KEY for one in made.values() for path in one.paths):
-            self._wrong(place, "a tombstone has no value: entity_id must come from key or header")
-        return Rule("tombstone", (), (RuleEvent(ENTITY_DELETED, made),))
+        made = tuple(self._event(place, event, ("emit",), (ENTITY_DELETED, REVIEW_DELETED)))
+        if any(path.root < KEY for one in made for path in one.paths):
+            self._wrong(place, "a tombstone has no value: ids must come from key or header")
+        return Rule("tombstone", (), made)
 
     def _rule(self, place: Place, rule: Mapping[str, Any], name: str) -> Rule:
         given = rule.get("name", name)
         if self._is((*place, "name"), given, str, "a text"):
             name = given if given == name else f"rule {given!r}"
-        conditions = tuple(self._conditions(place, rule))
         each = self._path((*place, "each"), rule["each"]) if "each" in rule else None
         self._has_items = "each" in rule
+        conditions: tuple[list[Condition], list[Condition]] = [], []
+        for one in self._conditions(place, rule):
+            conditions[any(path.root == ITEM for path in one.paths)].append(one)
         events = tuple(self._events(place, rule))
         self._has_items = False
-        return Rule(name, conditions, events, each)
+        return Rule(name, tuple(conditions[0]), events, each, tuple(conditions[1]))
 
     def _events(self, place: Place, rule: Mapping[str, Any]) -> Iterator[RuleEvent]:
         """The event that a rule says itself, or those of its list; none if it says `ignore`."""

@@ -7,23 +7,24 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from math import isfinite
+from typing import Any, Final
 
 from worker.events.reasons import BadEvent, Reason, shown
-from worker.mapping.paths import Get, Path, Roots, getter
+from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
 
 Take = Callable[[Any], Any]
 """A value that is not null, as its field wants it. Raises BadEvent."""
 
 EPOCHS: Final = {"d": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
 """Microseconds of each unit of a time since 1970."""
-UNAVAILABLE: Final = "__debezium_unavailable_value"
-"""Debezium's placeholder for a large column that an update did not change."""
 BY_SCHEMA: Final = "schema"
 """The scale of a decimal is the one that the record's schema says."""
 MAX_SCALE: Final = 100
 """Most digits after the point of a decimal."""
 _MAX_DECIMAL_BYTES: Final = 64
+_EXACT: Final = 2**53
+"""Below it a float is one whole number."""
 
 _START: Final = date(1970, 1, 1)
 _MINUTES: Final = [f"{minute // 60:02}:{minute % 60:02}" for minute in range(24 * 60)]
@@ -40,8 +41,8 @@ def of_epoch(unit: str, field: str = "occurred_at") -> Take:
         number = int(value) if type(value) is str and INTEGER.fullmatch(value) else value
         if type(number) is int:
             return number // 1000 if unit == "ns" else number * int(factor)
-        if type(number) is float:
-            return round(number * factor)
+        if type(number) is float and isfinite(microseconds := number * factor):
+            return round(microseconds)
         raise bad(f"{field}: not a number of {unit} since 1970")
 
     def take(value: Any) -> str:
@@ -79,7 +80,7 @@ def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
             unavailable(field)
         if scale is not None:
             return _unscaled(field, value, scale)
-        kind = _schema_at(roots.schema, path.names)
+        kind = _schema_at(roots.schemas.get(path.root), path.names)
         if kind is None:
             raise bad(f"{field}: the record has no schema of {path.text}: set decimal to its scale")
         found = (kind.get("parameters") or {}).get("scale")
@@ -161,12 +162,10 @@ def _last_number(value: Any) -> int:
     raise bad(f"review_version: {short(value)} does not end with a number")
 
 
-def unavailable(field: str) -> NoReturn:
-    """Raise BadEvent for a value that Debezium left out."""
-    raise bad(
-        f"{field}: the source left out an unchanged column ({UNAVAILABLE}): "
-        "set REPLICA IDENTITY FULL on its table"
-    )
+def whole(value: Any) -> Any:
+    """A whole float as an integer: sources whose numbers are all floats write 81.0."""
+    is_whole = type(value) is float and value.is_integer() and abs(value) < _EXACT
+    return int(value) if is_whole else value
 
 
 def short(value: Any) -> str:

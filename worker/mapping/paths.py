@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from worker.events.inputs import Record
 from worker.events.reasons import BadEvent, Reason
 
 VALUE, KEY, CE, HEADERS, ITEM = range(5)
 """Where paths begin, as places in `Roots`."""
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+"""Debezium's placeholder for a large column that an update did not change."""
 
 
 class Roots(NamedTuple):
     """A record decoded: its value and key, the attributes of its CloudEvent, its headers, the
-    member of a list that a rule is at, and the schema of Kafka Connect that its envelope brings.
+    member of a list that a rule is at, and the schemas in its envelopes, by root.
     """
 
     value: Any
@@ -30,13 +32,15 @@ class Roots(NamedTuple):
     headers: dict[str, bytes | None]
     item: Any
     record: Record
-    schema: Any
+    schemas: dict[int, Any]
 
 
 Get = Callable[[Roots], Any]
 """What a record has there; None if nothing."""
 
 _PART: Final = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^."'\s]+))(?:\.(?=.)|$)""")
+_SEVERAL: Final = re.compile(r"^\*$|\[(?:\*|[0-9]+)\]", re.ASCII)
+"""A wildcard or an index as JSONPath and jq write them."""
 _HEADER: Final = "header:"
 _NOTHING: Final = object()
 
@@ -63,9 +67,10 @@ def parse_path(text: str, has_items: bool = False) -> Path:
         part = _PART.match(text, at)
         if part is None:
             break
-        if part[3] == "*":
+        if found := _SEVERAL.search(part[3] or ""):
             raise ValueError(
-                f"{text!r} has a * at character {at + 1}: a path leads to one member, items.0.text"
+                f"{text!r} has a {found[0]} at character {at + found.start() + 1}: a path leads to "
+                "one member, items.0.text"
             )
         is_bare = is_bare or (not names and part[3] is not None)
         names.append(part[1] or part[2] or part[3])
@@ -91,16 +96,17 @@ def getter(path: Path) -> Get:
     if not names:
         return lambda roots: roots[root]
     if any(name.isdecimal() for name in names):
-        return _steps(root, names)
+        return _steps(path)
     *above, last = names
 
     def get(roots: Roots) -> Any:
         node: Any = roots[root]
         for name in above:
             if type(node) is not dict:
-                return None
+                return _nothing(node, path)
             node = node.get(name)
-        return node.get(last) if type(node) is dict else None
+        value = node.get(last) if type(node) is dict else None
+        return _nothing(node, path) if value is None else value
 
     return get
 
@@ -111,7 +117,7 @@ def is_there(path: Path, roots: Roots) -> bool:
         return path.names[0] in roots.headers
     node: Any = roots[path.root]
     for name in path.names:
-        node = _step(node, name, _NOTHING)
+        node = step(node, name, _NOTHING)
     return node is not _NOTHING
 
 
@@ -128,17 +134,35 @@ def _header(name: str) -> Get:
     return get
 
 
-def _steps(root: int, names: tuple[str, ...]) -> Get:
+def _steps(path: Path) -> Get:
     def get(roots: Roots) -> Any:
-        node: Any = roots[root]
-        for name in names:
-            node = _step(node, name, None)
+        node: Any = roots[path.root]
+        for name in path.names:
+            if (below := step(node, name, None)) is None:
+                return _nothing(node, path)
+            node = below
         return node
 
     return get
 
 
-def _step(node: Any, name: str, otherwise: object) -> Any:
+def _nothing(node: Any, path: Path) -> None:
+    """None for a member that `node` lacks. Raises BadEvent if the source left out the column."""
+    if node == UNAVAILABLE or (type(node) in (dict, list) and UNAVAILABLE in node):
+        unavailable(path.text)
+
+
+def unavailable(what: str) -> NoReturn:
+    """Raise BadEvent for a value that Debezium left out."""
+    raise BadEvent(
+        Reason.BAD_FIELD,
+        f"{what}: the source left out an unchanged column ({UNAVAILABLE}): "
+        "set REPLICA IDENTITY FULL on its table",
+    )
+
+
+def step(node: Any, name: str, otherwise: object) -> Any:
+    """What a node has under a name or at a place in a list."""
     if type(node) is dict:
         return node.get(name, otherwise)
     if type(node) is list and name.isdecimal() and len(name) < 10 and int(name) < len(node):

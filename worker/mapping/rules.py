@@ -15,9 +15,8 @@ from worker.events.inputs import (
 )
 from worker.events.json_codec import body_of
 from worker.events.reasons import BadEvent, Reason
-from worker.mapping.numbers import UNAVAILABLE
-from worker.mapping.paths import KEY, Get, Path, Roots, getter, is_there
-from worker.mapping.values import Expression
+from worker.mapping.paths import KEY, UNAVAILABLE, Get, Path, Roots, getter, is_there
+from worker.mapping.values import Expression, texts
 
 BODIES: Final[dict[str, type[Body]]] = {
     "review.upserted": UpsertBody,
@@ -59,7 +58,7 @@ class Condition:
         return (kind is bool, value) in self.values
 
     def _differs(self, value: Any, other: Any) -> bool:
-        if UNAVAILABLE in (value, other):
+        if UNAVAILABLE in (*texts(value), *texts(other)):
             self._unavailable()
         if value is None or other is None:
             return False
@@ -130,19 +129,21 @@ class RuleEvent:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: its events, of each member of the list at `each` if there is one. Without events
-    matching records are ignored.
+    """A rule: its events, of each member of the list at `each` that meets the conditions
+    `of_items`. Without events matching records are ignored.
     """
 
     name: str
     conditions: tuple[Condition, ...]
     events: tuple[RuleEvent, ...] = ()
     each: Path | None = None
+    of_items: tuple[Condition, ...] = ()
     reads_key: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Find out whether the events need the key."""
         read = [path for one in self.events for path in one.paths]
+        read += [path for one in self.of_items for path in one.paths]
         roots = {path.root for path in (*read, self.each) if path is not None}
         object.__setattr__(self, "reads_key", KEY in roots)
 
@@ -165,7 +166,8 @@ class Rule:
     @property
     def paths(self) -> list[Path]:
         """All paths that the rule reads."""
-        own = [path for condition in self.conditions for path in condition.paths]
+        conditions = (*self.conditions, *self.of_items)
+        own = [path for condition in conditions for path in condition.paths]
         of_events = [path for one in self.events for path in one.paths]
         return own + of_events + ([] if self.each is None else [self.each])
 
@@ -194,7 +196,9 @@ class Rule:
         if len(items or ()) * len(self.events) > MAX_EVENTS:
             raise BadEvent(Reason.TOO_LARGE, f"each: more than {MAX_EVENTS:,} events of a record")
         for number, item in enumerate(items or ()):
-            yield f"{self.each.text}.{number}: ", roots._replace(item=item)
+            at = roots._replace(item=item)
+            if all(condition.holds(at) for condition in self.of_items):
+                yield f"{self.each.text}.{number}: ", at
 
 
 def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, list[int]]]:

@@ -15,7 +15,17 @@ from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_framed
 from worker.events.inputs import Body, Record
 from worker.events.json_codec import check_ids, parse
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
-from worker.mapping.paths import CE, HEADERS, KEY, Path, Roots
+from worker.mapping.paths import (
+    CE,
+    HEADERS,
+    KEY,
+    UNAVAILABLE,
+    VALUE,
+    Path,
+    Roots,
+    step,
+    unavailable,
+)
 from worker.mapping.rules import Rule
 
 BATCH: Final = b"application/cloudevents-batch"
@@ -53,7 +63,8 @@ class TopicMapping:
         that reads it.
         """
         roots = {path.root for rule in self.all_rules for path in rule.paths}
-        asked = {one.path.root for rule in self.rules for one in rule.conditions}
+        conditions = [one for rule in self.rules for one in rule.conditions]
+        asked = {path.root for one in conditions for path in one.paths}
         object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
 
     @property
@@ -121,7 +132,8 @@ class TopicMapping:
                 what = "says what a null value means: set tombstone" if is_tombstone else "applies"
                 raise BadEvent(Reason.UNKNOWN_TYPE, f"no rule of the mapping {what}")
             if rule.reads_key:
-                roots = roots._replace(key=self._key(record))
+                key, schema = self._key(record)
+                roots = roots._replace(key=key, schemas={**roots.schemas, KEY: schema})
             yield rule, roots
 
     def rule_of(self, record: Record) -> Rule | None:
@@ -156,7 +168,7 @@ class TopicMapping:
         value: Any = None
         if record.value is not None:
             value = self._decoded(record.value, self.value, "value", record.headers)
-        key = self._key(record) if reads_key else None
+        key = self._key(record)[0] if reads_key else None
         is_batch = type(value) is list and _is_batch(headers, value)
         for one in value if is_batch else (value,):
             ce: dict[str, Any] = {}
@@ -164,26 +176,27 @@ class TopicMapping:
                 ce, one = _cloud_event({} if is_batch else headers, one)
                 if is_batch and not ce:
                     raise BadEvent(Reason.BAD_FIELD, "a member of the batch is not a CloudEvent")
-            schema: Any = None
+            schemas: dict[int, Any] = {}
             if self.unwrap is not None and type(one) is dict and self.unwrap in one:
-                schema, one = one.get("schema"), one[self.unwrap]
+                schemas, one = {VALUE: one.get("schema")}, one[self.unwrap]
             for path in self.parse:
                 one = _parsed(one, path)
             # an event without data is no tombstone: its attributes say what it is
-            yield Roots(one, key, ce, headers, None, record, schema), one is None and not ce
+            yield Roots(one, key, ce, headers, None, record, schemas), one is None and not ce
 
-    def _key(self, record: Record) -> Any:
+    def _key(self, record: Record) -> tuple[Any, Any]:
+        """The key, and the schema that its envelope brings. Raises BadEvent."""
         if (raw := record.key) is None:
-            return None
+            return None, None
         if self.key == "plain":
             try:
-                return raw.decode()
+                return raw.decode(), None
             except UnicodeDecodeError:
                 raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
         key = self._decoded(raw, self.key, "key", record.headers)
         if self.unwrap is not None and type(key) is dict and self.unwrap in key:
-            return key[self.unwrap]
-        return key
+            return key[self.unwrap], key.get("schema")
+        return key, None
 
     def _decoded(
         self, raw: bytes, form: str, part: str, headers: Sequence[tuple[str, bytes | None]]
@@ -201,12 +214,10 @@ class TopicMapping:
 
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
-    """Whether a list is a batch of CloudEvents: by its header, or where it is not read its first
-    member.
-    """
+    """Whether a list is a batch of CloudEvents: by its header, or by a member."""
     content_type = (headers.get("content-type") or b"").strip().lower()
-    first = value[0] if value else None
-    return content_type.startswith(BATCH) or (type(first) is dict and "specversion" in first)
+    is_said = content_type.startswith(BATCH)
+    return is_said or any(type(one) is dict and "specversion" in one for one in value)
 
 
 def _parsed(value: Any, path: Path) -> Any:
@@ -214,10 +225,12 @@ def _parsed(value: Any, path: Path) -> Any:
     *above, last = ("", *path.names)
     node = value
     for name in above[1:]:
-        node = node.get(name) if type(node) is dict else None
-    found = value if not path.names else node.get(last) if type(node) is dict else None
+        node = step(node, name, None)
+    found = step(node, last, None) if path.names else value
     if type(found) is not str:
         return value
+    if found == UNAVAILABLE:
+        unavailable(path.text)
     try:
         parsed = parse(found.encode())
     except (BadEvent, UnicodeEncodeError) as error:
@@ -225,7 +238,7 @@ def _parsed(value: Any, path: Path) -> Any:
         raise BadEvent(Reason.BAD_JSON, f"{path.text}: {why}") from None
     if not path.names:
         return parsed
-    node[last] = parsed
+    node[int(last) if type(node) is list else last] = parsed
     return value
 
 

@@ -15,12 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from worker.events.bare import to_boolean, unescaped
 from worker.events.dates import microseconds, to_timestamp
-from worker.mapping.numbers import INTEGER, UNAVAILABLE, Take, bad, of_epoch, short, unavailable
-from worker.mapping.paths import Get, Path, Roots, getter
+from worker.mapping.numbers import INTEGER, Take, bad, of_epoch, short, whole
+from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
-_EXACT: Final = 2**53
-"""Below it a float is one whole number."""
 
 
 class Expression(NamedTuple):
@@ -167,7 +165,7 @@ def of_text(field: str) -> Take:
         if type(value) is list and list not in map(type, value):
             given = value if field in IDS else [one for one in value if one is not None]
             return [str(take(one)) for one in given]
-        if type(value) is not int:
+        if type(value := whole(value)) is not int:
             raise bad(f"{field}: a part is neither a text nor a whole number")
         return str(value)
 
@@ -176,10 +174,8 @@ def of_text(field: str) -> Take:
 
 def _id(field: str) -> Take:
     def take(value: Any) -> Any:
-        if type(value) is int or (
-            type(value) is float and value.is_integer() and abs(value) < _EXACT
-        ):
-            return str(int(value))
+        if type(value := whole(value)) is int:
+            return str(value)
         if value == UNAVAILABLE:
             unavailable(field)
         return value
@@ -222,20 +218,20 @@ def _available(field: str) -> Take:
         return _id(field)
 
     def take(value: Any) -> Any:
-        if value == UNAVAILABLE or (type(value) is not str and UNAVAILABLE in _texts(value)):
+        if value == UNAVAILABLE or (type(value) is not str and UNAVAILABLE in texts(value)):
             unavailable(field)
         return value
 
     return take
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
     """The texts in a value; lists of numbers, such as vectors, are passed over."""
     if type(value) is str:
         yield value
     elif type(value) is list and value and type(value[0]) not in (int, float):
         for one in value:
-            yield from _texts(one)
+            yield from texts(one)
     elif type(value) is dict:
         for one in value.values():
-            yield from _texts(one)
+            yield from texts(one)
