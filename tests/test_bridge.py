@@ -22,7 +22,7 @@ from tests.harness.fake_producer import FakeProducer
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import bridge as module
-from worker.bridge import Bridge, bridge_settings
+from worker.bridge import Bridge, Bridges, bridge_settings, settings_of_sources
 from worker.cli.bridge import serve
 from worker.errors import Crash, Fenced, SetupError
 from worker.kafka.topics import partition_of
@@ -462,3 +462,43 @@ def test_records_wait_for_their_schema(site: Site, monkeypatch: pytest.MonkeyPat
     site.bridge._schemas = LateSchemas()  # type: ignore[assignment]
     site.run()
     assert site.seen() == ALL
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        ("shop,", "--from shop,: '' is no name of a topic"),
+        ("shop, a b", "'a b' is no name of a topic"),
+        ("shop,other,shop", "shop and shop would share the group app-bridge-shop: name each"),
+        (f"{'x' * 230},{'x' * 231}", "would share the group app-bridge-xxx"),
+        ("shop,reviews", "--from reviews: it is COVERSUMM_INPUT_TOPIC"),
+    ],
+)
+def test_a_list_of_topics_names_each_once(sources: str, words: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        settings_of_sources(SETTINGS, sources, Path("mapping.toml"))
+    assert words in str(refused.value)
+
+
+def test_each_topic_of_a_list_has_the_group_and_dead_letters_that_it_has_alone() -> None:
+    file = Path("mapping.toml")
+    both = settings_of_sources(SETTINGS, "shop, other", file)
+    assert both == [bridge_settings(SETTINGS, one, file) for one in ("shop", "other")]
+
+
+def test_several_topics_are_ready_together_and_end_together(tmp_path: Path) -> None:
+    sites = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        sites[name] = Site(tmp_path / name, {0: 5, 1: 3})
+    both = Bridges({name: site.bridge for name, site in sites.items()})
+    assert both.ready() == (False, "one: waiting for the group; two: waiting for the group")
+    sites["two"].target.next_failures = [{"commit": error(KafkaError.TOPIC_AUTHORIZATION_FAILED)}]
+    with pytest.raises(Crash, match="a commit of shop failed"):
+        both.run(lambda: False)
+    assert all(site.group.closed for site in sites.values())
+    assert both.ready()[0] is True
+    assert both.partitions() == (4, 4)
+    assert both.is_alive
+    assert set(both.lag()) == {f"{name}-{partition}" for name in sites for partition in (0, 1)}
+    assert "two-1" in Metrics().page(both).decode()

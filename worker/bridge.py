@@ -18,9 +18,10 @@ which decides the transaction.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -43,6 +44,7 @@ from worker.metrics import Metrics
 from worker.processing.config import event_limits
 from worker.processing.stats import Stats
 from worker.settings import Settings
+from worker.settings.kinds import name
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
 from worker.stream.surroundings import Threads
 
@@ -75,6 +77,23 @@ def bridge_settings(settings: Settings, source: str, file: Path) -> Settings:
         dlq_topic=f"{source}.dlq",
         mapping=file,
     )
+
+
+def settings_of_sources(settings: Settings, sources: str, file: Path) -> list[Settings]:
+    """`bridge_settings` of each topic of a list that commas separate. Raises SetupError."""
+    found: dict[str, Settings] = {}  # by group
+    for source in map(str.strip, sources.split(",")):
+        try:
+            name(249).parse(source)
+        except ValueError:
+            raise SetupError(f"--from {sources}: {source!r} is no name of a topic") from None
+        own = bridge_settings(settings, source, file)
+        if (other := found.setdefault(own.app_id, own)) is not own:
+            raise SetupError(
+                f"--from {sources}: {other.input_topic} and {source} would share the group "
+                f"{own.app_id}: name each topic once"
+            )
+    return [*found.values()]
 
 
 def source_mapping(settings: Settings) -> TopicMapping:
@@ -404,6 +423,81 @@ class Bridge:
     def broker_silent_seconds(self) -> dict[str, float]:
         """See `GaugeSource`."""
         return self._contact.silent_seconds()
+
+    def rocksdb_bytes(self) -> int:
+        """See `GaugeSource`; there is no database."""
+        return 0
+
+
+class Bridges:
+    """The bridges of several topics in one process, and the `GaugeSource` of their metrics.
+
+    Each has its own group, transactional id and thread, as in a process of its own. So a topic
+    keeps its offsets when others join the list or leave it.
+    """
+
+    def __init__(self, bridges: Mapping[str, Bridge]) -> None:
+        """`bridges`: by source topic."""
+        self._bridges = bridges
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Bridge until told to stop. The first failure of one stops all, and is raised."""
+        failures: list[BaseException] = []
+
+        def run(bridge: Bridge) -> None:
+            try:
+                bridge.run(lambda: is_stopping() or bool(failures))
+            except BaseException as cause:
+                failures.append(cause)
+
+        threads = [
+            Thread(target=run, args=[bridge], name=f"bridge of {source}")
+            for source, bridge in self._bridges.items()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether all loops run."""
+        return all(bridge.is_alive for bridge in self._bridges.values())
+
+    def ready(self) -> tuple[bool, str]:
+        """See `GaugeSource`; ready once all are."""
+        found = {source: bridge.ready() for source, bridge in self._bridges.items()}
+        waiting = [f"{source}: {why}" for source, (is_ready, why) in found.items() if not is_ready]
+        return not waiting, "; ".join(waiting or [why for _, why in found.values()])
+
+    def partitions(self) -> tuple[int, int]:
+        """See `GaugeSource`; of all topics together."""
+        own, all_partitions = zip(
+            *(one.partitions() for one in self._bridges.values()), strict=True
+        )
+        return sum(own), sum(all_partitions)
+
+    def lag(self) -> dict[str, int | None]:
+        """See `GaugeSource`; by TOPIC-PARTITION."""
+        return {
+            f"{source}-{partition}": records
+            for source, bridge in self._bridges.items()
+            for partition, records in bridge.lag().items()
+        }
+
+    def undecided(self) -> dict[int, int]:
+        """See `GaugeSource`; not known here."""
+        return {}
+
+    def broker_silent_seconds(self) -> dict[str, float]:
+        """See `GaugeSource`; the longest of all."""
+        found: dict[str, float] = {}
+        for bridge in self._bridges.values():
+            for client, seconds in bridge.broker_silent_seconds().items():
+                found[client] = max(seconds, found.get(client, 0.0))
+        return found
 
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""

@@ -6,7 +6,7 @@ Counters and histograms count committed micro-batches; gauges are read when the 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from prometheus_client import (
@@ -46,8 +46,10 @@ class GaugeSource(Protocol):
     def partitions(self) -> tuple[int, int]:
         """Number of partitions it processes, and of the input topic."""
 
-    def lag(self) -> dict[int, int | None]:
-        """By partition, records that are not committed yet; None if unknown."""
+    def lag(self) -> Mapping[int, int | None] | Mapping[str, int | None]:
+        """By partition, records that are not committed yet; None if unknown. With several topics by
+        TOPIC-PARTITION.
+        """
 
     def undecided(self) -> dict[int, int]:
         """By partition, records behind an open transaction of an upstream producer."""

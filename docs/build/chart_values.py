@@ -39,7 +39,14 @@ VALUES: Final[dict[str, Any]] = {
     "mapping": _TEXT,
     "bridge": _closed(
         enabled=_FLAG,
-        **{"from": {"type": "string", "pattern": "^[A-Za-z0-9._-]{0,249}$"}},
+        **{
+            "from": {
+                "type": ["string", "array"],
+                "pattern": "^[A-Za-z0-9._-]{0,249}$",
+                "items": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
+                "uniqueItems": True,
+            }
+        },
         replicaCount={"type": "integer", "minimum": 0},
         commandLine={},
         secretRefs={},

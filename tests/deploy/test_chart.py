@@ -405,7 +405,20 @@ def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
     made = render({**MATRIX["bridged"], "bridge": own})
     assert str({"secretKeyRef": secret}) in str(only(made, "Deployment"))
     assert "secretKeyRef" not in str(only(made, "StatefulSet"))
-    for values in ({"mapping": ""}, {"bridge": {"enabled": True}}):
+    several = {**MATRIX["bridged"]["bridge"], "from": ["shop.public.reviews", "shop.replies"]}
+    made = only(render({**MATRIX["bridged"], "bridge": several}), "Deployment")
+    (two,) = made["spec"]["template"]["spec"]["containers"]
+    assert two["args"] == [*container["args"][:-1], "shop.public.reviews,shop.replies"]
+    memory = [one["resources"]["limits"]["memory"] for one in (container, two)]
+    assert memory == ["768Mi", "896Mi"]
+    for bad in (["a b"], ["a", "a"], [1], "a,b"):
+        with pytest.raises(Refused, match="from"):
+            render({**MATRIX["bridged"], "bridge": {**several, "from": bad}})
+    for values in (
+        {"mapping": ""},
+        {"bridge": {"enabled": True}},
+        {"bridge": several | {"from": []}},
+    ):
         with pytest.raises(Refused, match=re.escape("set bridge.from to a topic, and mapping")):
             render({**MATRIX["bridged"], **values})
 

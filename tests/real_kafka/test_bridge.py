@@ -9,9 +9,9 @@ import json
 import random
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,16 @@ from confluent_kafka import TopicPartition
 from tests.harness.armed import BRIDGE_STEPS, Order
 from tests.harness.broker import KafkaBroker
 from tests.harness.damage import delete_topic, make_anew
-from tests.harness.debezium import MOVING, Step, bodies, expected, last_sets, steps, written
+from tests.harness.debezium import (
+    MOVING,
+    Step,
+    bodies,
+    deletions,
+    expected,
+    last_sets,
+    steps,
+    written,
+)
 from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
@@ -141,6 +150,53 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
 
 
+def test_two_topics_in_one_process(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Of other fields and partition counts; killed at steps of batches of either."""
+    source, other = "pair.shop", "pair.other"
+    flat = deletions(other) + 'review_version = "version"\n'
+    with pipeline(kafka, "pair", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        file = written(tmp_path, MOVING.replace("shop.public.reviews", source) + flat)
+        bridge = WorkerProcess(
+            tmp_path / "bridge",
+            {**site.environment, "COVERSUMM_BATCH_SIZE": "20"},
+            armed=True,
+            arguments=("bridge", "--mapping", str(file), "--from", f"{source},{other}"),
+        )
+        site.workers.append(bridge)
+        kafka.create_topic(source, SOURCE_PARTITIONS)
+        bridge.refused(f"--from {other}: there is no such topic")
+        kafka.create_topic(other, 2)
+        feed, versions = Feed(site, source, seed=9), count(10**9)
+        client, sent = producer(kafka.bootstrap_servers), list[int]()
+
+        def feed_both(number: int) -> None:
+            feed(number)
+            for version in islice(versions, number):
+                row = {"product": f"p{version % 5}", "id": "r", "version": version}
+                client.produce(other, json.dumps(row).encode(), str(version).encode())
+                sent.append(version)
+            client.flush(60)
+
+        bridge.start()
+        for step in ("after a produce", "after the flush", "after the offsets"):
+            bridge.wait_ready()
+            strike(site, bridge, feed_both, Order(step, 7, signal.SIGKILL))
+            bridge.start()
+        feed.send_unknown()
+        client.produce(other, b"no JSON")
+        client.flush(60)
+        wait_bridged(site, source)
+        wait_bridged(site, other)
+        bridge.wait_ready()
+        lag = f'coversumm_lag_records{{partition="{other}-1"}}'
+        eventually(lambda: bridge.metrics().get(lag) == 0, site.logs)
+        assert bridge.metrics()["coversumm_partitions"] == SOURCE_PARTITIONS + 2
+        site.stop()
+        assert bridged(site) == sorted(events_of(feed.sent) + sent)
+        letters = [read_topic(kafka.bootstrap_servers, f"{one}.dlq") for one in (source, other)]
+        assert list(map(len, letters)) == [1, 1]
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_consumer_in_the_group_of_bridges_ends_them(
     kafka: KafkaBroker, tmp_path: Path, protocol: str
@@ -195,7 +251,9 @@ def test_the_log_says_when_no_broker_answers_and_when_one_does_again(tmp_path: P
         bridge.wait_ready()
 
 
-def strike(site: Pipeline, victim: WorkerProcess, feed: Feed, order: Order) -> None:
+def strike(
+    site: Pipeline, victim: WorkerProcess, feed: Callable[[int], None], order: Order
+) -> None:
     """Let this happen to a bridge while records arrive, and wait until it is over."""
     victim.arm(order)
 

@@ -1398,6 +1398,13 @@ RULES = (
         ("tests/test_bridge.py",),
     ),
     Rule(
+        "bridge: the failure of one of several topics ends the process",
+        "worker/bridge.py",
+        "            raise failures[0]\n",
+        "            pass\n",
+        ("tests/test_bridge.py",),
+    ),
+    Rule(
         "bridge: its transactional id is taken over first",
         "worker/bridge.py",
         "self._transactions.take_over(START_SECONDS)",

@@ -17,7 +17,7 @@ from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.bridge import Bridge
+    from worker.bridge import Bridge, Bridges
     from worker.metrics import Metrics
 
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
             "coversumm-worker bridge --mapping mapping.toml --from shop.public.reviews",
             "a table captured by Debezium, for a worker on COVERSUMM_INPUT_TOPIC",
         ),
+        ("coversumm-worker bridge --mapping mapping.toml --from reviews,replies", "of two topics"),
     ],
 )
 @click.option(
@@ -38,10 +39,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The mapping; by default COVERSUMM_MAPPING.",
 )
-@click.option("--from", "source", required=True, metavar="TOPIC", help="The topic to read.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    multiple=True,
+    callback=lambda _context, _option, topics: ",".join(topics),
+    metavar="TOPIC[,TOPIC...]",
+    help="The topics to read.",
+)
 def command(file: Path | None, source: str) -> int:
-    """Map the records of a topic, and write them to COVERSUMM_INPUT_TOPIC as events keyed by
-    entity, exactly once, until SIGTERM or Ctrl-C. Records of one source partition stay in order.
+    """Map the records of topics, and write them to COVERSUMM_INPUT_TOPIC as events keyed by entity,
+    exactly once, until SIGTERM or Ctrl-C. Records of one source partition stay in order.
 
     It keeps no state. Any number of processes share the source's partitions; each needs its own
     COVERSUMM_INSTANCE_ID. What does not fit the mapping becomes a dead letter in TOPIC.dlq, which
@@ -49,7 +58,7 @@ def command(file: Path | None, source: str) -> int:
 
     Exit codes and probes are those of `run`.
     """
-    from worker.bridge import Bridge, bridge_settings
+    from worker.bridge import Bridge, Bridges, settings_of_sources
     from worker.kafka.clients import WORKER_LOG, KafkaClients
     from worker.metrics import Metrics
 
@@ -57,19 +66,22 @@ def command(file: Path | None, source: str) -> int:
     if settings.mapping is None:
         raise SetupError("--mapping FILE is missing, and COVERSUMM_MAPPING is not set")
     set_up_logging(settings)
-    own = bridge_settings(settings, source, settings.mapping)
+    each = settings_of_sources(settings, source, settings.mapping)
     metrics = Metrics("bridge")
     stopping = threading.Event()
     with ending_at_sigterm():
-        bridge = Bridge(own, KafkaClients(own, WORKER_LOG), metrics)
-        serve(own, bridge, metrics)
+        made = {
+            own.input_topic: Bridge(own, KafkaClients(own, WORKER_LOG), metrics) for own in each
+        }
+        bridge = Bridges(made) if len(made) > 1 else next(iter(made.values()))
+        serve(settings, bridge, metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
         bridge.run(stopping.is_set)
     return 0
 
 
-def serve(settings: Settings, bridge: Bridge, metrics: Metrics) -> None:
+def serve(settings: Settings, bridge: Bridge | Bridges, metrics: Metrics) -> None:
     """Serve health, readiness and metrics at the paths of a worker, in a thread of its own.
 
     Raises SetupError if the address is not available.
