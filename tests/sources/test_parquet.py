@@ -306,7 +306,7 @@ def test_a_null_text_is_that_of_json_and_the_review_has_no_sentence(columns):
     assert json.loads(record.value)["text"] is None
     assert left_out["text"].count == 1
     (event,) = decode([record], event_limits())
-    assert (event.rating, event.text, event.sentences) == (5, None, None)
+    assert (event.details.rating, event.text, event.sentences) == (5, None, None)
 
 
 def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():

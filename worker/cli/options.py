@@ -76,10 +76,6 @@ def _parse_fields(
         raise click.BadParameter(f"{error}.", ctx, option) from error
 
 
-def _note_unescape(ctx: click.Context, _option: click.Parameter, is_given: bool) -> None:
-    ctx.meta["unescape"] = is_given
-
-
 def fields_option(command: F) -> F:
     """`--fields` and `--unescape`, which is a key of `fields` too."""
     command = click.option(
@@ -87,7 +83,7 @@ def fields_option(command: F) -> F:
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_note_unescape,
+        callback=lambda ctx, _, is_given: ctx.meta.update(unescape=is_given),
         help="In texts of bare reviews, read a backslash and an n as a line break, also \\t, "
         '\\r, \\", \\\\.',
     )(command)

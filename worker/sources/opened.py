@@ -112,7 +112,10 @@ class OpenedFile(Closing):
             errors = "surrogateescape" if encoding == "utf-8" else "surrogatepass"
             text = io.TextIOWrapper(self._stream, encoding, errors, newline=ending)
             self._opened.enter_context(text)
-            return (_with_newline(line).encode("utf-8", errors) for line in _bounded(text, ending))
+            return (
+                line.replace(ending, "\n").encode("utf-8", errors)
+                for line in _bounded(text, ending)
+            )
         if self._stream is self._raw and not self._raw.seekable():
             return _arriving(self._raw)
         return _bounded(self._stream)
@@ -134,10 +137,6 @@ class OpenedFile(Closing):
             # not sys.stdin, whose buffer would hide bytes from select
             return open(0, "rb", BUFFER_BYTES, closefd=False)
         return Path(self._path).open("rb", BUFFER_BYTES)
-
-
-def _with_newline(line: str) -> str:
-    return f"{line[:-1]}\n" if line.endswith("\r") else line
 
 
 def _bounded(stream: io.BufferedReader | io.TextIOWrapper, ending: str = "\n") -> Iterator[Any]:
