@@ -8,7 +8,7 @@ import pytest
 from tests.harness.debezium import MOVING, TOPIC, change, key, row, written
 from tests.harness.limits import event_limits
 from worker.errors import FileErrors, SetupError
-from worker.events import Record, Rejected, ReviewUpserted, decode
+from worker.events import Record, Rejected, ReviewDeleted, ReviewUpserted, decode
 from worker.kafka.topic_mapping import mapping_of
 from worker.kafka.topics import partition_of
 from worker.settings import Settings
@@ -53,10 +53,19 @@ def test_a_topic_that_the_file_does_not_map_is_refused(tmp_path: Path) -> None:
         mapping_of(settings(tmp_path, "other"), 1)
 
 
-def test_a_worker_refuses_rules_that_only_a_bridge_takes(tmp_path: Path) -> None:
+def test_all_entities_of_a_record_must_be_of_its_partition(tmp_path: Path) -> None:
     several = replace(settings(tmp_path), mapping=written(tmp_path, MOVING))
-    with pytest.raises(SetupError, match=r"only a bridge .* as rule 'moved' of shop"):
-        mapping_of(several, 1)
+    before, after = row(5, 3, sentences=["Good."]), row(5, 4, sentences=["Good."])
+    record = Record(TOPIC, 0, 0, 0, key(after), change("u", after, 2, before=before))
+    alone = record._replace(partition=partition_of("3", PARTITIONS))
+    assert partition_of("4", PARTITIONS) != alone.partition
+    (found,) = decode([record], event_limits(), mapping=mapping_of(several, 1))
+    assert isinstance(found, list)
+    assert [type(event) for event in found] == [ReviewDeleted, ReviewUpserted]
+    (refused,) = decode([alone], event_limits(), mapping=mapping_of(several, PARTITIONS))
+    assert isinstance(refused, Rejected)
+    assert refused.reason == "key_mismatch"
+    assert refused.detail.startswith("rule 'moved': event 2 (entity_id '4'): entity_id '4' belongs")
 
 
 def test_without_a_file_there_is_no_mapping(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_all_events_of_a_record_are_written_or_none(tmp_path: Path) -> None:
     messages, outcomes = writer(tmp_path, LINES, 10**7).write(records)
     assert [message.topic for message in messages] == ["dlq", "events", "events"]
     detail = dict(messages[0].headers)["dlq.detail"] or b""
-    assert detail.startswith(b"rule 1: event 2: text: 300000 bytes")
+    assert detail.startswith(b"rule 1: event 2 (entity_id 'B'): text: 300000 bytes")
     for_each = LINES.replace("item.review", "note").replace('"order"', '"item.line"')
     many = {"note": "x" * 200_000, "lines": [{"sku": "A", "line": at} for at in range(300)]}
     huge = Record(TOPIC, 0, 3, 0, None, json.dumps(many).encode())

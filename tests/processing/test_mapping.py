@@ -86,8 +86,8 @@ class ByHeader:
     needs_headers = True
     digest = ""
 
-    def read(self, record):
-        return ReviewDeleted("e", dict(record.headers)["review"].decode())
+    def read_all(self, record):
+        return [ReviewDeleted("e", dict(record.headers)["review"].decode())]
 
     def explain(self, record, rejected):
         return rejected

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import signal
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,19 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.docs.test_connect import EXAMPLES, Example
+from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
-from tests.harness.debezium import WITH_VECTORS, bodies, expected, steps, written
+from tests.harness.debezium import (
+    MOVING,
+    WITH_VECTORS,
+    bodies,
+    change,
+    expected,
+    key,
+    row,
+    steps,
+    written,
+)
 from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import TEST_SECONDS
@@ -72,6 +84,50 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
         assert refused.startswith(b"rule 'published': entity_id ")
         assert f"bridge --mapping {file} --from {site.input_topic}`".encode() in refused
         assert details[b"bad_json"]["dlq.source.topic"] == site.input_topic.encode()
+
+
+def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Each record's events exactly once, although the worker is killed between any two steps: rows
+    that move to another product of the partition, and a record of which one event is refused.
+    """
+    file = written(tmp_path, MOVING.replace("shop.public.reviews", "several.reviews"))
+    history = list(steps(600, PRODUCTS, DIMENSION, seed=9, moves=True))
+    assert sum(len(one.events) > 1 for one in history) > 20
+    settings = {**SETTINGS, "COVERSUMM_MAPPING": str(file), "COVERSUMM_BATCH_SIZE": "20"}
+    with pipeline(kafka, "several", tmp_path, partitions=1, settings=settings, armed=True) as site:
+        client = producer(kafka.bootstrap_servers)
+        (worker,) = site.start()
+        unsent = iter(history)
+
+        def feed(count: int) -> None:
+            for one in islice(unsent, count):
+                client.produce(site.input_topic, one.value, one.key)
+            client.flush(60)
+
+        bad = row(1, 900, sentences=[{"text": "x", "embedding": [0] * DIMENSION}])
+        refused = change("u", bad, 1, before=row(1, 901, sentences=[]))
+        for step in ("after a produce", "after the flush", "during the commit", "after the commit"):
+            worker.arm(Order(step, 2, signal.SIGKILL))
+            client.produce(site.input_topic, refused, key(bad))
+
+            def is_struck() -> bool:
+                feed(20)
+                return worker.struck()
+
+            eventually(is_struck, site.logs, every_s=0.3)
+            worker.wait()
+            worker.start().wait_ready()
+        feed(len(history))
+        site.wait_caught_up()
+        site.stop()
+        published = read_topic(kafka.bootstrap_servers, site.output_topic)
+        assert bodies(one.value for one in published) == expected(history)
+        ids = [dict(one.headers)["ce_id"] for one in published]
+        assert len(set(ids)) == len(ids)
+        letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
+        assert [one.value for one in letters] == [refused] * 4
+        detail = dict(letters[0].headers)["dlq.detail"]
+        assert detail.startswith(b"rule 'moved': event 2 (entity_id '900'): sentences[0].embedding")
 
 
 def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:

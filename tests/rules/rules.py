@@ -1085,6 +1085,33 @@ RULES = (
         ),
     ),
     Rule(
+        "several events: all of a record are applied, or none",
+        "worker/processing/plan.py",
+        "                undo()\n",
+        "",
+        (
+            "tests/processing/test_several.py::test_a_record_of_which_one_event_is_refused_leaves_no_trace",
+        ),
+    ),
+    Rule(
+        "several events: one record publishes one change of an entity",
+        "worker/processing/publish.py",
+        "        changes.join_steps()\n",
+        "        pass\n",
+        (
+            "tests/processing/test_several.py::test_the_events_of_a_record_are_one_change_of_an_entity",
+        ),
+    ),
+    Rule(
+        "several events: no record ends an entity and writes it",
+        "worker/events/decode.py",
+        "                _check_together(bodies)\n",
+        "",
+        (
+            "tests/processing/test_several.py::test_a_record_of_which_one_event_is_refused_leaves_no_trace",
+        ),
+    ),
+    Rule(
         "end: its offset is committed with the last of its messages",
         "worker/processing/processor.py",
         "max(end, held.next_offset or 0) if is_last else held.next_offset or 0",

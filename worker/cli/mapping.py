@@ -63,9 +63,7 @@ def command() -> None:
     "writes it; framed ones decoded; - is standard input.",
 )
 @click.option("--from-topic", is_flag=True, help="The last records of the mapping's topics.")
-@click.option(
-    "--for-bridge", is_flag=True, help="With --from-topic: a record may be in any partition."
-)
+@click.option("--for-bridge", is_flag=True, help="The records are for a bridge: in any partition.")
 @click.option("--topic", help="Only this topic of the mapping; the topic of sample records.")
 @click.option(
     "--limit",
@@ -114,7 +112,7 @@ def check(
         output.note(f"{file}: {rules_and_topics}, no error")
         return 0
     settings = Settings.from_environment(mapping="")
-    judge = MappingCheck(topics, event_limits(settings))
+    judge = MappingCheck(topics, event_limits(settings), for_bridge)
     counts: Counter[str] = Counter()
     records = 0
 

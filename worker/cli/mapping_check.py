@@ -11,7 +11,7 @@ import msgspec
 from worker.errors import SetupError
 from worker.events import Limits, Record, Rejected, decode
 from worker.events.codec import is_framed
-from worker.events.decode import check_bodies
+from worker.events.decode import Decoded, check_several
 from worker.events.inputs import Body
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import TopicReader
@@ -57,6 +57,7 @@ class MappingCheck:
 
     topics: dict[str, TopicMapping]
     limits: Limits
+    for_bridge: bool = False  # it takes events that a worker refuses in one record
     schemas: dict[str, SchemaLookup] = field(default_factory=dict)  # by topic with framed records
     taken: Counter[tuple[str, str]] = field(default_factory=Counter)  # by topic and rule
     filled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -85,20 +86,20 @@ class MappingCheck:
         name = None if rule is None else rule.name
         if name is not None:
             self.taken[record.topic, name] += 1
+        found: Decoded
         try:
             bodies = mapping.read_all(record)
             self._note_joined(mapping, record)
-            checked = (
-                check_bodies(bodies, self.limits)
-                if len(bodies) > 1
-                else decode([record], self.limits, mapping=mapping.refusing(None))
-            )
-            for one in checked:
-                if isinstance(one, Rejected):
-                    raise BadEvent(*one)
+            if self.for_bridge and len(bodies) > 1:
+                found = check_several(bodies, self.limits)
+                if isinstance(found, Rejected):
+                    found = mapping.explain(record, found)
+            else:
+                (found,) = decode([record], self.limits, mapping=mapping.refusing(None))
         except BadEvent as bad:
-            rejected = mapping.explain(record, bad.rejected)
-            detail = f"{rejected.reason}: {rejected.detail}"
+            found = mapping.explain(record, bad.rejected)
+        if isinstance(found, Rejected):
+            detail = f"{found.reason}: {found.detail}"
             return [SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)]
         if not bodies:
             return [SampleOutcome(place, record.topic, name, IGNORED)]

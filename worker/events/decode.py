@@ -9,14 +9,20 @@ a record read again after a crash has the same result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from worker.events.codec import DEFAULT, InputCodec, decoded
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import Body, EntityDeleted, Event, Record
-from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, shown
-from worker.events.rules import Limits, UpsertDraft, VectorPool, check, upserted
+from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, place_of, shown
+from worker.events.rules import FixedPoint, Limits, UpsertDraft, VectorPool, check, upserted
 from worker.limits import Limit
+
+Decoded: TypeAlias = Event | list[Event] | Rejected | Ignored
+"""What a record means; a list has the events of a record with several."""
+Draft: TypeAlias = UpsertDraft | Event
+MAX_ENTITIES: Final = 1_000
+"""Most entities of the events of one record: the worker reads all of them into memory at once."""
 
 
 class RecordMapping(Protocol):
@@ -30,8 +36,8 @@ class RecordMapping(Protocol):
     def digest(self) -> str:
         """Identifies its content."""
 
-    def read(self, record: Record) -> Body | Ignored:
-        """What the record means. Raises BadEvent."""
+    def read_all(self, record: Record) -> Sequence[Body]:
+        """The events that the record means, none if it is ignored. Raises BadEvent."""
 
     def explain(self, record: Record, rejected: Rejected) -> Rejected:
         """The rejection with the name of the rule in its detail."""
@@ -42,7 +48,7 @@ def decode(
     limits: Limits,
     codec: InputCodec = DEFAULT,
     mapping: RecordMapping | None = None,
-) -> list[Event | Rejected | Ignored]:
+) -> list[Decoded]:
     """One result for each record, in order. A `mapping` replaces the codec and the check of keys.
 
     >>> from worker.events import Limits, Record
@@ -79,7 +85,7 @@ def _check(
     codec: InputCodec,
     mapping: RecordMapping | None,
     pool: VectorPool,
-) -> UpsertDraft | Event | Rejected | Ignored:
+) -> Draft | list[Draft] | Rejected | Ignored:
     value = record.value
     try:
         if record.refused is not None:
@@ -92,18 +98,24 @@ def _check(
                 f"{len(value)} bytes, at most {limits.max_event_bytes} are taken",
                 Limit.EVENT_BYTES,
             )
-        if mapping is None:
-            body = decoded(codec.decode, value or b"", "value", record.headers)
-        elif isinstance(found := mapping.read(record), Ignored):
-            return found
-        else:
-            body = found
+        if mapping is not None:
+            bodies = mapping.read_all(record)
+            if len(bodies) > 1:
+                _check_together(bodies)
+                return _check_all(bodies, limits, pool)
+            return _draft(bodies[0], limits, pool) if bodies else Ignored.BY_MAPPING
+        body = decoded(codec.decode, value or b"", "value", record.headers)
         _check_day(body)
-        if mapping is None and record.key != body.entity_id.encode():
+        if record.key != body.entity_id.encode():
             raise _wrong_key(record.key, body.entity_id)
         return check(body, limits, pool)
     except BadEvent as bad:
         return bad.rejected
+
+
+def _draft(body: Body, limits: Limits, pool: VectorPool) -> Draft:
+    _check_day(body)
+    return check(body, limits, pool)
 
 
 def _check_day(body: Body) -> None:
@@ -111,25 +123,75 @@ def _check_day(body: Body) -> None:
         raise BadEvent(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is not a date")
 
 
-def check_bodies(bodies: Sequence[Body], limits: Limits) -> list[Event | Rejected | Ignored]:
-    """The events of bodies, as `decode` makes them, each by the same rules."""
+# -- several events of a record
+
+
+def check_several(bodies: Sequence[Body], limits: Limits) -> list[Event] | Rejected:
+    """The events of a record with several, or why one of them refuses the record. A bridge, which
+    writes a record for each, needs no more.
+    """
     pool = VectorPool(limits.dimension)
-    drafts: list[UpsertDraft | Event | Rejected] = []
-    for body in bodies:
+    try:
+        return _all_upserted(_check_all(bodies, limits, pool), pool.quantize())
+    except BadEvent as bad:
+        return bad.rejected
+
+
+def _check_all(bodies: Sequence[Body], limits: Limits, pool: VectorPool) -> list[Draft]:
+    drafts = []
+    for number, body in enumerate(bodies, start=1):
         try:
-            _check_day(body)
-            drafts.append(check(body, limits, pool))
+            drafts.append(_draft(body, limits, pool))
         except BadEvent as bad:
-            drafts.append(bad.rejected)
-    return _finished(drafts, pool)
+            raise bad.under(place_of(number, body.entity_id)) from None
+    return drafts
+
+
+def _check_together(bodies: Sequence[Body]) -> None:
+    """Raise BadEvent for events that one record of a worker cannot have.
+
+    A deleted entity that the record also writes would publish two changes of one offset.
+    """
+    ended = {body.entity_id for body in bodies if isinstance(body, EntityDeleted)}
+    for number, body in enumerate(bodies, start=1) if ended else ():
+        if body.entity_id in ended and not isinstance(body, EntityDeleted):
+            raise BadEvent(
+                Reason.BAD_FIELD,
+                f"{place_of(number, body.entity_id)}the record also deletes the entity: only a "
+                "bridge takes both of one record",
+            )
+    if (count := len({body.entity_id for body in bodies})) > MAX_ENTITIES:
+        raise BadEvent(
+            Reason.TOO_LARGE,
+            f"the record has events of {count} entities: a worker takes at most {MAX_ENTITIES} of "
+            "one record, a bridge more",
+        )
+
+
+def _all_upserted(drafts: Sequence[Draft], fixed_point: FixedPoint) -> list[Event] | Rejected:
+    events: list[Event] = []
+    for number, draft in enumerate(drafts, start=1):
+        event = upserted(draft, fixed_point) if isinstance(draft, UpsertDraft) else draft
+        if isinstance(event, Rejected):
+            assert isinstance(draft, UpsertDraft)
+            return event.under(place_of(number, draft.body.entity_id))
+        events.append(event)
+    return events
 
 
 def _finished(
-    drafts: Sequence[UpsertDraft | Event | Rejected | Ignored], pool: VectorPool
-) -> list[Event | Rejected | Ignored]:
+    drafts: Sequence[Draft | list[Draft] | Rejected | Ignored], pool: VectorPool
+) -> list[Decoded]:
     """The drafts as events, with vectors in fixed point; the others as they are."""
     fixed_point = pool.quantize()
-    return [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in drafts]
+    return [
+        upserted(one, fixed_point)
+        if isinstance(one, UpsertDraft)
+        else _all_upserted(one, fixed_point)
+        if isinstance(one, list)
+        else one
+        for one in drafts
+    ]
 
 
 def _entity_of(key: bytes | None) -> str:

@@ -47,6 +47,10 @@ class Rejected(NamedTuple):
     detail: str
     limit: Limit | None = None
 
+    def under(self, where: str) -> "Rejected":
+        """The same with words for its place before the detail."""
+        return self._replace(detail=f"{where}{self.detail}")
+
 
 class BadEvent(Exception):
     """Raised by the first failing check of a record; `decode` returns its `rejected`."""
@@ -56,8 +60,12 @@ class BadEvent(Exception):
 
     def under(self, where: str) -> "BadEvent":
         """The same with words for its place before the detail."""
-        reason, detail, limit = self.rejected
-        return BadEvent(reason, f"{where}{detail}", limit)
+        return BadEvent(*self.rejected.under(where))
+
+
+def place_of(number: int, entity_id: str) -> str:
+    """Words for the place of one of several events of a record."""
+    return f"event {number} (entity_id {shown(entity_id.encode())}): "
 
 
 def shown(raw: bytes) -> str:

@@ -38,15 +38,7 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
             f"(COVERSUMM_INPUT_TOPIC), only {', '.join(topics)}: add it, or unset "
             "COVERSUMM_MAPPING if the topic has the contract's events"
         )
-    mapping = topics[topic]
-    if mapping.may_make_several:
-        names = ", ".join(rule.name for rule in mapping.rules if rule.may_make_several)
-        raise SetupError(
-            f"COVERSUMM_MAPPING={settings.mapping}: only a bridge makes several events of a "
-            f"record, as {names} of {topic} says: run `coversumm-worker bridge --mapping "
-            f"{settings.mapping} --from {topic}` and read the topic that it writes"
-        )
-    return refusing_strays(mapping, settings.mapping, partitions)
+    return refusing_strays(topics[topic], settings.mapping, partitions)
 
 
 def reading(settings: Settings, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:

@@ -3,21 +3,18 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from worker import __version__
 from worker.events import Ignored, Limits, Message, Reason, Record, Rejected, dead_letter_message
-from worker.events.decode import check_bodies
+from worker.events.decode import check_several
 from worker.events.inputs import Body
 from worker.events.messages import message_bytes
 from worker.events.reasons import BadEvent
 from worker.limits import Limit
 from worker.mapping.topic import TopicMapping
-
-MOST_EVENTS_BYTES: Final = 32 * 2**20
-"""Most bytes of a record's events beyond one message: each may repeat a text of the record."""
 
 
 class Bridged(NamedTuple):
@@ -67,21 +64,9 @@ class ContractWriter:
 
     def _events(self, record: Record) -> list[tuple[Message, tuple[str, str]]]:
         bodies = self.mapping.read_all(record)
-        if len(bodies) > 1:
-            for number, checked in enumerate(check_bodies(bodies, self.limits), start=1):
-                if isinstance(checked, Rejected):
-                    raise BadEvent(*checked).under(f"event {number}: ")
-        found, size = [], 0
-        for body in bodies:
-            message, outcome = self._event(body)
-            size += len(message.value or b"")
-            if size > MOST_EVENTS_BYTES + self.max_bytes:
-                raise BadEvent(
-                    Reason.TOO_LARGE,
-                    f"the events of the record have more than {MOST_EVENTS_BYTES} bytes",
-                )
-            found.append((message, outcome))
-        return found
+        if len(bodies) > 1 and isinstance(why := check_several(bodies, self.limits), Rejected):
+            raise BadEvent(*why)
+        return [self._event(body) for body in bodies]
 
     def _event(self, body: Body) -> tuple[Message, tuple[str, str]]:
         members = msgspec.to_builtins(body)

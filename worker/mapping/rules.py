@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
@@ -26,6 +26,8 @@ BODIES: Final[dict[str, type[Body]]] = {
 }
 MAX_EVENTS: Final = 10_000
 """Most events of one record."""
+MAX_BYTES: Final = 32 * 2**20
+"""Most bytes of a record's events after the first: each may repeat a text of the record."""
 ANY_OF: Final = ("text", "sentences")
 """Of a review one must be there; either may be null."""
 
@@ -171,19 +173,20 @@ class Rule:
         of_events = [path for one in self.events for path in one.paths]
         return own + of_events + ([] if self.each is None else [self.each])
 
-    def bodies(self, roots: Roots) -> list[Body]:
+    def bodies(self, roots: Roots) -> Iterable[Body]:
         """The bodies of its events. Raises BadEvent: then a record has none at all."""
         if not self.may_make_several:
             return [one.body(roots) for one in self.events]
-        found = []
+        return self._several(roots)
+
+    def _several(self, roots: Roots) -> Iterator[Body]:
         for where, at in self.members(roots):
             for number, one in enumerate(self.events, start=1):
                 try:
-                    found.append(one.body(at))
+                    yield one.body(at)
                 except BadEvent as bad:
                     event = f"event {number}: " if len(self.events) > 1 else ""
                     raise bad.under(f"{where}{event}") from None
-        return found
 
     def members(self, roots: Roots) -> Iterator[tuple[str, Roots]]:
         """The record for each member of the list, with words for its place. Raises BadEvent."""

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from msgspec.json import encode
+
 from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_framed
 from worker.events.inputs import Body, Record
 from worker.events.json_codec import check_ids, parse
-from worker.events.reasons import BadEvent, Ignored, Reason, Rejected
+from worker.events.reasons import BadEvent, Reason, Rejected, place_of
 from worker.mapping.paths import (
     CE,
     HEADERS,
@@ -26,7 +28,7 @@ from worker.mapping.paths import (
     step,
     unavailable,
 )
-from worker.mapping.rules import Rule
+from worker.mapping.rules import MAX_BYTES, MAX_EVENTS, Rule
 
 BATCH: Final = b"application/cloudevents-batch"
 
@@ -91,35 +93,28 @@ class TopicMapping:
         """The same mapping that decodes framed keys and values by their schemas."""
         return replace(self, unframe=unframe)
 
-    @property
-    def may_make_several(self) -> bool:
-        """Whether it may make more than one event of a record, batches of CloudEvents aside."""
-        return any(rule.may_make_several for rule in self.rules)
-
-    def read(self, record: Record) -> Body | Ignored:
-        """What the record means, if it has one event at most. Raises BadEvent."""
-        bodies = self.read_all(record)
-        if not bodies:
-            return Ignored.BY_MAPPING
-        if len(bodies) > 1:
-            raise BadEvent(
-                Reason.BAD_FIELD, f"the record has {len(bodies)} events: a bridge takes it apart"
-            )
-        return bodies[0]
-
     def read_all(self, record: Record) -> list[Body]:
         """The events that the record means, none if it is ignored. Raises BadEvent: then none of
         its events holds.
         """
         if record.refused is not None and self.reads_headers:
             raise BadEvent(*record.refused)
-        found = [body for rule, roots in self.decided(record) for body in rule.bodies(roots)]
-        for body in found:
-            check_ids(body, record.value)
-        if self.refuse is not None:
-            for body in found:
-                if complaint := self.refuse(body.entity_id, record):
-                    raise BadEvent(Reason.KEY_MISMATCH, complaint)
+        found: list[Body] = []
+        size = 0
+        for rule, roots in self.decided(record):
+            for body in rule.bodies(roots):
+                found.append(body)
+                if len(found) > 1:
+                    size += len(encode(body))
+                    _check_number(len(found), size)
+        for number, body in enumerate(found, start=1):
+            try:
+                check_ids(body, record.value)
+                if self.refuse is not None and (why := self.refuse(body.entity_id, record)):
+                    raise BadEvent(Reason.KEY_MISMATCH, why)
+            except BadEvent as bad:
+                place = place_of(number, body.entity_id) if len(found) > 1 else ""
+                raise bad.under(place) from None
         return found
 
     def decided(self, record: Record) -> Iterator[tuple[Rule, Roots]]:
@@ -211,6 +206,15 @@ class TopicMapping:
     def _unframed(self, raw: bytes) -> Any:
         check_frame(raw)
         return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
+
+
+def _check_number(events: int, size: int) -> None:
+    """Raise BadEvent for a record with too many events, or with too large ones after the first."""
+    if events > MAX_EVENTS or size > MAX_BYTES:
+        why = f"the events of the record have more than {MAX_BYTES} bytes"
+        if events > MAX_EVENTS:
+            why = f"the record has more than {MAX_EVENTS:,} events"
+        raise BadEvent(Reason.TOO_LARGE, why)
 
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:

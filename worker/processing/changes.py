@@ -1,7 +1,12 @@
 """The planned changes of a micro-batch to an entity; `plan` makes them, `publish` ranks them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from worker.events import (
@@ -33,14 +38,22 @@ class EntityCounts(NamedTuple):
 
 @dataclass(slots=True)
 class PlannedStep:
-    """An event that changes live sentences or facets, or deletes a review, and counts after it."""
+    """One event that changes live sentences or facets, or deletes a review, and the counts after
+    it; or, of one record, all events of the entity since its first such event.
+    """
 
     index: int  # of the record in the micro-batch
-    event: Event
+    event: Event  # the last one
     removed: Sequence[Sentence]
     added: Sequence[Sentence]
     counts: EntityCounts
     moves: Sequence[ReviewMove] = ()  # of reviews in and out of facets
+    earlier: Sequence[Event] = ()  # of the record, before the last one
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All of them."""
+        return (*self.earlier, self.event)
 
 
 class EntityChanges:
@@ -83,6 +96,19 @@ class EntityChanges:
         self.newest: NewestReviews | None = None  # after the events so far, if they changed it
         self._unread: set[bytes] = set()
 
+    def copy(self) -> EntityChanges:
+        """The changes so far, which later events do not alter."""
+        other = copy(self)
+        other.reviews, other.steps = self.reviews.copy(), self.steps.copy()
+        other.newest = None if self.newest is None else self.newest.copy()
+        return other
+
+    def join_steps(self) -> None:
+        """Make those of each record one step, which publishes once."""
+        if len({step.index for step in self.steps}) < len(self.steps):
+            of_records = groupby(self.steps, attrgetter("index"))
+            self.steps = [_joined(list(steps)) for _, steps in of_records]
+
     def review(self, review_id: bytes) -> Review | None:
         """The review after the events so far; `live_sentences` loads vectors of a stored one."""
         review = self.reviews.get(review_id)
@@ -114,8 +140,9 @@ class EntityChanges:
         moves = self._moves(reviews, before)
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
+        is_later = bool(self.steps) and self.steps[-1].index == index
         # A deleted review may still be quoted by a summary that its last edit did not publish.
-        if removed or added or moves or isinstance(event, ReviewDeleted):
+        if removed or added or moves or is_later or isinstance(event, ReviewDeleted):
             counts = EntityCounts(self.review_count, self.sentence_count, self.ratings)
             self.steps.append(PlannedStep(index, event, removed, added, counts, moves))
 
@@ -198,6 +225,27 @@ class EntityChanges:
                 if not row.deleted and name not in written
             ]
         return NewestReviews(newest.wanted, live)
+
+
+def _joined(steps: Sequence[PlannedStep]) -> PlannedStep:
+    """The steps of one record as one. A sentence that one adds and a later one removes is in
+    neither.
+    """
+    removed: dict[bytes, Sentence] = {}
+    added: dict[bytes, Sentence] = {}
+    for step in steps:
+        for sentence in step.removed:
+            if added.pop(sentence.id, None) is None:
+                removed[sentence.id] = sentence
+        added |= {sentence.id: sentence for sentence in step.added}
+    *earlier, last = steps
+    return replace(
+        last,
+        removed=list(removed.values()),
+        added=list(added.values()),
+        moves=[move for step in steps for move in step.moves],
+        earlier=[step.event for step in earlier],
+    )
 
 
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:

@@ -71,9 +71,11 @@ class Embedder:
         rejected: dict[int, Rejected] = {}
         for text, sentences in plan.unembedded.items():
             vector = self.vectors[text]
-            for index, sentence in sentences:
+            for index, place, sentence in sentences:
                 if vector is None:
-                    rejected[index] = self._refusal(sentence.id)
+                    refusal = self._refusal(sentence.id).under(place)
+                    # whatever order the other records give these texts
+                    rejected[index] = max(rejected.get(index, refusal), refusal)
                 sentence.vector = vector
         return rejected
 

@@ -139,14 +139,14 @@ class EntityFacets:
     # -- changes
 
     def apply(self, moves: Sequence[ReviewMove], texts: Texts) -> bool:
-        """Carry out the moves of one event, which are classified; whether a set changed.
+        """Carry out the moves of one record, which are classified; whether a set changed.
 
         The facets are loaded. `texts` gives the sentences of a set. Raises CorruptRow.
         """
         removed: dict[int, dict[bytes, Sentence]] = {}
         added: dict[int, dict[bytes, Sentence]] = {}
         for move in moves:
-            self._collect(move, added if move.is_arriving else removed)
+            self._collect(move, removed, added)
         changed = False
         for number in removed.keys() | added.keys():
             gone, come = removed.get(number, {}), added.get(number, {})
@@ -163,8 +163,14 @@ class EntityFacets:
                 one.now = now
         return changed
 
-    def _collect(self, move: ReviewMove, target: dict[int, dict[bytes, Sentence]]) -> None:
+    def _collect(
+        self,
+        move: ReviewMove,
+        removed: dict[int, dict[bytes, Sentence]],
+        added: dict[int, dict[bytes, Sentence]],
+    ) -> None:
         """Add the review's sentences to those of their facets, and count the review there."""
+        target = added if move.is_arriving else removed
         review, facets, joined = move.review, self.criteria, 0
         of_review = move.newest
         if not move.is_newest_only:
@@ -177,7 +183,10 @@ class EntityFacets:
                 bits = facets.facets_of(nearest, sentence.label_bits, of_review)
             joined |= bits
             for number in _numbers(bits):
-                target.setdefault(number, {})[sentence.id] = sentence
+                if target is removed and number in added and sentence.id in added[number]:
+                    del added[number][sentence.id]  # an earlier event of the record added it
+                else:
+                    target.setdefault(number, {})[sentence.id] = sentence
         for number in _numbers(joined):
             self._count_review(number, review.details.rating, 1 if move.is_arriving else -1)
 

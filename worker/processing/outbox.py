@@ -86,7 +86,10 @@ class Outbox:
         measure_all([draft for _, draft in self._last])
         for changes, draft in self._last:
             changes.last[draft.topic] = _last_change(draft, self.config)
-        return [message for _, _, message in sorted(self._messages, key=itemgetter(0, 1))]
+        found = sorted(self._messages, key=itemgetter(0, 1))
+        if self.config.mapping is not None:  # a record may have events of several entities
+            found.sort(key=lambda one: (one[0], one[2].key or b""))
+        return [message for _, _, message in found]
 
     def _make(self) -> None:
         """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""

@@ -27,6 +27,7 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
+from worker.events.reasons import place_of
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
 from worker.processing.entities import CachedEntity, EntityKey
@@ -46,7 +47,8 @@ class BatchPlan:
 
     Attributes:
         changes: by first event; several for an entity that is deleted in between.
-        unembedded: by text the sentences without a vector, with the index of their record.
+        unembedded: by text the sentences without a vector, each with the index of its record and
+            words for the place of its event there.
         new_characters: to embed, in units of `pace.characters`.
         sentences: added, or read with their vectors.
         cut_sentences: longer than the cap, so cut into several.
@@ -67,7 +69,7 @@ class BatchPlan:
         what `split_text` does, `reads_all` whether the engine reads a text to its end.
         """
         self.changes: list[EntityChanges] = []
-        self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
+        self.unembedded: dict[str, list[tuple[int, str, Sentence]]] = {}
         self.new_characters = self.sentences = self.cut_sentences = 0
         self._limits = limits
         # The settings are checked against the core's exact range; other limits are capped here.
@@ -78,6 +80,7 @@ class BatchPlan:
         self._split = split
         self._reads_all = reads_all
         self._open: dict[EntityKey, EntityChanges | None] = {}
+        self._place = ""
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
         """Plan one event and return its outcome."""
@@ -93,6 +96,51 @@ class BatchPlan:
                 return self._delete_entity(index, key, event)
             case _:
                 assert_never(event)
+
+    def take_several(self, index: int, record: Record, events: Sequence[Event]) -> Outcome:
+        """Plan the events of one record: all, or none if one is rejected. Without effect of any,
+        the outcome is that of the first.
+        """
+        undo = self._undo(index, [EntityKey(record.partition, one.entity_id) for one in events])
+        before, most = self.sentences, self._limits.max_sentences_per_deletion
+        outcomes: list[Outcome] = []
+        for number, event in enumerate(events, start=1):
+            self._place = place_of(number, event.entity_id)
+            outcome = self.take(index, record, event)
+            if self.sentences - before > most and outcomes:
+                outcome = Rejected(
+                    Reason.TOO_MANY_SENTENCES,
+                    f"the events so far rewrite {self.sentences - before} sentences, at most "
+                    f"{most} are rewritten by one record",
+                    Limit.SENTENCES_PER_DELETION,
+                )
+            if isinstance(outcome, Rejected):
+                undo()
+                outcomes = [outcome.under(self._place)]
+                break
+            outcomes.append(outcome)
+        self._place = ""
+        return None if None in outcomes else outcomes[0]
+
+    def _undo(self, index: int, keys: Sequence[EntityKey]) -> Callable[[], None]:
+        """Undoes what is planned for the record of this index, of these entities, from now on."""
+        counts = self.new_characters, self.sentences, self.cut_sentences
+        length = len(self.changes)
+        opened = {key: self._open[key] for key in keys if key in self._open}
+        kept = {id(one): one.copy() for one in opened.values() if one is not None}
+
+        def undo() -> None:
+            self.new_characters, self.sentences, self.cut_sentences = counts
+            self.changes = [kept.get(id(one), one) for one in self.changes[:length]]
+            for key in keys:
+                self._open.pop(key, None)
+            self._open |= {key: one and kept[id(one)] for key, one in opened.items()}
+            for text, waiting in list(self.unembedded.items()):
+                waiting[:] = [one for one in waiting if one[0] != index]
+                if not waiting:
+                    del self.unembedded[text]
+
+        return undo
 
     # -- entities
 
@@ -240,7 +288,7 @@ class BatchPlan:
             waiting = self.unembedded.setdefault(sentence.text, [])
             if not waiting:
                 new.append(sentence.text)
-            waiting.append((index, sentence))
+            waiting.append((index, self._place, sentence))
         self.new_characters += sum(map(characters, self._missing(new)))
 
 

@@ -42,7 +42,7 @@ from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions
 from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
-from worker.processing.stats import NO_EVENT, UNREADABLE, Stats
+from worker.processing.stats import NO_EVENT, SEVERAL, UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.state import Rows
 from worker.state.errors import CorruptRow
@@ -294,7 +294,7 @@ class Processor:
         new = [i for i, record in enumerate(records) if self._partitions.is_new(record)]
         events = self._select(records, new, outcomes)
         for i, event in events.items():
-            types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
+            types[i] = _type_of(event)
         while True:
             plan = BatchPlan(
                 limits, find, create, embedder.missing, embedder.split, reads_all(embedder.engine)
@@ -302,6 +302,8 @@ class Processor:
             for i, event in events.items():
                 if isinstance(event, Rejected):
                     outcomes[i] = event
+                elif isinstance(event, list):
+                    outcomes[i] = plan.take_several(i, records[i], event)
                 else:
                     outcomes[i] = plan.take(i, records[i], event)
                 load.check_plan(plan.sentences, plan.new_characters, i)
@@ -312,20 +314,25 @@ class Processor:
 
     def _select(
         self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
-    ) -> dict[int, Event | Rejected]:
+    ) -> dict[int, Event | list[Event] | Rejected]:
         """The new records' events by index; other records get their outcome."""
         config, selection, mapping = self.config, self.config.selection, self.config.mapping
         # with a mapping the entity is known once the record is mapped
         of_entity = [i for i in new if mapping is not None or selection.has_entity(records[i])]
         taken = [records[i] for i in of_entity]
         decoded = decode(taken, config.limits, config.codec, mapping)
-        events: dict[int, Event | Rejected] = {}
+        events: dict[int, Event | list[Event] | Rejected] = {}
         for i in new:
             outcomes[i] = Ignored.NOT_SELECTED
         for i, event in zip(of_entity, decoded, strict=True):
             if isinstance(event, Ignored):
                 outcomes[i] = event
-            elif selection.is_all or self._is_selected(records[i], event):
+            elif selection.is_all:
+                events[i] = event
+            elif isinstance(event, list):
+                if own := [one for one in event if self._is_selected(records[i], one)]:
+                    events[i] = own
+            elif self._is_selected(records[i], event):
                 events[i] = event
         return events
 
@@ -379,6 +386,12 @@ class Processor:
         if self.config.selection.is_by_time:
             stats.count_late(records, planned.outcomes, self.config.selection)
         return stats
+
+
+def _type_of(event: Event | list[Event] | Rejected) -> str:
+    if isinstance(event, Rejected):
+        return UNREADABLE
+    return SEVERAL if isinstance(event, list) else EVENT_TYPES[type(event)]
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from worker.processing.facets import EntityFacets, points
 from worker.processing.outbox import ORDER, Draft, Outbox
 from worker.processing.tracked_sets import SetPart, SetSentence, TrackedSets, digests
 from worker.state.entity import Sentence
+from worker.state.keys import review_of
 
 DELETIONS: Final = (ReviewDeleted, SentencesDeleted)
 """After these events no set may quote what they name, at any COVERSUMM_EMIT_MIN_CHANGES."""
@@ -57,6 +58,8 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
     """
     entity = changes.entity
     is_behind = outbox.config.is_behind
+    if outbox.config.mapping is not None:
+        changes.join_steps()
     texts = _LiveTexts(entity)
     (one,) = entity.summary.sets
     one.now = one.published
@@ -65,12 +68,12 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
     others = None if facets is None else Publisher(facets.tracked, changes, outbox, texts)
     for step, ranking in zip(changes.steps, _rank(changes, is_behind=is_behind), strict=True):
         texts.take(step)
-        deleted = entity.summary.taken_down(step.event) if is_behind else ()
+        deleted = _taken_down(entity.summary, step) if is_behind else ()
         is_changed = ranking is not None and _ranked(entity, ranking, texts, bool(deleted))
         summary.after(step, is_changed, deleted)
         if others is not None and facets is not None:
             is_changed = bool(step.moves) and facets.apply(step.moves, texts.of)
-            deleted = facets.tracked.taken_down(step.event) if is_behind else ()
+            deleted = _taken_down(facets.tracked, step) if is_behind else ()
             others.after(step, is_changed, deleted)
     summary.finish()
     if others is not None and facets is not None:
@@ -224,7 +227,12 @@ class _LiveTexts:
         """The next step."""
         for sentence in step.removed:
             self._entity.drop_sentence(sentence.id)
-        if isinstance(step.event, ReviewUpserted):
+        if step.earlier:
+            upserts = [one for one in step.events if isinstance(one, ReviewUpserted)]
+            of_reviews = {one.review_id.encode(): one.details for one in upserts}
+            for sentence in step.added:
+                self._added[sentence.id] = sentence, of_reviews[review_of(sentence.id)]
+        elif isinstance(step.event, ReviewUpserted):
             details = step.event.details
             for sentence in step.added:
                 self._added[sentence.id] = sentence, details
@@ -248,12 +256,21 @@ class _LiveTexts:
             entity.keep_sentences_only({name for one in sets for name in one.now})
 
 
+def _has_deletion(step: PlannedStep) -> bool:
+    return any(isinstance(event, DELETIONS) for event in step.events)
+
+
+def _taken_down(tracked: TrackedSets, step: PlannedStep) -> set[bytes]:
+    """The published sentences that the step takes down; see `TrackedSets.taken_down`."""
+    return {name for event in step.events for name in tracked.taken_down(event)}
+
+
 def _facets(changes: EntityChanges, *, is_behind: bool) -> EntityFacets | None:
     """The entity's facets, if any are defined and may change; read if an event changes them."""
     is_touched = changes.steps or changes.end is not None or changes.newest is not None
     facets = changes.entity.facets if is_touched else None
     if facets is not None and any(
-        step.moves or (is_behind and isinstance(step.event, DELETIONS)) for step in changes.steps
+        step.moves or (is_behind and _has_deletion(step)) for step in changes.steps
     ):
         # now: the steps of the summary change the texts that the entity caches
         changes.entity.load()
@@ -277,7 +294,7 @@ def _rank(changes: EntityChanges, *, is_behind: bool) -> Sequence[Ranking | None
 
     Without added or removed sentences the core is not even loaded.
     """
-    if is_behind and any(isinstance(step.event, DELETIONS) for step in changes.steps):
+    if is_behind and any(map(_has_deletion, changes.steps)):
         return [_rank_alone(changes.entity, step) for step in changes.steps]
     moving = [step for step in changes.steps if step.removed or step.added]
     if not moving:
@@ -294,7 +311,7 @@ def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
     ranking = None
     if step.removed or step.added:
         (ranking,) = entity.core.apply([_core_step(entity, step)])
-    if ranking is None and isinstance(step.event, DELETIONS):
+    if ranking is None and _has_deletion(step):
         return entity.core.ranking()
     return ranking
 

@@ -14,6 +14,7 @@ from worker.processing.config import RecordSelection
 from worker.processing.plan import BatchPlan
 
 UNREADABLE = "unreadable"  # the event type of a dead letter without an event
+SEVERAL = "several"  # the event type of a record with several events
 NO_EVENT = "none"  # of other records of which no event was read: applied already, left out
 
 

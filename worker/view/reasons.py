@@ -1,7 +1,8 @@
 """Why a summary or facet changed, in plain words, as far as a change and the set before prove it.
 
-With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause is the last
-one. Then "pushed out" and "entered" may also be the effect of an earlier one.
+With `COVERSUMM_EMIT=coalesced`, or if a record has several events, a change is the sum of several,
+and its cause is the last one. Then "pushed out" and "entered" may also be the effect of an earlier
+one.
 """
 
 from __future__ import annotations
