@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.text.models import PACKAGED
 from tests.text.sentences import real_sentences
 from worker.text.embedders import load_engine
-from worker.text.engine import EmbeddingEngine, EngineError
+from worker.text.engine import EmbeddingEngine, EngineError, reads_all
 
 pytestmark = [
     pytest.mark.sentence_transformers,
@@ -95,3 +95,14 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot load") as raised:
         load_engine(f"sentence-transformers:{tmp_path}")
     assert "\n" not in str(raised.value)
+
+
+def test_both_read_a_text_to_the_same_token(reference: EmbeddingEngine) -> None:
+    for engine in (reference, load_engine("onnx")):
+        assert [reads_all(engine)("a " * count) for count in (1, 254, 255, 2000)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert reads_all(engine)("x" * 2000), "one unknown word"
