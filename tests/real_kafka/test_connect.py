@@ -122,6 +122,7 @@ def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Pat
         site.stop()
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
         assert bodies(one.value for one in published) == expected(history)
+        assert replayed(site, tmp_path / "out.jsonl") == expected(history)
         ids = [dict(one.headers)["ce_id"] for one in published]
         assert len(set(ids)) == len(ids)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
