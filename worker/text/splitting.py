@@ -154,7 +154,7 @@ def read_whole(text: str, reads_all: Callable[[str], bool]) -> list[str]:
     if there is none in the half around it, before a character that does not combine.
 
     >>> read_whole("It was a very long stay.", lambda text: len(text.split()) <= 4)
-    ['It was a', 'very long stay.']
+    ['It was a very', 'long stay.']
     """
     if len(text) < 2 or reads_all(text):
         return [text]
