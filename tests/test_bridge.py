@@ -58,7 +58,8 @@ class Fetched:
 
     def value(self) -> bytes:
         partition, offset = self._place
-        return json.dumps({"product": "B00X", "id": f"{partition}:{offset}"}).encode()
+        row = {"product": "B00X", "id": f"{partition}:{offset}"}
+        return json.dumps(row | ({"name": "\ud83d"} if partition else {})).encode()
 
 
 class Group:
@@ -215,9 +216,9 @@ def test_each_record_once_in_order(site: Site) -> None:
     assert site.group.closed
     assert site.admin.partitions["shop.dlq"] == 2
     assert site.target.config["transactional.id"].startswith("app-bridge-shop-")
-    assert b'coversumm_events_total{outcome="applied",type="review.deleted"} 8.0' in (
-        site.metrics.page(site.bridge)
-    )
+    page = site.metrics.page(site.bridge)
+    assert b'coversumm_events_total{outcome="applied",type="review.deleted"} 8.0' in page
+    assert b"coversumm_lone_surrogates_total 3.0" in page
 
 
 def test_it_reads_what_is_committed_and_resets_no_offset(site: Site) -> None:

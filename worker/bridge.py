@@ -28,6 +28,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from worker.errors import Crash, Fenced, SetupError, many
 from worker.events import Record
+from worker.events.json_codec import lone_surrogates
 from worker.kafka.clients import Clients
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
@@ -314,6 +315,7 @@ class Bridge:
     def _commit(self, records: Sequence[Record]) -> None:
         """Rule 3. Raises Crash and Fenced."""
         started = time.monotonic()
+        before = lone_surrogates.records
         messages, outcomes = self._writer.write(records)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}
@@ -332,7 +334,11 @@ class Bridge:
         self._cursors |= ends
         if self._passed:
             self._read_again()  # the client itself does not go on
-        stats = Stats(outcomes=outcomes, process_seconds=processed - started)
+        stats = Stats(
+            outcomes,
+            lone_surrogates=lone_surrogates.records - before,
+            process_seconds=processed - started,
+        )
         self._letters.count(stats)
         self._metrics.observe_batch(stats)
         self._metrics.observe_commit(time.monotonic() - processed)

@@ -103,6 +103,11 @@ class Metrics:
         self._dead_letters = self._add(
             Counter, "dead_letters_total", "Dead letters by reason", "reason", values=Reason
         )
+        self._lone_surrogates = self._add(
+            Counter,
+            "lone_surrogates_total",
+            "Records with a lone surrogate in JSON (half of an emoji), which was read as U+FFFD",
+        )
 
     def _make_work_metrics(self) -> None:
         self._certificates = self._add(
@@ -243,6 +248,7 @@ class Metrics:
             self._events.labels(type_, outcome).inc(count)
         for reason, count in stats.dead_letters().items():
             self._dead_letters.labels(reason).inc(count)
+        self._lone_surrogates.inc(stats.lone_surrogates)
         self._changes.inc(stats.changes)
         self._facets_changes.inc(stats.facets_changes)
         self._tombstones.inc(stats.tombstones)

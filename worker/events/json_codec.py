@@ -6,6 +6,7 @@ can use `unknown_type` and `body_of`.
 """
 
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from math import isfinite
@@ -102,6 +103,7 @@ def decode(value: bytes) -> Body:
             raise _diagnose(value, error) from None
         body = decode(whole)
         check_ids(body, value)
+        lone_surrogates.records += 1
     return body
 
 
@@ -112,6 +114,7 @@ def parse(value: bytes) -> Any:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
         if (whole := without_halves(value)) != value:
+            lone_surrogates.values += 1
             return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
@@ -223,6 +226,16 @@ _ESCAPED: Final = re.compile(
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
     re.DOTALL,
 )
+
+
+class _LoneSurrogates(threading.local):
+    """How often this thread has read U+FFFD for some: in values that it parsed, in records."""
+
+    values = 0
+    records = 0
+
+
+lone_surrogates: Final = _LoneSurrogates()
 
 
 def without_halves(value: bytes) -> bytes:

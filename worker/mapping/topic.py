@@ -15,7 +15,7 @@ from msgspec.json import encode
 
 from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_framed
 from worker.events.inputs import Body, Record
-from worker.events.json_codec import check_ids, parse
+from worker.events.json_codec import check_ids, lone_surrogates, parse
 from worker.events.reasons import BadEvent, Reason, Rejected, place_of
 from worker.mapping.paths import (
     CE,
@@ -100,7 +100,7 @@ class TopicMapping:
         if record.refused is not None and self.reads_headers:
             raise BadEvent(*record.refused)
         found: list[Body] = []
-        size = 0
+        size, before = 0, lone_surrogates.values
         for rule, roots in self.decided(record):
             for body in rule.bodies(roots):
                 found.append(body)
@@ -115,6 +115,7 @@ class TopicMapping:
             except BadEvent as bad:
                 place = place_of(number, body.entity_id) if len(found) > 1 else ""
                 raise bad.under(place) from None
+        lone_surrogates.records += bool(found) and lone_surrogates.values > before
         return found
 
     def decided(self, record: Record) -> Iterator[tuple[Rule, Roots]]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
+from worker.events.json_codec import lone_surrogates
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.limits import Limit
 from worker.processing.changed_rows import changed_rows
@@ -185,6 +186,7 @@ class Processor:
         """The results of all of these records. Raises TooMuch without a trace in the state."""
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
+        before = lone_surrogates.records
         planned = self._plan(records, load, embedder)
         changes = planned.plan.changes
         try:
@@ -200,6 +202,7 @@ class Processor:
             elif one.is_new:
                 self._entities.put(one.key, one.entity)
         stats = self._count(records, planned, messages, embedder)
+        stats.lone_surrogates = lone_surrogates.records - before
         touched = [one.key for one in changes]
         return ProcessedBatch(
             messages,

@@ -34,6 +34,7 @@ class Stats:
     """By (event type, `applied` | `ignored:reason` | `dead_letter:reason`)."""
     first_letters: dict[str, Coordinates] = field(default_factory=dict)
     """By reason, the first record that became a dead letter."""
+    lone_surrogates: int = 0  # records with U+FFFD for some
     set_changes: int = 0  # changes of entities' sets, published or not
     entities: int = 0  # created minus deleted
     late: int = 0  # selected events that arrived after the end of the span
