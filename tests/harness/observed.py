@@ -179,7 +179,7 @@ def _bridge(workers: Pipeline) -> WorkerProcess:
 
 def _events() -> Iterator[Sent]:
     """Events with embeddings, and every few of them one whose text the worker has to split, embed,
-    or find embedded before.
+    or find embedded before. Such a text ends with half of an emoji.
     """
     reviews = read_reviews(limit=400)
     texts = cycle(review.text[:200] for review in reviews[:_TEXTS])
@@ -190,6 +190,6 @@ def _events() -> Iterator[Sent]:
                 "type": "review.upserted",
                 "entity_id": f"texts {number // _TEXT_EVERY % _TEXT_ENTITIES}",
                 "review_id": str(number),
-                "text": next(texts),
+                "text": next(texts) + " \ud83d",
             }
             yield Sent(body["entity_id"].encode(), json.dumps(body).encode())

@@ -242,15 +242,17 @@ _DEAD_LETTERS = Row(
             "stacked",
         ),
         Panel(
-            "Ignored by reason",
+            "Ignored by reason, or read with U+FFFD",
             _PER_SECOND,
             (
                 Query(
                     _rate("events_total", by="outcome", of=f'{_OF}, outcome=~"ignored:.+"'),
                     "{{outcome}}",
                 ),
+                Query(_rate("lone_surrogates_total"), "half of an emoji"),
             ),
-            "Late versions, unknown entities, and events that were applied before.",
+            "Late versions, unknown entities, events that were applied before; and records of "
+            "which U+FFFD stands for a character.",
             12,
             "stacked",
         ),
