@@ -92,11 +92,7 @@ def restarts_table() -> str:
             for (event, standbys), rows in by_what.items()
         ),
     )
-    times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
-    return (
-        f"{table}\n\n{record['events']:,} events, {times} rounds, medians: "
-        f"{found}.\n\n{_recorded(record)}"
-    )
+    return f"{table}\n\n{_outcome(record)}"
 
 
 def rollout_table() -> str:
@@ -125,9 +121,13 @@ def rollout_table() -> str:
             for row in record["rows"]
         ),
     )
+    return f"{table}\n\n{_outcome(record)}"
+
+
+def _outcome(record: dict[str, Any]) -> str:
     times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
     rounds = f"{times} round{'' if times == 1 else 's, medians'}"
-    return f"{table}\n\n{record['events']:,} events, {rounds}: {found}.\n\n{_recorded(record)}"
+    return f"{record['events']:,} events, {rounds}: {found}.\n\n{_recorded(record)}"
 
 
 def _pauses(row: dict[str, Any]) -> tuple[str, str]:

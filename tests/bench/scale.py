@@ -33,7 +33,7 @@ from tests.bench.worker.measure import Progress, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.topics import Message, producer, read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, restores
 from worker.state.keys import ENTITY, header_key, parse_entity_key
 from worker.state.rows import seal, unseal
 from worker.storage.databases import MIN_OPEN_FILES, OTHER_FILES, SPARE_FILES
@@ -157,10 +157,8 @@ def restored(worker: WorkerProcess) -> dict[str, Any]:
     """The start without local state."""
     before = len(worker.log_text())
     ready_s = worker.start().wait_ready(PATIENCE_SECONDS)
-    lines = re.findall(
-        r"restored (\d+) rows of \d+ partitions in ([\d.]+) s", worker.log_text()[before:]
-    )
-    rows, seconds = sum(int(one) for one, _ in lines), sum(float(one) for _, one in lines)
+    found = restores(worker.log_text()[before:])
+    rows, seconds = (sum(numbers) for numbers in zip(*found, strict=True))
     return {
         "lost_to_ready_s": ready_s,
         "restored_rows": rows,

@@ -177,10 +177,13 @@ class WorkerProcess(Process):
 
     def restored_rows(self) -> list[int]:
         """How many rows each restore of its lives took from the changelog, by its log."""
-        return [
-            int(count)
-            for count in re.findall(r"restored (\d+) rows of \d+ partition", self.log_text())
-        ]
+        return [rows for rows, _ in restores(self.log_text())]
+
+
+def restores(log: str) -> list[tuple[int, float]]:
+    """Rows and seconds of each restore in a log."""
+    found = re.findall(r"restored ([\d,]+) rows? of [\d,]+ partitions? in ([\d.]+) s", log)
+    return [(int(rows.replace(",", "")), float(seconds)) for rows, seconds in found]
 
 
 @dataclass

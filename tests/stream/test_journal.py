@@ -111,7 +111,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
         )
     ]
     clock.now_s += 2.5
-    held.journal.restored(3, 2, 0.25)
+    held.journal.restored(1, 1, 0.25)
     held.end()
     held.begin({0, 1}, {2})
     held.positions = {0: 10, 1: 10}
@@ -121,7 +121,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert line == (
         "continues after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is "
         f"decided, {outcome}; "
-        "restored 3 rows of 2 partitions in 0.25 s"
+        "restored 1 row of 1 partition in 0.25 s"
     )
     assert (facts["doubt"], facts["committed"], facts["seconds"]) == (
         "_TIMED_OUT: no answer",

@@ -248,8 +248,9 @@ def estimate_lines(found: Estimate) -> dict[str, str]:
         "if brokers or other workers use the same processors",
         "disk": f"{mebibytes(found.disk_bytes)}, and as much in the changelog",
         "sample": f"{output.many(found.sampled, 'records')} of "
-        f"{output.many(found.sampled_entities, 'entities')}; {found.sampled_embedded:,} texts "
-        f"embedded, {found.sampled_known:,} vectors known",
+        f"{output.many(found.sampled_entities, 'entities')}; "
+        f"{output.many(found.sampled_embedded, 'texts')} embedded, "
+        f"{output.many(found.sampled_known, 'vectors')} known",
     }
 
 

@@ -60,13 +60,13 @@ def command(data_dir: Path | None, as_json: bool) -> int:
                 yield one
 
     show(shown(), COLUMNS, as_json, lambda one: None if one["ok"] else "red")
+    entities = output.many(sound + differing, "entities")
     if not as_json:
         if sound > SHOWN_SOUND:
             output.say(f"... and {sound - SHOWN_SOUND:,} more that are equal")
         for copy in copies.values():
             output.say(f"partition {copy.partition} {copy.words}")
         seconds = time.monotonic() - started
-        entities = output.many(sound + differing, "entities")
         output.say(f"{entities}, {differing:,} differ, {seconds:.1f} s")
     for copy in copies.values():
         if copy.is_current is False:
@@ -74,8 +74,7 @@ def command(data_dir: Path | None, as_json: bool) -> int:
             output.note(f"warning: partition {copy.partition} {copy.words}; {what}")
     problems = []
     if differing:
-        of = sound + differing
-        problems.append(f"{differing} of {of} entities differ from the brute-force summary")
+        problems.append(f"{differing:,} of {entities} differ from the brute-force summary")
     if copies and all(copy.is_partial for copy in copies.values()):
         problems.append("nothing was verified: each copy is partial until its restore ends")
     return output.exit_code(problems)

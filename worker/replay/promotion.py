@@ -189,9 +189,8 @@ def _listed(epochs: set[int] | None) -> str:
 def _agrees(found: Comparison, bound: Callable[[Comparison], float | None]) -> PromotionCheck:
     allowed = bound(found)
     share = 100 * found.beyond / found.entities if found.entities else 0.0
-    changed = (
-        f"{found.beyond:,} of {found.entities:,} entities are changed or missing ({share:.2f} %)"
-    )
+    entities = many(found.entities, "entities")
+    changed = f"{found.beyond:,} of {entities} are changed or missing ({share:.2f} %)"
     passed = found.entities > 0 and (allowed is None or found.beyond <= allowed)
     return PromotionCheck(
         "it says what it should",

@@ -69,11 +69,13 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
     problems = []
     if snapshot.header.reviews != snapshot.live_reviews:
         problems.append(
-            f"header counts {snapshot.header.reviews} reviews, rows hold {snapshot.live_reviews}"
+            f"header counts {many(snapshot.header.reviews, 'reviews')}, "
+            f"rows hold {snapshot.live_reviews:,}"
         )
     if snapshot.header.sentences != len(snapshot.ids):
         problems.append(
-            f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}"
+            f"header counts {many(snapshot.header.sentences, 'sentences')}, "
+            f"rows hold {len(snapshot.ids):,}"
         )
     live = [review.details.rating for review in snapshot.reviews.values() if not review.deleted]
     held = reduce(RatingCounts.plus, live, NO_RATINGS)

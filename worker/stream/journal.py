@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from worker import build
 from worker.clock import Clock
+from worker.errors import many
 from worker.kafka.topics import topic_specs
 from worker.processing.stats import Coordinates, Stats
 from worker.settings import Settings
@@ -48,9 +49,13 @@ def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | Non
         web=settings.web_advertised_url,
         data_dir=str(settings.data_dir),
     )
-    _info(f"topics of {partitions} partitions: {named}", topics=topics, topic_partitions=partitions)
     _info(
-        f"summaries of {settings.k} sentences, epoch {settings.epoch}; "
+        f"topics of {many(partitions, 'partitions')}: {named}",
+        topics=topics,
+        topic_partitions=partitions,
+    )
+    _info(
+        f"summaries of {many(settings.k, 'sentences')}, epoch {settings.epoch}; "
         f"model {model}, {dimension} dimensions",
         k=settings.k,
         epoch=settings.epoch,
@@ -125,7 +130,8 @@ class Journal:
         restored = ""
         if self._restored is not None:
             rows, count, restore_seconds = self._restored
-            restored = f"; restored {rows} rows of {count} partitions in {restore_seconds:.2f} s"
+            what = f"{many(rows, 'rows')} of {many(count, 'partitions')}"
+            restored = f"; restored {what} in {restore_seconds:.2f} s"
             facts |= {"restored_rows": rows, "restore_seconds": round(restore_seconds, 3)}
         if self._doubt is not None:
             outcome = "it had happened" if self._happened else "it had not, and is done again"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from worker import build
+from worker.errors import many
 from worker.kafka.contact import Silence
 from worker.kafka.topics import partition_of
 from worker.processing.entity_view import Extent, V
@@ -60,7 +61,7 @@ class WorkerStatus:
         held = self._assignment.positions
         return (
             True,
-            f"processing {len(held)} of {self._partitions} partitions"
+            f"processing {len(held)} of {many(self._partitions, 'partitions')}"
             if held
             else "no partition to process",
         )

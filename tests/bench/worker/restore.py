@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.bench.worker.measure import cpu_seconds, remove_topics, settings
 from tests.bench.worker.throughput import in_turns
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
-from tests.harness.workers import Pipeline, pipeline
+from tests.harness.workers import Pipeline, pipeline, restores
 
 ROW_BYTES = 1024
 
@@ -54,8 +53,8 @@ def _turn(site: Pipeline, one: Contender, number: int, rows: int) -> dict[str, A
     worker = one.worker(site, name).start()
     ready_s = worker.wait_ready(600)
     cpu_s = cpu_seconds(worker)
-    found = re.findall(r"restored (\d+) rows of \d+ partitions in ([\d.]+) s", worker.log_text())
-    restored, seconds = sum(int(count) for count, _ in found), sum(float(took) for _, took in found)
+    found = restores(worker.log_text())
+    restored, seconds = (sum(numbers) for numbers in zip(*found, strict=True))
     assert restored == rows, f"{restored} rows were restored, not {rows}"
     worker.terminate()
     remove_topics(site.broker, changelog, f"{name}.summaries", f"{name}.dlq")
