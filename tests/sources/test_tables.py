@@ -236,6 +236,7 @@ def test_what_is_left_out_is_counted_with_its_first_line():
             "has no column sin (for entity_id); it has asin, id, body",
         ),
         (b"entity_id,text,review_id,text", {}, "has the column text twice"),
+        (b"entity_id,text,review_id,country,country", {}, "has the column country twice"),
     ],
 )
 def test_columns_that_are_missing_are_named(header, fields, told):
