@@ -334,11 +334,8 @@ class Bridge:
         self._cursors |= ends
         if self._passed:
             self._read_again()  # the client itself does not go on
-        stats = Stats(
-            outcomes,
-            lone_surrogates=lone_surrogates.records - before,
-            process_seconds=processed - started,
-        )
+        stats = Stats(outcomes=outcomes, process_seconds=processed - started)
+        stats.lone_surrogates = lone_surrogates.records - before
         self._letters.count(stats)
         self._metrics.observe_batch(stats)
         self._metrics.observe_commit(time.monotonic() - processed)

@@ -231,8 +231,7 @@ _ESCAPED: Final = re.compile(
 class _LoneSurrogates(threading.local):
     """How often this thread has read U+FFFD for some: in values that it parsed, in records."""
 
-    values = 0
-    records = 0
+    values = records = 0
 
 
 lone_surrogates: Final = _LoneSurrogates()

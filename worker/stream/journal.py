@@ -49,11 +49,8 @@ def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | Non
         web=settings.web_advertised_url,
         data_dir=str(settings.data_dir),
     )
-    _info(
-        f"topics of {many(partitions, 'partitions')}: {named}",
-        topics=topics,
-        topic_partitions=partitions,
-    )
+    of = many(partitions, "partitions")
+    _info(f"topics of {of}: {named}", topics=topics, topic_partitions=partitions)
     _info(
         f"summaries of {many(settings.k, 'sentences')}, epoch {settings.epoch}; "
         f"model {model}, {dimension} dimensions",
@@ -129,10 +126,11 @@ class Journal:
         }
         restored = ""
         if self._restored is not None:
-            rows, count, restore_seconds = self._restored
-            what = f"{many(rows, 'rows')} of {many(count, 'partitions')}"
-            restored = f"; restored {what} in {restore_seconds:.2f} s"
-            facts |= {"restored_rows": rows, "restore_seconds": round(restore_seconds, 3)}
+            rows, count, took = self._restored
+            restored = (
+                f"; restored {many(rows, 'rows')} of {many(count, 'partitions')} in {took:.2f} s"
+            )
+            facts |= {"restored_rows": rows, "restore_seconds": round(took, 3)}
         if self._doubt is not None:
             outcome = "it had happened" if self._happened else "it had not, and is done again"
             line = (
