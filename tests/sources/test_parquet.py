@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from unittest import mock
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -423,15 +424,60 @@ def test_one_large_row_group_is_read_in_bounded_memory(tmp_path):
     assert grown < 1.5e7
 
 
-def test_rows_that_share_a_large_text_are_read_in_few_at_once():
-    """A file of kilobytes: all rows at once would be gigabytes."""
-    text = "a" * 2**20
-    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array([text]))
-    table = pa.table({"text": shared, "review_id": [str(number) for number in range(3000)]})
+def in_struct(values):
+    return pa.StructArray.from_arrays([values], ["text"])
+
+
+def in_lists(values):
+    """Of three, none and one, from row to row."""
+    ends = [0]
+    while ends[-1] < len(values):
+        ends.append(min(ends[-1] + (3, 0, 1)[len(ends) % 3], len(values)))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda values: values,
+        in_struct,
+        in_lists,
+        lambda values: in_lists(in_struct(values)),
+        lambda values: in_struct(in_lists(values)),
+        lambda values: pa.FixedSizeListArray.from_arrays(values, 2),
+        lambda values: pa.MapArray.from_arrays(range(1001), ["key"] * 1000, values),
+    ],
+)
+@pytest.mark.parametrize("options", [{"row_group_size": 100}, {"store_schema": False}])
+def test_rows_that_share_a_large_text_are_read_in_few_at_once(within, options):
+    """A file of kilobytes: all rows at once would be many times MOST_BYTES."""
+    texts = pa.array([letter * 2**18 for letter in "abcd"])
+    places = [None if number % 7 == 0 else number % 4 for number in range(1000)]
+    shared = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), texts)
+    table = pa.table({"sentences": within(shared)})
     stream = io.BytesIO()
-    parquet.write_table(table, stream, compression="zstd", dictionary_pagesize_limit=2**24)
+    parquet.write_table(
+        table, stream, compression="zstd", dictionary_pagesize_limit=2**24, **options
+    )
     assert len(stream.getvalue()) < 50_000
     reading = parquet_reading.ParquetTable(stream, "given.parquet")
-    sizes = [batch.nbytes for batch in reading.batches(["text", "review_id"])]
-    assert len(sizes) > 100
-    assert max(sizes) <= parquet_reading.MOST_BYTES + 2**20
+    start = 0
+    for batch in reading.batches(["sentences"]):
+        expected = table.slice(start, batch.num_rows).column("sentences").to_pylist()
+        assert len(str(expected)) <= parquet_reading.MOST_BYTES + 2**20
+        assert batch.column("sentences").to_pylist() == expected
+        start += batch.num_rows
+    assert start == table.num_rows
+
+
+def test_lists_of_many_small_values_are_read_in_few_rows_at_once():
+    """A file of kilobytes: their places in the dictionary would be 32 MB."""
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8_000_000, np.int32)), pa.array([""]))
+    offsets = pa.array(np.arange(0, 8_000_001, 4000, np.int32))
+    stream = io.BytesIO()
+    parquet.write_table(pa.table({"sentences": pa.ListArray.from_arrays(offsets, values)}), stream)
+    assert len(stream.getvalue()) < 50_000
+    reading = parquet_reading.ParquetTable(stream, "given.parquet")
+    batches = [(batch.num_rows, batch.nbytes) for batch in reading.batches(["sentences"])]
+    assert sum(rows for rows, _ in batches) == 2000
+    assert max(size for _, size in batches) <= parquet_reading.PIECE_BYTES

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any, BinaryIO, Final, TypeAlias
 from uuid import UUID
 
@@ -75,6 +76,8 @@ MOST_BYTES: Final = 2**24
 """Of rows that share values of a dictionary: few kilobytes of a file may stand for gigabytes."""
 _BUFFER_BYTES: Final = 2**18
 """Read size of a column; without it, a row group's column is read at once."""
+_VALUE_BYTES: Final = 8
+"""Of a value's place in a dictionary and its levels."""
 _AS_BYTES: Final = frozenset({VECTORS})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Row: TypeAlias = dict[str, Any]
@@ -140,22 +143,30 @@ class ParquetTable:
         timestamp.
         """
         wanted = [name for name in self.columns if name in columns]
-        batches = self.file.iter_batches(self._batch_rows, groups, wanted, use_threads=False)
-        missing = sum(
-            map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups)
+        groups = range(self.file.num_row_groups) if groups is None else groups
+        rows = self._batch_rows
+        # The library reads no batch of several row groups with dictionaries in lists or structs.
+        batches = chain.from_iterable(
+            self.file.iter_batches(rows, [group], wanted, use_threads=False) for group in groups
         )
+        missing = sum(map(self.rows_of, groups))
         while True:
             with self.translating_errors():
                 batch = next(batches, None)
             if batch is None:
                 break
             missing -= batch.num_rows
+            with self.translating_errors():
+                none = np.zeros(batch.num_rows, np.int64)
+                sizes = (_sizes(self.arrow, column) for column in batch.columns)
+                ends = np.cumsum(sum(sizes, none))
             start = 0
             while start < batch.num_rows:
+                limit = MOST_BYTES + (ends[start - 1] if start else 0)
+                stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
                 with self.translating_errors():
-                    piece = batch.slice(start, self._fitting_rows(batch, start))
-                    plain = self._plain(piece)
-                start += piece.num_rows
+                    plain = self._plain(batch.slice(start, stop - start))
+                start = stop
                 yield plain
         self.check_row_count(missing)
 
@@ -181,57 +192,68 @@ class ParquetTable:
 
     @property
     def _batch_rows(self) -> int:
-        """By what the file says that rows take, unpacked."""
+        """By what the file says that rows take, unpacked, and have of values: a list in a few
+        bytes may have millions.
+        """
         metadata = self.file.metadata
-        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-        size: int = sum(group.total_byte_size for group in groups) // max(self.row_count, 1)
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        values = sum(
+            group.column(place).num_values for group in groups for place in range(group.num_columns)
+        )
+        size: int = max(sum(group.total_byte_size for group in groups), values * _VALUE_BYTES)
+        size //= max(self.row_count, 1)
         return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
-
-    def _fitting_rows(self, batch: Any, start: int) -> int:
-        """Rows from `start` on that take MOST_BYTES without dictionaries; at least one."""
-        sizes = np.zeros(batch.num_rows - start, np.int64)
-        for column in batch.columns:
-            if not (self.arrow.types.is_dictionary(column.type) and len(column.dictionary)):
-                continue
-            if column.type.value_type not in (self.arrow.string(), self.arrow.binary()):
-                continue
-            lengths = self.arrow.compute.binary_length(column.dictionary).fill_null(0)
-            indices = column.indices.slice(start).fill_null(0)
-            sizes += lengths.to_numpy(zero_copy_only=False)[indices.to_numpy(zero_copy_only=False)]
-        return max(1, int(np.searchsorted(np.cumsum(sizes), MOST_BYTES, "right")))
 
     def _plain(self, batch: Any) -> Any:
         """Without dictionaries, with all times in one unit and vectors as bytes."""
-        types = self.arrow.types
         for place, field in enumerate(batch.schema):
-            given, type_ = batch.column(place), field.type
-            column = given.dictionary_decode() if types.is_dictionary(type_) else given
-            column = packed(self.arrow, column, field.name)
+            given = batch.column(place)
+            column = packed(self.arrow, given, field.name)
             if column is not given:
                 batch = batch.set_column(place, field.name, column)
         return self._timed(batch, self.arrow.timestamp("us", "UTC"))
 
     def _timed(self, batch: Any, moment: Any) -> Any:
-        """With this type in place of timestamps and dates."""
+        """With this type in place of timestamps and dates, and no dictionaries."""
         for place, field in enumerate(batch.schema):
             if (wanted := _timed(self.arrow, field.type, moment)) != field.type:
-                column = batch.column(place).cast(wanted, safe=False)
+                # Without the copy, the cast decodes a list's values outside this slice as well.
+                column = self.arrow.concat_arrays([batch.column(place)]).cast(wanted, safe=False)
                 batch = batch.set_column(place, field.name, column)
         return batch
 
 
 def _shared(metadata: Any) -> list[str]:
-    """The columns of texts and bytes whose rows share values of a dictionary, and that fit into
-    memory with it; not those of lists, of which the library reads none so.
+    """The columns of texts and bytes, also within lists and structs, whose rows share values of a
+    dictionary, and that fit into memory with it.
     """
     sizes: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
             one = metadata.row_group(group).column(place)
             name = one.path_in_schema
-            if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page and "." not in name:
+            if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page:
                 sizes[name] = max(sizes.get(name, 0), one.total_uncompressed_size)
     return [name for name, size in sizes.items() if size <= MOST_BYTES // 4]
+
+
+def _sizes(arrow: Any, array: Any) -> NDArray[np.int64]:
+    """Bytes of the values that each row has from dictionaries, also within lists and structs."""
+    types, type_ = arrow.types, array.type
+    if types.is_dictionary(type_) and type_.value_type in (arrow.string(), arrow.binary()):
+        lengths = arrow.compute.binary_length(array.dictionary.cast("binary")).fill_null(0)
+        taken = lengths.take(array.indices).fill_null(0)
+        return np.asarray(taken, np.int64)
+    if types.is_map(type_):
+        pairs = arrow.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        array = arrow.ListArray.from_arrays(array.offsets, pairs)
+    if types.is_struct(type_):
+        return sum((_sizes(arrow, part) for part in array.flatten()), np.zeros(len(array), "int64"))
+    if types.is_nested(type_):
+        ends = np.concatenate([[0], np.cumsum(_sizes(arrow, array.flatten()))])
+        sizes: NDArray[np.int64] = np.diff(ends[_offsets(array)])
+        return sizes
+    return np.zeros(len(array), np.int64)
 
 
 def _pieces(batch: Any, turns: list[Turn | None]) -> Iterator[Row | str]:
@@ -266,8 +288,12 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
 
 
 def _timed(arrow: Any, type_: Any, moment: Any) -> Any:
-    """The type with `moment` in place of timestamps and dates, also within lists and structs."""
+    """The type with `moment` in place of timestamps and dates, and without dictionaries, also
+    within lists and structs.
+    """
     types = arrow.types
+    if types.is_dictionary(type_):
+        return _timed(arrow, type_.value_type, moment)
     if types.is_timestamp(type_) or types.is_date(type_):
         return moment
     if types.is_struct(type_):
