@@ -288,9 +288,7 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
 
 
 def _timed(arrow: Any, type_: Any, moment: Any) -> Any:
-    """The type with `moment` in place of timestamps and dates, and without dictionaries, also
-    within lists and structs.
-    """
+    """The type without dictionaries, and `moment` for timestamps and dates, at every depth."""
     types = arrow.types
     if types.is_dictionary(type_):
         return _timed(arrow, type_.value_type, moment)
