@@ -470,6 +470,27 @@ def test_rows_that_share_a_large_text_are_read_in_few_at_once(within, options):
     assert start == table.num_rows
 
 
+@pytest.mark.parametrize(
+    "within", [lambda values: values, lambda values: in_lists(in_struct(values))]
+)
+def test_rows_that_share_a_text_too_large_to_be_kept_are_read_in_few_at_once(within):
+    """The chunk is larger than what is read with its dictionary, whose first rows have no value."""
+    texts = pa.array(["short", "x" * 5 * 2**20])
+    places = pa.array([None] * 200 + [0] * 600 + [1] * 200, pa.int32())
+    table = pa.table({"sentences": within(pa.DictionaryArray.from_arrays(places, texts))})
+    stream = io.BytesIO()
+    parquet.write_table(table, stream, compression="zstd", dictionary_pagesize_limit=2**24)
+    assert len(stream.getvalue()) < 50_000
+    reading = parquet_reading.ParquetTable(stream, "given.parquet")
+    sizes, found = [], []
+    for batch in reading.batches(["sentences"]):
+        values = batch.column("sentences").to_pylist()
+        sizes.append(sum(len(str(value)) for value in values))
+        found += [hash(str(value)) for value in values]
+    assert max(sizes) <= parquet_reading.MOST_BYTES
+    assert found == [hash(str(one.as_py())) for one in table.column("sentences")]
+
+
 def test_lists_of_many_small_values_are_read_in_few_rows_at_once():
     """A file of kilobytes: their places in the dictionary would be 32 MB."""
     values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8_000_000, np.int32)), pa.array([""]))

@@ -76,6 +76,8 @@ MOST_BYTES: Final = 2**24
 """Of rows that share values of a dictionary: few kilobytes of a file may stand for gigabytes."""
 _BUFFER_BYTES: Final = 2**18
 """Read size of a column; without it, a row group's column is read at once."""
+_FIRST_ROWS: Final = 64
+"""Rows read at once to find a dictionary."""
 _VALUE_BYTES: Final = 8
 """Of a value's place in a dictionary and its levels."""
 _AS_BYTES: Final = frozenset({VECTORS})
@@ -101,13 +103,22 @@ class ParquetTable:
         self._name = name
         with self.translating_errors():
             metadata = pyarrow.parquet.read_metadata(stream)
-            self.file = pyarrow.parquet.ParquetFile(
-                stream,
-                metadata=metadata,
-                read_dictionary=_shared(metadata),
-                buffer_size=_BUFFER_BYTES,
-                pre_buffer=False,
-                page_checksum_verification=True,
+
+            def opened(shared: list[str]) -> Any:
+                return pyarrow.parquet.ParquetFile(
+                    stream,
+                    metadata=metadata,
+                    read_dictionary=shared,
+                    buffer_size=_BUFFER_BYTES,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                )
+
+            chunks = _chunks(metadata)
+            shared = [name for name, groups in chunks.items() if max(groups) <= MOST_BYTES // 4]
+            self.file = opened(shared)
+            self._row_bytes = max(
+                (_row_bytes(opened([name]), name) for name in chunks.keys() - shared), default=0
             )
             self.columns: list[str] = self.file.schema_arrow.names
         self.row_count: int = self.file.metadata.num_rows
@@ -202,7 +213,8 @@ class ParquetTable:
         )
         size: int = max(sum(group.total_byte_size for group in groups), values * _VALUE_BYTES)
         size //= max(self.row_count, 1)
-        return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
+        rows = min(PIECE_BYTES // max(size, 1), MOST_BYTES // max(self._row_bytes, 1))
+        return max(1, min(MOST_ROWS, rows))
 
     def _plain(self, batch: Any) -> Any:
         """Without dictionaries, with all times in one unit and vectors as bytes."""
@@ -223,18 +235,42 @@ class ParquetTable:
         return batch
 
 
-def _shared(metadata: Any) -> list[str]:
-    """The columns of texts and bytes, also within lists and structs, whose rows share values of a
-    dictionary, and that fit into memory with it.
+def _chunks(metadata: Any) -> dict[str, list[int]]:
+    """By column of texts and bytes, also within lists and structs, whose rows share values of a
+    dictionary: the bytes of its chunks, unpacked.
     """
-    sizes: dict[str, int] = {}
+    chunks: dict[str, list[int]] = {}
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
             one = metadata.row_group(group).column(place)
-            name = one.path_in_schema
             if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page:
-                sizes[name] = max(sizes.get(name, 0), one.total_uncompressed_size)
-    return [name for name, size in sizes.items() if size <= MOST_BYTES // 4]
+                chunks.setdefault(one.path_in_schema, []).append(one.total_uncompressed_size)
+    return chunks
+
+
+def _row_bytes(file: Any, path: str) -> int:
+    """The most bytes that a row has of this column's dictionaries, with as many values as rows have
+    on average. For a column that is too large to be read with its dictionaries, but for its start.
+    """
+    most = 0
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        columns = (group.column(place) for place in range(group.num_columns))
+        values = next(one.num_values for one in columns if one.path_in_schema == path)
+        for batch in file.iter_batches(_FIRST_ROWS, [number], [path], use_threads=False):
+            if longest := _longest(batch.column(0)):
+                most = max(most, longest * math.ceil(values / max(group.num_rows, 1)))
+                break
+    return most
+
+
+def _longest(array: Any) -> int:
+    """Bytes of the longest value of an array's dictionaries."""
+    types = array.type
+    if hasattr(array, "dictionary"):
+        return max((len(value.as_buffer()) for value in array.dictionary), default=0)
+    parts = array.flatten() if types.num_fields else []
+    return max(map(_longest, parts if isinstance(parts, list) else [parts]), default=0)
 
 
 def _sizes(arrow: Any, array: Any) -> NDArray[np.int64]:
