@@ -315,7 +315,7 @@ class Bridge:
     def _commit(self, records: Sequence[Record]) -> None:
         """Rule 3. Raises Crash and Fenced."""
         started = time.monotonic()
-        before = lone_surrogates.records
+        before = lone_surrogates().records
         messages, outcomes = self._writer.write(records)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}
@@ -335,7 +335,7 @@ class Bridge:
         if self._passed:
             self._read_again()  # the client itself does not go on
         stats = Stats(outcomes=outcomes, process_seconds=processed - started)
-        stats.lone_surrogates = lone_surrogates.records - before
+        stats.lone_surrogates = lone_surrogates().records - before
         self._letters.count(stats)
         self._metrics.observe_batch(stats)
         self._metrics.observe_commit(time.monotonic() - processed)

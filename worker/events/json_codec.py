@@ -103,7 +103,7 @@ def decode(value: bytes) -> Body:
             raise _diagnose(value, error) from None
         body = decode(whole)
         check_ids(body, value)
-        lone_surrogates.records += 1
+        lone_surrogates().records += 1
     return body
 
 
@@ -114,7 +114,7 @@ def parse(value: bytes) -> Any:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
         if (whole := without_halves(value)) != value:
-            lone_surrogates.values += 1
+            lone_surrogates().values += 1
             return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
@@ -228,13 +228,23 @@ _ESCAPED: Final = re.compile(
 )
 
 
-class _LoneSurrogates(threading.local):
-    """How often this thread has read U+FFFD for some: in values that it parsed, in records."""
+class LoneSurrogates:
+    """How often a thread has read U+FFFD for some: in values that it parsed, in records."""
 
-    values = records = 0
+    def __init__(self) -> None:
+        self.values = 0
+        self.records = 0
 
 
-lone_surrogates: Final = _LoneSurrogates()
+_OF_THREAD: Final = threading.local()
+
+
+def lone_surrogates() -> LoneSurrogates:
+    """This thread's."""
+    found: LoneSurrogates | None = getattr(_OF_THREAD, "found", None)
+    if found is None:
+        found = _OF_THREAD.found = LoneSurrogates()
+    return found
 
 
 def without_halves(value: bytes) -> bytes:

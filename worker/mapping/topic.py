@@ -100,7 +100,7 @@ class TopicMapping:
         if record.refused is not None and self.reads_headers:
             raise BadEvent(*record.refused)
         found: list[Body] = []
-        size, before = 0, lone_surrogates.values
+        size, before = 0, lone_surrogates().values
         for rule, roots in self.decided(record):
             for body in rule.bodies(roots):
                 found.append(body)
@@ -115,7 +115,7 @@ class TopicMapping:
             except BadEvent as bad:
                 place = place_of(number, body.entity_id) if len(found) > 1 else ""
                 raise bad.under(place) from None
-        lone_surrogates.records += bool(found) and lone_surrogates.values > before
+        lone_surrogates().records += bool(found) and lone_surrogates().values > before
         return found
 
     def decided(self, record: Record) -> Iterator[tuple[Rule, Roots]]:

@@ -186,7 +186,7 @@ class Processor:
         """The results of all of these records. Raises TooMuch without a trace in the state."""
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
-        before = lone_surrogates.records
+        before = lone_surrogates().records
         planned = self._plan(records, load, embedder)
         changes = planned.plan.changes
         try:
@@ -202,7 +202,7 @@ class Processor:
             elif one.is_new:
                 self._entities.put(one.key, one.entity)
         stats = self._count(records, planned, messages, embedder)
-        stats.lone_surrogates = lone_surrogates.records - before
+        stats.lone_surrogates = lone_surrogates().records - before
         touched = [one.key for one in changes]
         return ProcessedBatch(
             messages,
