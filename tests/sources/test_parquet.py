@@ -470,17 +470,23 @@ def test_rows_that_share_a_large_text_are_read_in_few_at_once(within, options):
     assert start == table.num_rows
 
 
+@pytest.mark.parametrize("group", [1000, 300])
 @pytest.mark.parametrize(
     "within", [lambda values: values, lambda values: in_lists(in_struct(values))]
 )
-def test_rows_that_share_a_text_too_large_to_be_kept_are_read_in_few_at_once(within):
+def test_rows_that_share_a_text_too_large_to_be_kept_are_read_in_few_at_once(within, group):
     """The chunk is larger than what is read with its dictionary, whose first rows have no value."""
     texts = pa.array(["short", "x" * 5 * 2**20])
     places = pa.array([None] * 200 + [0] * 600 + [1] * 200, pa.int32())
     table = pa.table({"sentences": within(pa.DictionaryArray.from_arrays(places, texts))})
     stream = io.BytesIO()
     parquet.write_table(
-        table, stream, compression="zstd", dictionary_pagesize_limit=2**24, store_schema=False
+        table,
+        stream,
+        compression="zstd",
+        dictionary_pagesize_limit=2**24,
+        store_schema=False,
+        row_group_size=group,
     )
     assert len(stream.getvalue()) < 50_000
     reading = parquet_reading.ParquetTable(stream, "given.parquet")

@@ -37,12 +37,9 @@ _NO_FIELDS: Final[Mapping[str, str]] = {}
 _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
 )
-_WORDS: Final = {"true": True, "t": True, "yes": True, "y": True, "1": True} | {
-    "false": False,
-    "f": False,
-    "no": False,
-    "n": False,
-    "0": False,
+_WORDS: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
 _TOO_LARGE: Final = msgspec.Raw(b"1e999")
 """Replaces a number that no float holds: `decode` rejects the event with `Number out of range`."""

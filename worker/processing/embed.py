@@ -74,7 +74,7 @@ class Embedder:
             for index, place, sentence in sentences:
                 if vector is None:
                     refusal = self._refusal(sentence.id).under(place)
-                    # whatever order the other records give these texts
+                    # the same one, in whatever order other records bring the texts
                     rejected[index] = max(rejected.get(index, refusal), refusal)
                 sentence.vector = vector
         return rejected

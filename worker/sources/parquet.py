@@ -104,24 +104,24 @@ class ParquetTable:
         with self.translating_errors():
             metadata = pyarrow.parquet.read_metadata(stream)
 
-            def opened(shared: list[str]) -> Any:
-                return pyarrow.parquet.ParquetFile(
-                    stream,
-                    metadata=metadata,
-                    read_dictionary=shared,
-                    buffer_size=_BUFFER_BYTES,
-                    pre_buffer=False,
-                    page_checksum_verification=True,
-                )
-
             chunks = _chunks(metadata)
-            shared = [name for name, groups in chunks.items() if max(groups) <= MOST_BYTES // 4]
-            self.file = opened(shared)
-            self._row_bytes = max(
-                (_row_bytes(opened([name]), name) for name in chunks.keys() - shared), default=0
-            )
+            kept = [name for name, groups in chunks.items() if max(groups) <= MOST_BYTES // 4]
+            self._too_large = chunks.keys() - kept
+            self._stream = stream
+            self.file = self._open(metadata, kept)
             self.columns: list[str] = self.file.schema_arrow.names
         self.row_count: int = self.file.metadata.num_rows
+
+    def _open(self, metadata: Any, shared: list[str]) -> Any:
+        """The file, whose columns of these paths are read with their dictionaries."""
+        return self.arrow.parquet.ParquetFile(
+            self._stream,
+            metadata=metadata,
+            read_dictionary=shared,
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
 
     def rows(
         self, columns: Collection[str], groups: Sequence[int] | None = None
@@ -158,7 +158,10 @@ class ParquetTable:
         rows = self._batch_rows
         # The library reads no batch of several row groups with dictionaries in lists or structs.
         batches = chain.from_iterable(
-            self.file.iter_batches(rows, [group], wanted, use_threads=False) for group in groups
+            self.file.iter_batches(
+                min(rows, self._sharing_rows(group, wanted)), [group], wanted, use_threads=False
+            )
+            for group in groups
         )
         missing = sum(map(self.rows_of, groups))
         while True:
@@ -213,8 +216,21 @@ class ParquetTable:
         )
         size: int = max(sum(group.total_byte_size for group in groups), values * _VALUE_BYTES)
         size //= max(self.row_count, 1)
-        rows = min(PIECE_BYTES // max(size, 1), MOST_BYTES // max(self._row_bytes, 1))
-        return max(1, min(MOST_ROWS, rows))
+        return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
+
+    def _sharing_rows(self, group: int, columns: Collection[str]) -> int:
+        """The rows of a group to read at once, by the longest values in the dictionaries of chunks
+        that are too large to be read with them, but for their start.
+        """
+        metadata = self.file.metadata
+        most, starts = 0, tuple(f"{name}." for name in columns)
+        for place in range(metadata.num_columns):
+            one = metadata.row_group(group).column(place)
+            path = one.path_in_schema
+            if path in self._too_large and f"{path}.".startswith(starts):
+                longest = _longest_shared(self._open(metadata, [path]), group, path)
+                most = max(most, longest * math.ceil(one.num_values / max(self.rows_of(group), 1)))
+        return max(1, min(MOST_ROWS, MOST_BYTES // max(most, 1)))
 
     def _plain(self, batch: Any) -> Any:
         """Without dictionaries, with all times in one unit and vectors as bytes."""
@@ -248,20 +264,12 @@ def _chunks(metadata: Any) -> dict[str, list[int]]:
     return chunks
 
 
-def _row_bytes(file: Any, path: str) -> int:
-    """The most bytes that a row has of this column's dictionaries, with as many values as rows have
-    on average. For a column that is too large to be read with its dictionaries, but for its start.
-    """
-    most = 0
-    for number in range(file.num_row_groups):
-        group = file.metadata.row_group(number)
-        columns = (group.column(place) for place in range(group.num_columns))
-        values = next(one.num_values for one in columns if one.path_in_schema == path)
-        for batch in file.iter_batches(_FIRST_ROWS, [number], [path], use_threads=False):
-            if longest := _longest(batch.column(0)):
-                most = max(most, longest * math.ceil(values / max(group.num_rows, 1)))
-                break
-    return most
+def _longest_shared(file: Any, group: int, path: str) -> int:
+    """Bytes of the longest value in the dictionary of a chunk; its first value begins it."""
+    for batch in file.iter_batches(_FIRST_ROWS, [group], [path], use_threads=False):
+        if longest := _longest(batch.column(0)):
+            return longest
+    return 0
 
 
 def _longest(array: Any) -> int:
