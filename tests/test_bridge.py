@@ -468,8 +468,8 @@ def test_records_wait_for_their_schema(site: Site, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("sources", "words"),
     [
-        ("shop,", "--from shop,: '' is no name of a topic"),
-        ("shop, a b", "'a b' is no name of a topic"),
+        ("shop,", "--from shop,: '' is not the name of a topic"),
+        ("shop, a b", "'a b' is not the name of a topic"),
         ("shop,other,shop", "shop and shop would share the group app-bridge-shop: name each"),
         (f"{'x' * 230},{'x' * 231}", "would share the group app-bridge-xxx"),
         ("shop,reviews", "--from reviews: it is COVERSUMM_INPUT_TOPIC"),

@@ -87,7 +87,7 @@ def settings_of_sources(settings: Settings, sources: str, file: Path) -> list[Se
         try:
             name(249).parse(source)
         except ValueError:
-            raise SetupError(f"--from {sources}: {source!r} is no name of a topic") from None
+            raise SetupError(f"--from {sources}: {source!r} is not the name of a topic") from None
         own = bridge_settings(settings, source, file)
         if (other := found.setdefault(own.app_id, own)) is not own:
             raise SetupError(

@@ -80,7 +80,7 @@ def described_group(admin: AdminClient, group: str) -> Any:
 
 
 def refuse_foreign(admin: AdminClient, group: str) -> None:
-    """Raise SetupError if a member of a bridge's group is no bridge, and KafkaException.
+    """Raise SetupError if a member of a bridge's group is not a bridge, and KafkaException.
 
     Any consumer with the bridges' assignor may join and takes partitions. The client ids of bridges
     begin with their group.

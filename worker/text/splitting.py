@@ -144,7 +144,7 @@ _JOINED = re.compile(
     "|[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
     "\U0001193f\U00011941\U00011a84-\U00011a89\U00011d46]."
 )
-"""Two characters of one syllable or emoji that are no marks."""
+"""Two characters of one syllable or emoji, neither of which is a mark."""
 
 
 def read_whole(text: str, reads_all: Callable[[str], bool]) -> list[str]:
