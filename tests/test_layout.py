@@ -55,6 +55,7 @@ CONFINED = {
     "opentelemetry": ("worker/spans.py",),
     "onnxruntime": ("worker/text/",),
     "openvino": ("worker/text/openvino.py",),
+    "py3langid": ("worker/text/language.py",),
     "pyarrow": ("worker/sources/",),
     "fastavro": ("worker/registry/",),
 }

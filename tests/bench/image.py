@@ -19,7 +19,7 @@ from tests.bench.machine import began, command_line, write
 from tests.deploy.image.containers import ROOT, control, engine, image
 
 RESULTS: Final = Path(__file__).with_name("results") / "image.json"
-EXTRAS: Final = ("avro", "openvino", "otel", "parquet")
+EXTRAS: Final = ("avro", "language", "openvino", "otel", "parquet")
 
 
 def main() -> int:

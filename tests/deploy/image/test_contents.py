@@ -22,6 +22,7 @@ LOOK = Path(__file__).with_name("look.py")
 MAX_BYTES = 450_000_000
 EXTRA_BYTES = {
     "avro": 15_000_000,
+    "language": 15_000_000,
     "openvino": 100_000_000,
     "otel": 15_000_000,
     "parquet": 110_000_000,
