@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from worker.errors import SetupError
 from worker.facets import PRESETS
@@ -90,6 +91,21 @@ class Definitions:
     def from_json(cls, stored: bytes) -> "Definitions":
         """Inverse of `to_json`. Raises msgspec.DecodeError."""
         return cls(_decode_facets(stored))
+
+    def with_threshold(self, threshold: float | None) -> "Definitions":
+        """The same with this threshold where a facet of phrases or vectors gives none; None: with
+        DEFAULT_THRESHOLD, and the same identity.
+        """
+        if threshold is None or threshold == DEFAULT_THRESHOLD:
+            return self
+        return Definitions(
+            [
+                replace(facet, threshold=threshold)
+                if facet.is_exclusive and facet.threshold is None
+                else facet
+                for facet in self.facets
+            ]
+        )
 
     @property
     def visible(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
 from worker.settings import Settings
 from worker.settings.checks import largest_message
 from worker.state import Fingerprint
+from worker.text.declared import facts_of
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 from worker.text.splitting import SPLITTER
@@ -162,6 +163,7 @@ def configured_engine(settings: Settings) -> EmbeddingEngine | None:
         threads=settings.embedder_threads,
         cache_dir=settings.model_cache_dir,
         precision=settings.embedder_precision,
+        model_file=settings.model_file,
     )
 
 
@@ -220,7 +222,7 @@ def load_facets(
     """
     if not settings.facets:
         return None
-    definitions = read_definitions(settings.facets)
+    definitions = read_definitions(settings.facets).with_threshold(facts_of(engine).threshold)
     visible = [definitions.facets[number] for number in definitions.visible]
     shown = sum(facet.k for facet in visible)
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice

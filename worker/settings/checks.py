@@ -66,6 +66,10 @@ def _check_names(settings: Fields) -> Iterator[str]:
             "COVERSUMM_EMBEDDER=onnx: unset it, or set COVERSUMM_EMBEDDER=none if the events carry "
             "embeddings"
         )
+    if settings.model_file is not None and settings.embedder == "none":
+        yield (
+            "COVERSUMM_MODEL_FILE: set, and COVERSUMM_EMBEDDER=none has no model: unset one of them"
+        )
     if settings.embedder_precision == "bf16" and settings.embedder != embedders.DEFAULT:
         yield (
             f"{embedders.PRECISION_VARIABLE}: bf16 is for COVERSUMM_EMBEDDER={embedders.DEFAULT} "

@@ -144,6 +144,14 @@ class Fields:
         "which only has wheels for Python 3.8 and older",
     )
     embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)
+    model_file: Path | None = setting(  # noqa: RUF009 - it is a field
+        None,
+        kinds.FILE,
+        "JSON file that declares the model's `languages`, the `prefix` that it needs before each "
+        "text, and the `threshold` of facets that give none, see [another "
+        "model](../vectors.md#another-model)",
+        instead="`coversumm.json` in the model's folder, if there is one",
+    )
     embedder_precision: str = setting(
         "fp32",
         kinds.choice(*embedders.PRECISIONS),

@@ -105,6 +105,7 @@ def load_engine(
     threads: int | None = None,
     cache_dir: Path | None = None,
     precision: str = "fp32",
+    model_file: Path | None = None,
 ) -> EmbeddingEngine: ...
 
 
@@ -115,6 +116,7 @@ def load_engine(
     threads: int | None = None,
     cache_dir: Path | None = None,
     precision: str = "fp32",
+    model_file: Path | None = None,
 ) -> EmbeddingEngine | None: ...
 
 
@@ -124,13 +126,15 @@ def load_engine(
     threads: int | None = None,
     cache_dir: Path | None = None,
     precision: str = "fp32",
+    model_file: Path | None = None,
 ) -> EmbeddingEngine | None:
     """The engine that `spec` names, ready to embed; None for `none`.
 
     `threads`: batches that run in parallel; by default one per core this process may use.
     sentence-transformers runs one. `cache_dir`: where models of the hub are kept; by default where
-    Hugging Face keeps them. `precision`: `fp32`, `bf16` or `auto`, see `resolve_precision`. Raises
-    EngineError, whose one line says what is wrong and what to do.
+    Hugging Face keeps them. `precision`: `fp32`, `bf16` or `auto`, see `resolve_precision`.
+    `model_file`: declares languages, prefix and threshold of the model; by default `coversumm.json`
+    in its folder. Raises EngineError, whose one line says what is wrong and what to do.
     """
     for one in EMBEDDERS:
         if given := re.fullmatch(one.pattern, spec):
@@ -138,11 +142,28 @@ def load_engine(
             try:
                 if resolve_precision(spec, precision) == "bf16":
                     options["precision"] = "bf16"
-                return one.load(*given.groups(), cache_dir=cache_dir, **options)
+                engine = one.load(*given.groups(), cache_dir=cache_dir, **options)
+                return _declared(engine, model_file or _beside(*given.groups()))
             except EngineError as error:
                 # the line is enough in a notebook, which would show the frames of every library
                 raise error.with_traceback(None) from None
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
+
+
+def _beside(folder: str = "") -> Path | None:
+    """The file in a model's folder; None if there is none, or the model is no folder."""
+    from worker.text.declared import FILE
+
+    path = Path(folder).expanduser() / FILE
+    return path if folder and path.is_file() else None
+
+
+def _declared(engine: EmbeddingEngine | None, file: Path | None) -> EmbeddingEngine | None:
+    if engine is None or file is None:
+        return engine
+    from worker.text.declared import DeclaredEngine, read_facts
+
+    return DeclaredEngine(engine, read_facts(file))
 
 
 def resolve_precision(spec: str, precision: str) -> Precision:

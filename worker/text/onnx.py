@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.text.declared import NOTHING, ModelFacts
 from worker.text.engine import EngineError, first_line, most_tokens, well_formed
 from worker.text.hub import HubUnavailable, hub_folder
 from worker.text.layout import Layout, digest, read_layout
@@ -98,7 +99,9 @@ class OnnxEngine:
         encoder: Encoder,
         threads: int,
         libraries: tuple[str, ...] = LIBRARIES,
+        facts: ModelFacts = NOTHING,
     ) -> None:
+        self.facts = facts
         self.model = model
         self.libraries = libraries
         self.dimension = layout.dimension

@@ -1,0 +1,86 @@
+"""What a deployment declares of its model: languages, prefix and threshold, in a JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from worker.text.engine import EmbeddingEngine, EngineError, reads_all
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FILE: Final = "coversumm.json"  # in the model's folder
+
+
+class ModelFacts(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file's fields.
+
+    Attributes:
+        languages: primary subtags of the languages that the model embeds; None: not declared.
+        prefix: what the model needs before each text, with its blank: `query: `.
+        threshold: lowest cosine to a phrase, of facets that give none; None: the usual one.
+    """
+
+    languages: (
+        Annotated[tuple[Annotated[str, Meta(pattern="^[a-z]{2,3}$")], ...], Meta(min_length=1)]
+        | None
+    ) = None
+    prefix: Annotated[str, Meta(max_length=200)] = ""
+    threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+NOTHING: Final = ModelFacts()
+ENGLISH: Final = ModelFacts(languages=("en",))
+
+
+def facts_of(engine: EmbeddingEngine | None) -> ModelFacts:
+    """What is declared of the engine's model."""
+    found: ModelFacts = getattr(engine, "facts", NOTHING)
+    return found
+
+
+def read_facts(path: Path) -> ModelFacts:
+    """The file's content. Raises EngineError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ModelFacts)
+    except OSError as error:
+        raise EngineError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise EngineError(f"{path}: {str(error).replace('`', '')}") from error
+
+
+class DeclaredEngine:
+    """An engine with what its file declares: it embeds each text with the prefix before it.
+
+    With another prefix a model gives other vectors, so the prefix is part of its name.
+    """
+
+    def __init__(self, engine: EmbeddingEngine, facts: ModelFacts) -> None:
+        self.facts = facts
+        self.model = engine.model
+        self.dimension = engine.dimension
+        self.libraries: Sequence[str] = getattr(engine, "libraries", ())
+        self._engine = engine
+        self._reads_all = reads_all(engine)
+        if facts.prefix:
+            name, _, weights = engine.model.rpartition("@")
+            both = hashlib.sha256(f"{weights}\n{facts.prefix}".encode()).hexdigest()
+            self.model = f"{name}@{both[:12]}"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, `(len(texts), dimension)`."""
+        return self._engine.embed([self._prefixed(text) for text in texts])
+
+    def reads_all(self, text: str) -> bool:
+        """Whether the model reads the text to its end, with the prefix before it."""
+        return self._reads_all(self._prefixed(text))
+
+    def _prefixed(self, text: str) -> str:
+        return self.facts.prefix + text.strip() if self.facts.prefix else text
