@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.harness.facet_model import signed_square_of_cosine
 from worker.coversumm.fixed_point import SCALE, quantize
 from worker.errors import SetupError
+from worker.events.inputs import ReviewDetails
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import MAX_VECTOR_BYTES, FacetCriteria, facet_criteria
 
@@ -43,7 +44,7 @@ def test_the_highest_cosine_in_pythons_integers(phrases, sentences, threshold, c
         cosines = [signed_square_of_cosine(one, sentence) for one in phrases]
         best = max(range(4), key=lambda i: (cosines[i], -i))
         near = cosines[best] >= Fraction(repr(thresholds[best])) ** 2
-        wanted.append(owners[best] if near else -1)
+        wanted.append(1 << owners[best] if near else 0)
     matrix = np.array(sentences, np.int16)
     assert facets.nearest_facets(matrix).tolist() == wanted
     assert [facets.nearest_facets(row[None])[0] for row in matrix] == wanted
@@ -52,7 +53,7 @@ def test_the_highest_cosine_in_pythons_integers(phrases, sentences, threshold, c
 def test_ties_go_to_the_facet_defined_first():
     same = [SCALE, *[0] * (DIMENSION - 1)]
     facets = of(Facet("a", phrases=("1",)), Facet("b", phrases=("2",)), vectors=[same, same])
-    assert facets.nearest_facets(np.array([same], np.int16)).tolist() == [0]
+    assert facets.nearest_facets(np.array([same], np.int16)).tolist() == [0b01]
 
 
 def test_the_threshold_is_included():
@@ -61,7 +62,7 @@ def test_the_threshold_is_included():
     shorter = [SCALE - 1, *[0] * (DIMENSION - 1)]
     beside = [SCALE, 1, *[0] * (DIMENSION - 2)]
     found = facets.nearest_facets(np.array([phrase, shorter, beside], np.int16))
-    assert found.tolist() == [0, 0, -1]
+    assert found.tolist() == [1, 1, 0]
 
 
 def test_a_copy_has_a_cosine_of_one_whatever_rounding_made_of_its_length():
@@ -70,12 +71,12 @@ def test_a_copy_has_a_cosine_of_one_whatever_rounding_made_of_its_length():
     for at, one in enumerate(vectors):
         facet = Facet("a", phrases=("1",), threshold=1)
         facets = FacetCriteria(Definitions([facet]), one[None])
-        assert np.flatnonzero(facets.nearest_facets(vectors) == 0).tolist() == [at]
+        assert np.flatnonzero(facets.nearest_facets(vectors)).tolist() == [at]
     facets = FacetCriteria(
         Definitions([Facet(f"f{at}", phrases=("1",), threshold=1) for at in range(60)]),
         vectors[:60],
     )
-    assert facets.nearest_facets(vectors[:60]).tolist() == list(range(60))
+    assert facets.nearest_facets(vectors[:60]).tolist() == [1 << at for at in range(60)]
 
 
 def test_a_cosine_at_the_threshold_is_decided_in_integers():
@@ -86,7 +87,7 @@ def test_a_cosine_at_the_threshold_is_decided_in_integers():
         for threshold, is_member in ((0.6, True), (0.6000000000000001, False)):
             facets = of(Facet("a", phrases=("1",), threshold=threshold), vectors=[phrase])
             found = facets.nearest_facets(np.array([sentence], np.int16))
-            assert found.tolist() == [0 if is_member else -1]
+            assert found.tolist() == [int(is_member)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,74 @@ def test_ratings_include_both_bounds(rating, bits):
         Facet("middle", rating=RatingRange(min=2, max=4)),
         Facet("high", rating=RatingRange(min=4)),
     )
-    assert facets.rating_bits(rating) == bits
+    assert facets.review_bits(ReviewDetails(rating), "") == bits
+
+
+@pytest.mark.parametrize(
+    ("details", "language", "names"),
+    [
+        (ReviewDetails(), "", "none"),
+        (ReviewDetails(verified=True), "fr", "none verified french"),
+        (ReviewDetails(verified=False), "en", "none unverified european"),
+        (ReviewDetails(country="FR", author_id="me"), "fr", "none french france mine"),
+        (ReviewDetails(1.0, country="US", verified=True), "und", "none verified critics"),
+    ],
+)
+def test_a_review_meets_all_criteria_of_a_facet(details, language, names):
+    facets = of(
+        Facet("none", labels=("x",)),
+        Facet("verified", verified=True),
+        Facet("unverified", verified=False),
+        Facet("french", language=("fr",)),
+        Facet("european", language=("en", "fr"), verified=False),
+        Facet("france", country=("FR", "BE"), language=("fr",)),
+        Facet("mine", author_id=("me", "you"), country=("FR",)),
+        Facet("critics", rating=RatingRange(max=2), country=("US",), verified=True),
+    )
+    bits = facets.review_bits(details, language)
+    found = [one.name for at, one in enumerate(facets.definitions.facets) if bits >> at & 1]
+    assert found == names.split()
+
+
+def test_phrases_exclude_one_another_among_facets_of_the_same_other_criteria():
+    east, north = [SCALE, *[0] * (DIMENSION - 1)], [0, SCALE, *[0] * (DIMENSION - 2)]
+    between = [SCALE * 4 // 5, SCALE * 3 // 5, *[0] * (DIMENSION - 2)]
+    facets = of(
+        Facet("east", phrases=("1",)),
+        Facet("north", phrases=("2",)),
+        Facet("critics of the north", phrases=("2",), rating=RatingRange(max=2)),
+        vectors=[east, north, north],
+    )
+    assert facets.nearest_facets(np.array([east, north, between], np.int16)).tolist() == [
+        0b001,
+        0b110,
+        0b101,
+    ]
+    assert facets.facets_of(0b101, 0, facets.review_bits(ReviewDetails(5), "")) == 0b001
+    assert facets.facets_of(0b101, 0, facets.review_bits(ReviewDetails(1), "")) == 0b101
+
+
+def test_with_languages_each_facet_exists_once_for_each():
+    definitions = Definitions(
+        [Facet("east", phrases=("1",)), Facet("both", phrases=("2",), language=("fr", "de"))],
+        ("fr", "de", "en"),
+    )
+    assert [(one.name, one.language, one.k) for one in definitions.facets] == [
+        ("everything", ("fr",), 20),
+        ("east", ("fr",), 3),
+        ("both", ("fr",), 3),
+        ("everything", ("de",), 20),
+        ("east", ("de",), 3),
+        ("both", ("de",), 3),
+        ("everything", ("en",), 20),
+        ("east", ("en",), 3),
+    ]
+    vectors = np.eye(2, DIMENSION) * SCALE
+    facets = FacetCriteria(definitions, vectors.astype(np.int16))
+    assert facets.nearest_facets(facets.vectors).tolist() == [0b10010010, 0b00100100]
+    assert facets.facets_of(0b10010010, 0, facets.review_bits(ReviewDetails(), "de")) == 0b011000
+    assert facets.facets_of(0b10010010, 0, facets.review_bits(ReviewDetails(), "und")) == 0
+    assert Definitions.from_json(definitions.to_json()).identity == definitions.identity
 
 
 def test_any_label_counts():

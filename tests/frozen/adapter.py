@@ -26,6 +26,7 @@ from tests.registry.released import released
 from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import DEFAULT
 from worker.events.publishing import FACETS
+from worker.facets.definitions import parse_definitions
 from worker.mapping import load_mapping
 from worker.processing.config import ProcessorConfig, RecordSelection, processor_config
 from worker.processing.entities import EntityKey
@@ -128,7 +129,8 @@ def _config(setup: Setup, folder: Path) -> ProcessorConfig:
         max_sentences_per_entity=12 if setup.is_small else 5000,
         max_message_bytes=2**19,
     )
-    avro = AvroOutput({SummaryChanged: 7, FacetsChanged: 8})
+    unused = parse_definitions(setup.facets, "facets").unused if setup.facets else frozenset()
+    avro = AvroOutput({SummaryChanged: 7, FacetsChanged: 8}, unused)
     mapping = load_mapping(folder / "mapping.toml")["reviews"]
     config = processor_config(
         settings,

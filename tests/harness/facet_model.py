@@ -20,12 +20,34 @@ def signed_square_of_cosine(a, b):
     return Fraction(product * abs(product), one * other)
 
 
+def has_phrases(facet):
+    return bool(facet.phrases or facet.vectors)
+
+
+def label(part):
+    """The name of a published facet, with its language."""
+    return f"{part['name']} ({part['language']})" if part.get("language") else part["name"]
+
+
+def facet_conditions(facet):
+    """All criteria of a facet but its phrases."""
+    return (
+        *(facet.rating, facet.labels, facet.newest, facet.within_days, facet.language),
+        *(facet.verified, facet.country, facet.author_id),
+    )
+
+
+def _instant(when):
+    """Seconds since 1970, None without a date."""
+    return None if when is None else datetime.fromisoformat(when).astimezone(UTC).timestamp()
+
+
 class FacetModel(Model):
     """A model that knows facets; `config.facets` has their vectors."""
 
     def __init__(self, config, embed):
         super().__init__(config, embed)
-        self.facts = {}  # by partition, entity and review: date, and labels by sentence
+        self.facts = {}  # by partition, entity and review: date, labels by sentence, event
         self.sets = {}  # by partition and entity: sets last published, and their sequence
         self.current = {}  # sets after the last event
         self.last_facets = {}  # coalesced: the last change
@@ -44,43 +66,66 @@ class FacetModel(Model):
         dated.sort(key=lambda r: self._recency(key, r))
         for sid, sentence in live.items():
             _, vector, rid, rating, _ = sentence
-            nearest = self.nearest(vector)
-            for number, facet in enumerate(facets):
-                if number not in found:
-                    continue
-                labels = self.facts[(*key, rid)][1].get(sid, ())
-                is_member = (
-                    nearest == number
-                    or (
-                        facet.rating is not None and rating is not None and facet.rating.has(rating)
-                    )
-                    or bool(set(facet.labels or ()) & set(labels))
-                    or (facet.newest is not None and rid in dated[: facet.newest])
-                )
-                if is_member:
+            for number in found:
+                facet = facets[number]
+                if self._review_meets(facet, key, rid, rating, dated) and (
+                    (facet.labels is None or set(facet.labels) & self._labels(key, rid, sid))
+                    and (not has_phrases(facet) or self.nearest(vector, number) == number)
+                ):
                     found[number][sid] = sentence
         return found
 
-    def _recency(self, key, rid):
-        when = self.facts[(*key, rid)][0]
-        seconds = 0.0 if when is None else datetime.fromisoformat(when).astimezone(UTC).timestamp()
-        return when is None, -seconds, rid.encode()
+    def _labels(self, key, rid, sid):
+        return set(self.facts[(*key, rid)][1].get(sid, ()))
 
-    def nearest(self, vector):
-        """The facet of the nearest phrase, by cosines in Python's own integers."""
-        known = self._nearest.get(vector.tobytes(), self)
+    def _review_meets(self, facet, key, rid, rating, dated):
+        event = self.facts[(*key, rid)][2]
+        return (
+            (facet.rating is None or (rating is not None and facet.rating.has(rating)))
+            and (facet.newest is None or rid in dated[: facet.newest])
+            and (facet.within_days is None or self._is_within(facet.within_days, key, rid, dated))
+            and (facet.language is None or self._language(event) in facet.language)
+            and (facet.verified is None or event.get("verified") is facet.verified)
+            and (facet.country is None or event.get("country") in facet.country)
+            and (facet.author_id is None or event.get("author_id") in facet.author_id)
+        )
+
+    def _language(self, event):
+        """By the tag; texts of generated reviews are too short to have one."""
+        return (event.get("language") or "und").partition("-")[0].lower()
+
+    def _is_within(self, days, key, rid, dated):
+        mine, newest = (_instant(self.facts[(*key, one)][0]) for one in (rid, dated[0]))
+        return mine is not None and newest is not None and newest - mine <= days * 86_400
+
+    def _recency(self, key, rid):
+        seconds = _instant(self.facts[(*key, rid)][0])
+        return seconds is None, -(seconds or 0), rid.encode()
+
+    def nearest(self, vector, among):
+        """The facet of the nearest phrase, by cosines in Python's own integers, of those with the
+        same other criteria as this one.
+        """
+        known = self._nearest.get((vector.tobytes(), among), self)
         if known is not self:
             return known
+        definitions = self.config.facets.definitions
+        starts, at = [], 0
+        for facet in definitions.defined:
+            starts.append(at)
+            at += len(facet.phrases or facet.vectors or ())
         best, sentence = None, vector.tolist()
-        rows = iter(self.config.facets.vectors.tolist())
-        for number, facet in enumerate(self.config.facets.definitions.facets):
-            for _ in facet.phrases or facet.vectors or ():
-                square = signed_square_of_cosine(sentence, next(rows))
+        for number, facet in enumerate(definitions.facets):
+            if facet_conditions(facet) != facet_conditions(definitions.facets[among]):
+                continue
+            for phrase in range(len(facet.phrases or facet.vectors or ())):
+                row = self.config.facets.vectors[starts[definitions.origin[number]] + phrase]
+                square = signed_square_of_cosine(sentence, row.tolist())
                 if best is None or square > best[0]:
                     threshold = 0.4 if facet.threshold is None else facet.threshold
                     best = square, number, Fraction(repr(threshold)) ** 2
         found = best[1] if best is not None and best[0] >= best[2] else None
-        self._nearest[vector.tobytes()] = found
+        self._nearest[vector.tobytes(), among] = found
         return found
 
     # -- events
@@ -102,7 +147,7 @@ class FacetModel(Model):
             for ordinal, item in enumerate(event.get("sentences") or ()):
                 if isinstance(item, dict):
                     labels[f"{event['review_id']}#{ordinal}".encode()] = item.get("labels") or ()
-            self.facts[(*key, event["review_id"])] = event.get("occurred_at"), labels
+            self.facts[(*key, event["review_id"])] = event.get("occurred_at"), labels, event
         if event["type"] == "entity.deleted":
             assert was is not None
             self._deleted_entity(i, record, event, key)
@@ -182,17 +227,19 @@ class FacetModel(Model):
         facets, parts = self.config.facets.definitions.facets, []
         for n, found in members.items():
             reviews = {one[2]: one[3] for one in found.values()}
-            parts.append(
-                {
-                    "name": facets[n].name,
-                    "k": facets[n].k,
-                    "sentence_count": len(found),
-                    "review_count": len(reviews),
-                    "ratings": ratings(reviews.values()),
-                    "sentences": self.sentences(found, *ranked[n]),
-                }
-            )
-        return sorted(parts, key=lambda one: (-one["sentence_count"], one["name"]))
+            part = {
+                "name": facets[n].name,
+                "k": facets[n].k,
+                "sentence_count": len(found),
+                "review_count": len(reviews),
+                "ratings": ratings(reviews.values()),
+                "sentences": self.sentences(found, *ranked[n]),
+            }
+            if any(facet.language for facet in facets):
+                languages = facets[n].language or ()
+                part["language"] = languages[0] if len(languages) == 1 else None
+            parts.append(part)
+        return sorted(parts, key=lambda one: (-one["sentence_count"], label(one)))
 
     def now(self, key):
         """All visible facets of an entity as they are now."""
@@ -209,7 +256,9 @@ class FacetModel(Model):
             "epoch": self.config.epoch,
             "sequence": record.offset,
             "previous_sequence": self.sets.get(key, (None, None))[1],
-            "changed": [facets[n].name for n in now if set(now[n]) != set(published[n])],
+            "changed": list(
+                dict.fromkeys(facets[n].name for n in now if set(now[n]) != set(published[n]))
+            ),
             "review_count": len(reviews),
             "sentence_count": 0 if entity is None else len(entity.live()),
             "facets": self.parts(members, ranked),

@@ -38,6 +38,11 @@ FACETS = facet_criteria(
             Facet("last", newest=1, k=2),
             Facet("news", newest=2),
             Facet("secret", newest=2, hidden=True),
+            Facet("x of critics", vectors=(packed([1, 0, 0]),), rating=RatingRange(max=1)),
+            Facet("y of critics", vectors=(packed([0, 1, 0]),), rating=RatingRange(max=1), k=1),
+            Facet("of late", within_days=30, labels=("price",)),
+            Facet("french", language=("fr", "de"), verified=True, newest=3),
+            Facet("mine", author_id=("me",), country=("NL", "FR")),
         ]
     ),
     DIMENSION,
@@ -61,7 +66,7 @@ items = st.fixed_dictionaries(
     optional={"embedding": st.sampled_from(VECTORS), "labels": labels},
 )
 upserts = st.builds(
-    lambda entity, review, sentences, when, rating: event(
+    lambda entity, review, sentences, when, rating, more: event(
         entity,
         {
             "type": "review.upserted",
@@ -69,6 +74,7 @@ upserts = st.builds(
             "sentences": sentences,
             "occurred_at": when,
             "rating": rating,
+            **more,
         },
     ),
     st.sampled_from(ENTITIES),
@@ -76,6 +82,15 @@ upserts = st.builds(
     st.lists(items, max_size=4),
     dates,
     st.sampled_from([None, 1, 4.5, 0.1, 5e-324, 1e308]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "language": st.sampled_from(["fr", "FR-be", "de", "en"]),
+            "verified": st.booleans(),
+            "country": st.sampled_from(["NL", "FR", "DE"]),
+            "author_id": st.sampled_from(["me", "you"]),
+        },
+    ),
 )
 deletions = st.builds(
     lambda entity, review: event(entity, {"type": "review.deleted", "review_id": review}),

@@ -21,6 +21,7 @@ from tests.harness.drive import (
 )
 from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import runs, with_facets
+from tests.processing.test_facet_view import view_of
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria
 from worker.state import CorruptRow, FingerprintMismatch
@@ -64,6 +65,34 @@ def test_without_facets_everything_is_as_before(setup, batches):
             message for message in other.run_whole(*batch).messages if message.topic != "facets"
         ]
         assert plain == rich
+
+
+def test_the_language_of_a_review_is_its_tags_or_that_of_its_text():
+    definitions = Definitions([Facet("critics", rating=RatingRange(max=1))], ("en", "fr"))
+    driver = Driver(
+        config(facets=facet_criteria(definitions, DIMENSION, None), facets_topic="facets")
+    )
+    texts = {
+        "r": ("La chambre était propre et le petit déjeuner excellent.", None),
+        "s": ("The room was clean and the breakfast excellent.", None),
+        "t": ("The room was clean and the breakfast excellent.", "fr-CA"),
+        "u": ("Das Zimmer war sauber und das Frühstück ausgezeichnet.", None),
+        "v": ("Bon.", None),
+    }
+    for at, (name, (text, tag)) in enumerate(texts.items()):
+        fields = {"language": tag} if tag else {}
+        driver.run(upsert(at, name, (text, [1, at, 0]), rating=1, **fields))
+    driver.restart()
+    driver.run(upsert(9, "w", ("Nous avons passé un excellent séjour ici.", [0, 1, 1]), rating=5))
+    facets = view_of(driver, (0, "e")).facets
+    found = {one.label: sorted({two.review_id for two in one.sentences}) for one in facets}
+    assert found == {
+        "everything (fr)": ["r", "t", "w"],
+        "critics (fr)": ["r", "t"],
+        "critics (en)": ["s"],
+        "everything (en)": ["s"],
+    }
+    assert [one.language for one in facets] == ["fr", "fr", "en", "en"]
 
 
 def test_an_edit_that_reads_the_facets_first_is_seen():

@@ -32,12 +32,26 @@ KINDS = {
     ],
     "labels": [Facet("price", labels=("price", "cost"), k=2)],
     "newest": [Facet("last", newest=1, k=2), Facet("news", newest=4, k=3)],
+    "days": [Facet("month", within_days=30, k=2), Facet("decade", within_days=3650)],
+    "combined": [
+        Facet("x", vectors=(packed([1, 0, 0]),), rating=RatingRange(max=2)),
+        Facet("y", vectors=(packed([0, 1, 0]),), rating=RatingRange(max=2), threshold=0),
+        Facet("late", within_days=20, newest=3, labels=("price",)),
+        Facet("near", vectors=(packed([1, 1, 0]),), newest=5, verified=True),
+        Facet("x of mine", vectors=(packed([1, 0, 0]),), author_id=("me",), country=("NL",)),
+    ],
+    "languages": [
+        Facet("x", vectors=(packed([1, 0, 0]),), k=2),
+        Facet("y", vectors=(packed([0, 1, 0]),)),
+        Facet("critics", rating=RatingRange(max=2), language=("fr",)),
+    ],
     "mixed": list(FACETS.definitions.facets),
 }
 
 
 def of_kind(kind):
-    return facet_criteria(Definitions(KINDS[kind]), DIMENSION, FakeEngine().embed)
+    languages = ("en", "fr") if kind == "languages" else ()
+    return facet_criteria(Definitions(KINDS[kind], languages), DIMENSION, FakeEngine().embed)
 
 
 class History:
@@ -97,6 +111,10 @@ class History:
             sentences=sentences,
             occurred_at=(FIRST_DAY + timedelta(days=at)).isoformat(),
             rating=pick.choice([None, 1, 2, 5, 5, 5]),
+            language=pick.choice(["en", "fr-FR", "it"]),
+            verified=pick.choice([None, True, False]),
+            country=pick.choice([None, "NL"]),
+            author_id=pick.choice([None, "me", "you"]),
         )
 
     def phases(self, sizes):

@@ -19,7 +19,7 @@ from worker.processing.processor import Processor
 from worker.state import FingerprintMismatch, read_applied
 from worker.state.keys import APPLIED, ENTITY, FINGERPRINT, GARBAGE, OUTPUT
 from worker.state.partition import read_output
-from worker.state.rows import REVIEW_FORMAT, Applied
+from worker.state.rows import Applied
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_the_applied_row_names_the_format_of_reviews_with_authors_from_the_first
     driver.restart()
     driver.run(upsert(6, "r", "one"), upsert(1, "r", "two", partition=1))
     assert formats() == [3, 2]
-    assert read_applied(driver.rows[0]).review_format == REVIEW_FORMAT == 3
+    assert read_applied(driver.rows[0]).review_format == 3
 
 
 def test_the_output_row_is_written_once_and_again_when_the_output_changes(driver):

@@ -38,7 +38,8 @@ def served() -> Iterator[Answers]:
             what = f"{self.command} {self.path}"
             answers.requests.append((what, self.headers.get("Authorization"), body))
             missing = (404, {"error_code": 40403, "message": "Schema not found"})
-            status, content = answers.given.get(what, missing)
+            given = answers.given.get(what, missing)
+            status, content = given(body) if callable(given) else given
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.reply(status, raw, {"Location": raw.decode()} if status == 302 else None)
 

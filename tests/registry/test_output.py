@@ -70,8 +70,14 @@ def test_a_worker_starts_with_registered_schemas_only() -> None:
         what, _, body = registry.requests[-1]
         assert (what, body) == (
             "POST /subjects/facets-value",
-            {"schema": schema_text(FacetsChanged)},
+            {"schema": schema_text(FacetsChanged, {"language", "mentions"})},
         )
+        registry.given["POST /subjects/facets-value"] = lambda sent: (
+            (200, {"id": 9})
+            if sent["schema"] == schema_text(FacetsChanged)
+            else (404, {"error_code": 40403, "message": "Schema not found"})
+        )
+        assert avro_output(settings) is not None
         assert avro_output(Settings()) is None
     with pytest.raises(SetupError, match="COVERSUMM_OUTPUT_FORMAT: avro needs"):
         Settings(output_format="avro")

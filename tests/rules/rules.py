@@ -746,8 +746,8 @@ RULES = (
     Rule(
         "a partition's commits name the newest format of its reviews",
         "worker/processing/changed_rows.py",
-        "            partition.review_format = REVIEW_FORMAT\n",
-        "            pass\n",
+        "        partition.review_format = max(partition.review_format, formats.get(number, 0))\n",
+        "",
         ("tests/processing/test_processor.py",),
     ),
     Rule(

@@ -111,6 +111,26 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         ),
     ),
     (
+        "review 4",
+        formats.decode_review,
+        "4500000005636166c3a9000000000000000c52722d3831",
+        "04cc67607d0500000000000000060000000000001240020000000100000016323032362d31312d32305431323a30303a30302e355a0000"
+        "00000000000001050000000000008002667202000000000000000e000000020000000400000047726561742070726f647563742e4f6cc3"
+        "a9",
+        ReviewRow(
+            5,
+            False,
+            ReviewDetails(4.5, "2026-11-20T12:00:00.5Z"),
+            True,
+            2,
+            1,
+            ((0, "Great product."), (2, "Olé")),
+            {},
+            "fr",
+            1 << 63 | 5,
+        ),
+    ),
+    (
         "facet sets 1",
         read_published(FACETS),
         "4500000005636166c3a9000000000000000c53",
@@ -216,7 +236,7 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    newest = {formats.decode_applied: 3, formats.decode_review: 3, formats.decode_header: 2}.get(
+    newest = {formats.decode_applied: 3, formats.decode_review: 4, formats.decode_header: 2}.get(
         read, 1
     )
     payload = b"\xffwhat nobody knows yet"
@@ -258,9 +278,9 @@ def test_an_applied_row_names_formats_that_older_workers_do_not_know(
     applied = Applied(993, "reviews", "an id")
     usual = formats.encode_applied(APPLIED, applied)
     assert usual[0] == 2
-    monkeypatch.setitem(formats.FORMATS, "review", 4)
+    monkeypatch.setitem(formats.FORMATS, "review", 5)
     monkeypatch.setitem(formats.FORMATS, "rows to come", 1)
-    applied = applied._replace(review_format=4)
+    applied = applied._replace(review_format=5)
     newer = formats.encode_applied(APPLIED, applied)
     assert newer[0] == 3
     assert formats.decode_applied(APPLIED, newer) == applied
@@ -269,7 +289,7 @@ def test_an_applied_row_names_formats_that_older_workers_do_not_know(
     with pytest.raises(NewerFormats) as refused:
         formats.decode_applied(APPLIED, newer)
     message = str(refused.value)
-    assert "(review: format 4, the newest that this worker knows is 3; rows to come" in message
+    assert "(review: format 5, the newest that this worker knows is 4; rows to come" in message
     assert "header" not in message
     assert "run that version again, or build a new epoch" in message
     assert refused.value.exit_code == 2

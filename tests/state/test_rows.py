@@ -37,6 +37,8 @@ reviews = st.builds(
     u32,
     texts,
     st.dictionaries(u32, u64, max_size=3),
+    st.sampled_from(["", "und", "en"]),
+    st.just(0) | u64,
 )
 digests = st.dictionaries(st.binary(max_size=10), st.binary(min_size=16, max_size=16), max_size=5)
 

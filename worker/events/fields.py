@@ -88,6 +88,9 @@ Language = Annotated[
         examples=["en"],
     ),
 ]
+LanguageCode = Annotated[
+    str, Meta(pattern="^[a-z]{2,8}$", description="A primary subtag.", examples=["en"])
+]
 MAX_COUNTRY_BYTES: Final = 48
 MAX_AUTHOR_BYTES: Final = 128
 """Most bytes, as JSON writes it without its quotes, of a country and an author that summaries pass

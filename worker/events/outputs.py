@@ -15,6 +15,7 @@ from worker.events.fields import (
     Country,
     EntityId,
     Language,
+    LanguageCode,
     ReviewId,
     SentenceId,
     Timestamp,
@@ -185,6 +186,13 @@ decode_summary = Decoder(SummaryChanged).decode
 """The body of a `summary.changed` from its JSON. Raises msgspec.DecodeError."""
 
 
+class Mentions(Struct, frozen=True):
+    """The live reviews in which a sentence has one of a facet's words."""
+
+    review_count: Annotated[int, Meta(ge=0)]
+    ratings: Annotated[Ratings, Meta(description="Of these reviews.")]
+
+
 class FacetSummary(Struct, frozen=True):
     """One facet: a named subset of the entity's live sentences, with a centroid of its own."""
 
@@ -197,6 +205,25 @@ class FacetSummary(Struct, frozen=True):
         list[SummarySentence],
         Meta(description="Those nearest to the facet's centroid, in rank order."),
     ]
+    language: (
+        Annotated[
+            LanguageCode,
+            Meta(
+                description="Of all its reviews; null: of several. Absent if no facet depends on "
+                "languages."
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    mentions: (
+        Annotated[Mentions, Meta(description="By its words; absent without any.")] | UnsetType
+    ) = UNSET
+
+    @property
+    def label(self) -> str:
+        """Its name, with its language if it has one: unique among the facets."""
+        return f"{self.name} ({self.language})" if self.language else self.name
 
 
 class FacetsChanged(Struct, tag_field="type", tag=FACETS_CHANGED, frozen=True):
@@ -215,7 +242,8 @@ class FacetsChanged(Struct, tag_field="type", tag=FACETS_CHANGED, frozen=True):
         | None
     )
     changed: Annotated[
-        list[str], Meta(description="Facets whose sets differ from those last published.")
+        list[str],
+        Meta(description="Names of the facets whose sets differ from those last published."),
     ]
     review_count: Annotated[int, Meta(ge=0, description="Live reviews of the entity.")]
     sentence_count: Annotated[int, Meta(ge=0, description="Live sentences of the entity.")]

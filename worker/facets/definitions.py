@@ -3,6 +3,7 @@
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from importlib.resources import files
 from math import isfinite
@@ -11,10 +12,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
 from worker.errors import SetupError
+from worker.events.fields import LanguageCode
+from worker.events.outputs import FacetSummary
+from worker.events.ratings import NO_RATINGS
 from worker.facets import PRESETS
 from worker.toml_lines import line_of, near, parse_toml, positions
 
@@ -22,8 +26,21 @@ PRESET: Final = "preset:"
 MAX_FACETS: Final = 64
 MAX_VECTOR_BYTES: Final = 512 * 1024  # of all phrases together, in fixed point: they are one row
 DEFAULT_THRESHOLD: Final = 0.4
-KINDS: Final = ("phrases", "vectors", "rating", "labels", "newest")
-"""The fields of which a facet has exactly one."""
+REVIEW_CRITERIA: Final = (
+    "rating",
+    "newest",
+    "within_days",
+    "language",
+    "verified",
+    "country",
+    "author_id",
+)
+"""The criteria that all sentences of a review meet, or none."""
+CRITERIA: Final = ("phrases", "vectors", "labels", *REVIEW_CRITERIA)
+"""The fields of which a facet has at least one: it takes the sentences that meet all of them."""
+EVERYTHING: Final = "everything"
+"""The name of the facet that takes all sentences of a language."""
+EVERYTHING_K: Final = 20
 _UNKNOWN: Final = re.compile(r"Object contains unknown field (.*)", re.DOTALL)
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -45,6 +62,8 @@ class RatingRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One `[[facet]]` of the file.
 
+    It takes the sentences that meet all of its criteria.
+
     Attributes:
         name: unique among the facets.
         phrases: complete sentences; a sentence near one of them belongs to the facet.
@@ -53,6 +72,11 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         rating: of the sentence's review.
         labels: any of these, given with the sentence.
         newest: this many newest live reviews.
+        within_days: reviews at most so many days older than the entity's newest.
+        language: of the review, any of these.
+        verified: whether the review is.
+        country: of the review, any of these.
+        author_id: of the review, any of these.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
     """
@@ -64,33 +88,71 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     rating: RatingRange | None = None
     labels: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
     newest: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    within_days: Annotated[int, Meta(ge=1, le=36_500)] | None = None
+    language: Annotated[tuple[LanguageCode, ...], Meta(min_length=1)] | None = None
+    verified: bool | None = None
+    country: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
+    author_id: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
     k: Annotated[int, Meta(ge=1, le=100)] = 3
     hidden: bool = False
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether the facet shares no sentence with another of this kind."""
+        """Whether it has phrases or vectors: it shares no sentence with others of its `rivals`."""
         return self.phrases is not None or self.vectors is not None
+
+    @property
+    def rivals(self) -> "Facet":
+        """Equal for facets whose phrases exclude one another: those of the same other criteria."""
+        return replace(self, name="", phrases=None, vectors=None, threshold=None, k=1, hidden=False)
+
+    @property
+    def only_language(self) -> str | None:
+        """The language of all its reviews, None if it may have several."""
+        return self.language[0] if self.language is not None and len(self.language) == 1 else None
+
+
+class Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole file, as it is stored.
+
+    Attributes:
+        facet: as defined.
+        languages: each facet exists once for each of these, beside one of all its sentences.
+    """
+
+    facet: Annotated[tuple[Facet, ...], Meta(min_length=1, max_length=MAX_FACETS)]
+    languages: Annotated[tuple[LanguageCode, ...], Meta(min_length=1)] | None = None
 
 
 class Definitions:
     """The facets of a deployment in the order of their file.
 
+    `defined` are those of the file. `facets` are those of the entity: the same, or those of each
+    language. `origin` has by facet the number of its definition, None if it takes everything.
     `identity` stands for them in the fingerprint: other definitions make other sets.
     """
 
-    def __init__(self, facets: Sequence[Facet]) -> None:
-        self.facets = tuple(facets)
+    def __init__(self, defined: Sequence[Facet], languages: Sequence[str] = ()) -> None:
+        self.defined = tuple(defined)
+        self.languages = tuple(languages)
         self.identity = blake2b(self.to_json(), digest_size=16).hexdigest()
+        made = list(_by_language(self.defined, self.languages) if languages else enumerate(defined))
+        self.origin = tuple(number for number, _ in made)
+        self.facets = tuple(facet for _, facet in made)
 
     def to_json(self) -> bytes:
-        """The definitions as they are stored."""
-        return msgspec.json.encode(self.facets)
+        """The definitions as they are stored: without languages the facets alone."""
+        if not self.languages:
+            return msgspec.json.encode(self.defined)
+        return msgspec.json.encode(Document(self.defined, self.languages))
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Definitions":
         """Inverse of `to_json`. Raises msgspec.DecodeError."""
-        return cls(_decode_facets(stored))
+        if stored.startswith(b"["):
+            return cls(_decode_facets(stored))
+        document = _decode_document(stored)
+        return cls(document.facet, document.languages or ())
 
     def with_threshold(self, threshold: float | None) -> "Definitions":
         """The same with this threshold where a facet of phrases or vectors gives none; None: with
@@ -103,8 +165,9 @@ class Definitions:
                 replace(facet, threshold=threshold)
                 if facet.is_exclusive and facet.threshold is None
                 else facet
-                for facet in self.facets
-            ]
+                for facet in self.defined
+            ],
+            self.languages,
         )
 
     @property
@@ -112,8 +175,38 @@ class Definitions:
         """Positions of the facets that are published."""
         return tuple(i for i, facet in enumerate(self.facets) if not facet.hidden)
 
+    def summary(self, number: int) -> FacetSummary:
+        """A facet without sentences, as it is published."""
+        facet = self.facets[number]
+        language = facet.only_language if self.named_languages else UNSET
+        return FacetSummary(facet.name, facet.k, 0, 0, NO_RATINGS.ratings(), [], language)
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """The fields of a published facet that no facet of these definitions has."""
+        used = {"language": bool(self.named_languages)}
+        return frozenset(name for name in ("language", "mentions") if not used.get(name))
+
+    @cached_property
+    def named_languages(self) -> frozenset[str]:
+        """All that the definitions name; without any the language of a review is not looked for."""
+        named = [code for facet in self.defined for code in facet.language or ()]
+        return frozenset([*self.languages, *named])
+
 
 _decode_facets = msgspec.json.Decoder(list[Facet]).decode
+_decode_document = msgspec.json.Decoder(Document).decode
+
+
+def _by_language(
+    defined: Sequence[Facet], languages: Sequence[str]
+) -> Iterator[tuple[int | None, Facet]]:
+    """The facets of each language, each with the number of its definition."""
+    for code in languages:
+        yield None, Facet(EVERYTHING, language=(code,), k=EVERYTHING_K)
+        for number, facet in enumerate(defined):
+            if facet.language is None or code in facet.language:
+                yield number, replace(facet, language=(code,))
 
 
 def read_definitions(setting: str) -> Definitions:
@@ -147,24 +240,56 @@ def preset(name: str) -> str:
 def parse_definitions(text: str, source: str) -> Definitions:
     """The definitions in `text`; `source` names it in errors. Raises SetupError."""
     try:
-        return Definitions(list(_facets(parse_toml(text), text)))
+        document = parse_toml(text)
+        definitions = Definitions(list(_facets(document, text)), _languages(document))
+        _check_together(definitions)
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
+    return definitions
+
+
+def _languages(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The languages of the file. Raises ValueError."""
+    try:
+        languages = msgspec.convert(
+            document.get("languages", ()), tuple[LanguageCode, ...], strict=True
+        )
+    except msgspec.ValidationError as error:
+        raise ValueError(f"languages: {_plain(str(error))}") from None
+    if "languages" in document and not languages:
+        raise ValueError("languages: give at least one, or leave the field out")
+    if len(set(languages)) < len(languages):
+        raise ValueError("languages: one is given twice")
+    return languages
+
+
+def _check_together(definitions: Definitions) -> None:
+    """The conditions on all facets together. Raises ValueError."""
+    facets, languages = definitions.facets, definitions.languages
+    if len(facets) > MAX_FACETS:
+        each = f" in {len(languages)} languages" if languages else ""
+        raise ValueError(f"{len(facets)} facets{each}, at most {MAX_FACETS} are allowed")
+    if all(facet.hidden for facet in facets):
+        raise ValueError("every facet is hidden: nothing would be published")
+    if languages and any(facet.name == EVERYTHING for facet in definitions.defined):
+        raise ValueError(f"facet {EVERYTHING!r}: with languages another facet has this name")
+    for facet in definitions.defined if languages else ():
+        if others := sorted(set(facet.language or ()) - set(languages)):
+            raise ValueError(f"facet {facet.name!r}: language: {others[0]!r} is not in languages")
 
 
 def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
     """The checked facets. Raises ValueError."""
-    if unknown := sorted(document.keys() - {"facet"}):
+    known = {"facet": "[[facet]]", "languages": "languages"}
+    if unknown := sorted(document.keys() - known.keys()):
         raise ValueError(
-            f"unknown field {unknown[0]!r}: only [[facet]] is expected{near(unknown[0], ['facet'])}"
+            f"unknown field {unknown[0]!r}: only {' and '.join(known.values())} are expected"
+            f"{near(unknown[0], known)}"
         )
     bodies = document.get("facet")
     if not isinstance(bodies, list) or not bodies:
         raise ValueError("no [[facet]]: at least one is needed")
-    if len(bodies) > MAX_FACETS:
-        raise ValueError(f"{len(bodies)} facets, at most {MAX_FACETS} are allowed")
     names: set[str] = set()
-    hidden = 0
     for number, body in enumerate(bodies):
         try:
             facet = msgspec.convert(body, Facet)
@@ -175,18 +300,17 @@ def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
             line = line_of(positions(text), ("facet", number))
             raise ValueError(f"line {line}: {which}: {_plain(str(error))}") from None
         names.add(facet.name)
-        hidden += facet.hidden
         yield facet
-    if hidden == len(bodies):
-        raise ValueError("every facet is hidden: nothing would be published")
 
 
 def _check(facet: Facet, names: set[str]) -> None:
     """The conditions that types cannot express. Raises ValueError."""
-    kinds = [kind for kind in KINDS if getattr(facet, kind) is not None]
-    if len(kinds) != 1:
-        found = f"has {' and '.join(kinds)}" if kinds else "says nothing about its sentences"
-        raise ValueError(f"{found}: give exactly one of {', '.join(KINDS)}")
+    if all(getattr(facet, name) is None for name in CRITERIA):
+        raise ValueError(
+            f"says nothing about its sentences: give at least one of {', '.join(CRITERIA)}"
+        )
+    if facet.phrases is not None and facet.vectors is not None:
+        raise ValueError("has phrases and vectors: give one of them")
     if facet.name in names:
         raise ValueError("another facet has the same name")
     if facet.threshold is not None and not facet.is_exclusive:
@@ -199,12 +323,12 @@ def _check(facet: Facet, names: set[str]) -> None:
             raise ValueError(f"rating: {infinite[0]} is not a bound: leave it out")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"rating: min {low} is above max {high}")
-    for kind in ("phrases", "vectors", "labels"):
-        given = getattr(facet, kind) or ()
+    for name in ("phrases", "vectors", "labels", "language", "country", "author_id"):
+        given = getattr(facet, name) or ()
         if blank := [one for one in given if not one.strip()]:
-            raise ValueError(f"{kind}: {blank[0]!r} is blank")
+            raise ValueError(f"{name}: {blank[0]!r} is blank")
         if len(set(given)) < len(given):
-            raise ValueError(f"{kind}: one is given twice")
+            raise ValueError(f"{name}: one is given twice")
 
 
 def _plain(message: str) -> str:

@@ -1,13 +1,19 @@
 """Membership: which facets a sentence belongs to, exact and independent of batch and machine.
 
 Facets are numbered by their position in the definitions; a set of them is an integer with a bit for
-each. Phrases are fixed-point vectors, as sentences are. A product of two is an integer below 2^53,
-so float64 computes it exactly in any order. Lengths differ a little from vector to vector, so a
-cosine has both: float64 decides what is clear, and integers what rounding might decide.
+each. A sentence belongs to a facet if it meets all of its criteria: those on its vector, on its
+labels, and on its review. Phrases are fixed-point vectors, as sentences are. A product of two is an
+integer below 2^53, so float64 computes it exactly in any order. Lengths differ a little from vector
+to vector, so a cosine has both: float64 decides what is clear, and integers what rounding might
+decide.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,88 +21,58 @@ from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import quantize
 from worker.errors import SetupError
+from worker.events.inputs import ReviewDetails
 from worker.facets.definitions import (
     DEFAULT_THRESHOLD,
     MAX_VECTOR_BYTES,
     Definitions,
+    Facet,
     given_vectors,
 )
+from worker.text.language import LanguageDetector
 
-NO_FACET: Final = -1
 ROWS: Final = 2048  # vectors compared at once, so that they fit a core's cache
 ROUNDING: Final = 1e-12  # above the error of a cosine in float64, which is a few 2^-53
 
 
-class NewestFacet(NamedTuple):
-    """A facet of the newest live reviews."""
+class RecentFacet(NamedTuple):
+    """A facet of the newest live reviews: a number of them, or those within days of the newest."""
 
-    facet: int
-    reviews: int
+    bit: int
+    newest: int | None
+    within_days: int | None
 
 
-class FacetCriteria:
-    """The facets of a partition, with the vectors of their phrases.
+@dataclass(frozen=True, eq=False)
+class _Rivals:
+    """Phrases of which a sentence has at most one: the nearest, if it is near enough."""
 
-    Attributes:
-        definitions: as configured.
-        vectors: (p, D) int16, of all phrases in the order of the facets; stored with the partition,
-            because another machine may compute other last bits.
-        dimension: D.
-        label_bits: by label the facets that take it.
-        newest: facets of the newest reviews.
-        visible: the bits of all that are published.
-    """
+    vectors: NDArray[np.int16]  # (p, D)
+    thresholds: NDArray[np.float64]  # (p,)
+    owners: NDArray[np.uint64]  # (p,), a bit for each facet of the phrase
 
-    def __init__(self, definitions: Definitions, vectors: NDArray[np.int16]) -> None:
-        self.definitions = definitions
-        self.vectors = vectors
-        self.dimension = vectors.shape[1]
-        owners: list[int] = []
-        thresholds: list[float] = []
-        self._ratings = []
-        self.label_bits: dict[str, int] = {}
-        newest: list[NewestFacet] = []
-        for number, facet in enumerate(definitions.facets):
-            given = facet.phrases or facet.vectors or ()
-            threshold = DEFAULT_THRESHOLD if facet.threshold is None else facet.threshold
-            owners += [number] * len(given)
-            thresholds += [threshold] * len(given)
-            if facet.rating is not None:
-                self._ratings.append((1 << number, facet.rating))
-            for label in facet.labels or ():
-                self.label_bits[label] = self.label_bits.get(label, 0) | 1 << number
-            if facet.newest is not None:
-                newest.append(NewestFacet(number, facet.newest))
-        if len(owners) != len(vectors):
-            raise ValueError(f"{len(vectors)} vectors for {len(owners)} phrases")
-        self.newest = tuple(newest)
-        self.visible = sum(1 << number for number in definitions.visible)
-        self._owners = np.array(owners, np.int64)
-        self._thresholds = np.array(thresholds, np.float64)
-        self._columns = np.ascontiguousarray(vectors.T, np.float64)  # (D, p)
-        squares = np.square(self._columns).sum(axis=0)
-        self._squared_norms = [int(square) for square in squares.tolist()]
-        self._norms = np.sqrt(squares)
+    @cached_property
+    def _columns(self) -> NDArray[np.float64]:
+        return np.ascontiguousarray(self.vectors.T, np.float64)  # (D, p)
 
-    @property
-    def needs_reviews(self) -> bool:
-        """Whether a facet depends on more than a sentence's vector."""
-        return bool(self._ratings or self.label_bits or self.newest)
+    @cached_property
+    def _squares(self) -> NDArray[np.float64]:
+        squares: NDArray[np.float64] = np.square(self._columns).sum(axis=0)
+        return squares
 
-    def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.int64]:
-        """By row of (m, D) the facet of the phrase with the highest cosine, or NO_FACET if that is
-        below its threshold.
+    def facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
+        """By row of (m, D) the facets of the phrase with the highest cosine, none if that is below
+        its threshold.
         """
-        found = np.full(len(vectors), NO_FACET, np.int64)
-        if not len(self._owners):
-            return found
+        norms = np.sqrt(self._squares)
+        found = np.zeros(len(vectors), np.uint64)
         for at in range(0, len(vectors), ROWS):
             rows = vectors[at : at + ROWS].astype(np.float64)
             products, squares = rows @ self._columns, np.einsum("ij,ij->i", rows, rows)
-            cosines = products / self._norms  # times the row's length
+            cosines = products / norms  # times the row's length
             best = cosines.argmax(axis=1)
             highest, lengths = cosines[np.arange(len(best)), best], np.sqrt(squares)
-            above = highest - self._thresholds[best] * lengths
+            above = highest - self.thresholds[best] * lengths
             near = above >= 0
             slack = ROUNDING * lengths
             rivals = cosines >= (highest - slack)[:, None]
@@ -107,7 +83,7 @@ class FacetCriteria:
                 best[row], near[row] = self._decide(
                     np.flatnonzero(rivals[row]).tolist(), products[row], int(squares[row])
                 )
-            found[at : at + ROWS][near] = self._owners[best[near]]
+            found[at : at + ROWS][near] = self.owners[best[near]]
         return found
 
     def _decide(
@@ -119,23 +95,184 @@ class FacetCriteria:
         squares = {}
         for phrase in phrases:
             product = int(products[phrase])
-            squares[phrase] = Fraction(product * abs(product), self._squared_norms[phrase])
+            squares[phrase] = Fraction(product * abs(product), int(self._squares[phrase]))
         best = max(phrases, key=squares.__getitem__)  # the first of equals: the one defined first
-        threshold = Fraction(str(float(self._thresholds[best])))  # as it is written
+        threshold = Fraction(str(float(self.thresholds[best])))  # as it is written
         return best, squares[best] >= threshold**2 * squared_norm
 
-    def facets_of(self, nearest: int, label_bits: int, of_review: int) -> int:
-        """The visible facets of a sentence: by its nearest phrase, by its labels, and those of its
+
+class FacetCriteria:
+    """The facets of a partition, with the vectors of their phrases.
+
+    Attributes:
+        definitions: as configured.
+        vectors: (p, D) int16, of all phrases in the order of the definitions; stored with the
+            partition, because another machine may compute other last bits.
+        dimension: D.
+        label_bits: by label the facets that take it.
+        recent: facets of the newest reviews.
+        recent_bits: the bits of these.
+        phrase_bits: the bits of facets with phrases or vectors.
+        every: the bits of all.
+        visible: the bits of all that are published.
+    """
+
+    def __init__(self, definitions: Definitions, vectors: NDArray[np.int16]) -> None:
+        self.definitions = definitions
+        self.vectors = vectors
+        self.dimension = vectors.shape[1]
+        facets = [(1 << number, facet) for number, facet in enumerate(definitions.facets)]
+        self.every = sum(bit for bit, _ in facets)
+        self.label_bits = dict(_by_value(facets, "labels"))
+        self.recent = tuple(
+            RecentFacet(bit, facet.newest, facet.within_days)
+            for bit, facet in facets
+            if facet.newest is not None or facet.within_days is not None
+        )
+        self.recent_bits = sum(one.bit for one in self.recent)
+        self.phrase_bits = sum(bit for bit, facet in facets if facet.is_exclusive)
+        self.visible = sum(1 << number for number in definitions.visible)
+        self._without_phrases = self.every & ~self.phrase_bits
+        self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
+        self._ratings = [(bit, one.rating) for bit, one in facets if one.rating is not None]
+        self._verified = {
+            value: sum(bit for bit, facet in facets if facet.verified == value)
+            for value in (True, False)
+        }
+        self._languages = _Values(facets, "language")
+        self._countries = _Values(facets, "country")
+        self._authors = _Values(facets, "author_id")
+        self._rivals = _rivals(definitions, vectors)
+
+    @cached_property
+    def needs_reviews(self) -> bool:
+        """Whether a facet depends on more than a sentence's vector."""
+        return self.label_bits != {} or any(
+            facet.rivals != Facet("", k=1) for facet in self.definitions.facets
+        )
+
+    @cached_property
+    def most_recent(self) -> int:
+        """How many of the newest reviews decide about facets; all of them for a facet by days."""
+        if any(one.within_days is not None for one in self.recent):
+            return sys.maxsize // 8
+        return max([one.newest or 0 for one in self.recent], default=0)
+
+    def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
+        """By row of (m, D) the facets of its nearest phrases, a bit for each."""
+        found = np.zeros(len(vectors), np.uint64)
+        for rivals in self._rivals:
+            found |= rivals.facets(vectors)
+        return found
+
+    def facets_of(self, phrase_bits: int, label_bits: int, review_bits: int) -> int:
+        """The visible facets of a sentence: of those of its nearest phrases, its labels and its
         review.
         """
-        of_phrase = 0 if nearest == NO_FACET else 1 << nearest
-        return (of_phrase | label_bits | of_review) & self.visible
+        of_phrases, of_labels = self._without_phrases | phrase_bits, self._without_labels
+        return of_phrases & (of_labels | label_bits) & review_bits & self.visible
 
-    def rating_bits(self, rating: float | None) -> int:
-        """The facets that a review with this rating belongs to."""
-        if rating is None:
-            return 0
-        return sum([bit for bit, wanted in self._ratings if wanted.has(rating)])
+    def all_facets_of(
+        self,
+        phrase_bits: NDArray[np.uint64],
+        label_bits: NDArray[np.uint64] | np.uint64,
+        review_bits: NDArray[np.uint64] | np.uint64,
+    ) -> NDArray[np.uint64]:
+        """`facets_of` by row."""
+        found = phrase_bits | np.uint64(self._without_phrases)
+        found &= label_bits | np.uint64(self._without_labels)
+        found &= review_bits
+        found &= np.uint64(self.visible)
+        return found
+
+    def review_bits(self, details: ReviewDetails, language: str) -> int:
+        """The facets whose criteria a live review meets; those on the newest reviews aside."""
+        bits = self.every
+        for bit, wanted in self._ratings:
+            if details.rating is None or not wanted.has(details.rating):
+                bits &= ~bit
+        bits &= self._languages.bits(language) & self._countries.bits(details.country)
+        bits &= self._authors.bits(details.author_id)
+        for value, those in self._verified.items():
+            if value is not details.verified:
+                bits &= ~those
+        return bits
+
+    @cached_property
+    def detector(self) -> LanguageDetector | None:
+        """Finds the languages of reviews; None if no facet depends on them.
+
+        Raises SetupError without the extra `language`.
+        """
+        named = self.definitions.named_languages
+        return _detector(tuple(sorted(named))) if named else None
+
+    def language_of(self, texts: Iterable[str], tag: str | None) -> str:
+        """Of a review with these texts and this language tag; empty if no facet depends on it."""
+        detector = self.detector
+        return "" if detector is None else detector.language_of(" ".join(texts), tag)
+
+
+@cache
+def _detector(languages: tuple[str, ...]) -> LanguageDetector:
+    return LanguageDetector(languages)
+
+
+class _Values:
+    """Which facets admit a value of a review's field: those that name it, or no value."""
+
+    def __init__(self, facets: Sequence[tuple[int, Facet]], name: str) -> None:
+        self._others = sum(bit for bit, facet in facets if getattr(facet, name) is None)
+        self._by_value = {
+            value: bits | self._others for value, bits in _by_value(facets, name).items()
+        }
+
+    def bits(self, value: str | None) -> int:
+        """The facets that admit it; None: it is unknown."""
+        return self._others if value is None else self._by_value.get(value, self._others)
+
+
+def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> Mapping[str, int]:
+    """By value of this field the bits of the facets that name it."""
+    found: dict[str, int] = defaultdict(int)
+    for bit, facet in facets:
+        for value in getattr(facet, name) or ():
+            found[value] |= bit
+    return found
+
+
+def _rivals(definitions: Definitions, vectors: NDArray[np.int16]) -> list[_Rivals]:
+    """The phrases of all facets, by those that exclude one another. Facets of several languages
+    with the same phrases share them.
+    """
+    starts, rows = [], 0
+    for facet in definitions.defined:
+        starts.append(rows)
+        rows += len(facet.phrases or facet.vectors or ())
+    if rows != len(vectors):
+        raise ValueError(f"{len(vectors)} vectors for {rows} phrases")
+    owners: dict[Facet, list[tuple[int, float, int]]] = defaultdict(list)
+    for number, (facet, origin) in enumerate(
+        zip(definitions.facets, definitions.origin, strict=True)
+    ):
+        threshold = DEFAULT_THRESHOLD if facet.threshold is None else facet.threshold
+        if origin is not None:
+            for row in range(len(facet.phrases or facet.vectors or ())):
+                owners[facet.rivals].append((starts[origin] + row, threshold, number))
+    shared: dict[tuple[tuple[int, float], ...], list[int]] = {}
+    for phrases in owners.values():
+        key = tuple((row, threshold) for row, threshold, _ in phrases)
+        bits = shared.setdefault(key, [0] * len(phrases))
+        for at, (_, _, number) in enumerate(phrases):
+            bits[at] |= 1 << number
+    return [
+        _Rivals(
+            vectors[[row for row, _ in key]],
+            np.array([threshold for _, threshold in key], np.float64),
+            np.array(bits, np.uint64),
+        )
+        for key, bits in shared.items()
+    ]
 
 
 def facet_criteria(
@@ -149,7 +286,7 @@ def facet_criteria(
     Raises SetupError if phrases cannot be embedded, or vectors do not fit.
     """
     rows: list[NDArray[np.int16]] = [np.empty((0, dimension), np.int16)]
-    for facet in definitions.facets:
+    for facet in definitions.defined:
         if facet.phrases and embed is None:
             raise SetupError(
                 f"COVERSUMM_FACETS: facet {facet.name!r}: phrases need an embedder, and "

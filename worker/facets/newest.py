@@ -5,11 +5,11 @@ Which they are depends only on the live reviews and their dates, not on any cloc
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from worker.events.dates import instant
 
 UNDATED = b"\xff"
+SECONDS = 8  # bytes of an instant before its fraction
 
 
 def recency(occurred_at: str | None) -> bytes:
@@ -21,23 +21,34 @@ def recency(occurred_at: str | None) -> bytes:
     """
     if occurred_at is None:
         return UNDATED
-    return bytes([255 - byte for byte in instant(occurred_at)]) + b"\xff"
+    return _recency(instant(occurred_at))
+
+
+def _recency(instant: bytes) -> bytes:
+    return bytes([255 - byte for byte in instant]) + b"\xff"
 
 
 Item = tuple[bytes, bytes]  # a review's recency and id
 
 
-class Edge(NamedTuple):
-    """The end of the newest reviews of some number: the last, None if there are fewer reviews, and
-    some before it, with it.
+ALL_REVIEWS: Item = (b"\xff\xff", b"")
+"""Comes after every review."""
+
+
+def within(newest: bytes, days: int) -> Item:
+    """Comes after the reviews at most so many days older than one of this recency, and before all
+    others; undated reviews are never among them.
+
+    >>> end = within(recency("2026-11-20T12:00:00Z"), 90)
+    >>> dates = ["2026-08-22T12:00:00Z", "2026-08-22T11:59:59.9Z", None]
+    >>> [(recency(one), b"r") < end for one in dates]
+    [True, False, False]
     """
-
-    last: Item | None
-    items: list[Item]
-
-    def has(self, item: Item) -> bool:
-        """Whether a live review is one of the newest."""
-        return self.last is None or item <= self.last
+    if newest == UNDATED:
+        return b"", b""
+    seconds = int.from_bytes([255 - byte for byte in newest[:SECONDS]])
+    earliest = (seconds - days * 86_400).to_bytes(SECONDS)
+    return _recency(earliest + bytes([255 - byte for byte in newest[SECONDS:-1]])) + b"\0", b""
 
 
 class NewestReviews:
@@ -87,13 +98,22 @@ class NewestReviews:
         """Whether reviews that were left out may be among the wanted ones."""
         return not self.is_complete and len(self._items) < self.wanted
 
-    def edge(self, count: int, width: int) -> Edge:
-        """The edge of the newest `count`, at most `wanted`, with `width` reviews.
-
-        Where so many reviews appear or disappear, no others leave, or have joined.
+    def end(self, count: int | None, days: int | None) -> Item:
+        """Comes after the newest `count` reviews, at most `wanted`, that are at most so many days
+        older than the newest; None: any number.
         """
-        items = self._items[max(0, count - width) : count]
-        return Edge(self._items[count - 1] if len(self._items) >= count else None, items)
+        items, end = self._items, ALL_REVIEWS
+        if days is not None:
+            end = within(items[0][0], days) if items else end
+        if count is not None and len(items) >= count:
+            recency, review_id = items[count - 1]
+            end = min(end, (recency, review_id + b"\0"))
+        return end
+
+    def between(self, one: Item, other: Item) -> list[Item]:
+        """The reviews from one end to another, in any order."""
+        low, high = sorted((one, other))
+        return self._items[bisect_left(self._items, low) : bisect_left(self._items, high)]
 
     def _trim(self, most: int) -> None:
         if len(self._items) > most:

@@ -19,7 +19,7 @@ from worker.state.partition import (
     put_min_changes,
     put_output,
 )
-from worker.state.rows import REVIEW_FORMAT, Header
+from worker.state.rows import Header
 from worker.state.store import Pending
 
 
@@ -55,11 +55,10 @@ def changed_rows(
             load.add(key, value)
         rows[one.key.partition].update(own)
     ended = {one.key.partition for one in changes if one.end is not None}
-    with_more = {
-        one.key.partition
-        for one in changes
-        if one.end is None and any(review.details.has_more for review in one.reviews.values())
-    }
+    formats: dict[int, int] = {}
+    for one in changes:
+        written = [review.row_format for review in one.reviews.values()] if one.end is None else []
+        formats[one.key.partition] = max([formats.get(one.key.partition, 0), *written])
     for number, next_offset in next_offsets.items():
         partition, pending = partitions[number], rows[number]
         if next_offset == partition.next_offset:
@@ -69,8 +68,7 @@ def changed_rows(
             partition.has_garbage = collect_garbage(partition.rows, pending, garbage_rows)
         if number in ended:
             partition.has_garbage = True
-        if number in with_more:
-            partition.review_format = REVIEW_FORMAT
+        partition.review_format = max(partition.review_format, formats.get(number, 0))
         applied = Applied(
             next_offset, config.input_topic, partition.topic_id, partition.review_format
         )

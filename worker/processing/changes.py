@@ -155,50 +155,56 @@ class EntityChanges:
         facets = self.entity.facets
         if facets is None:
             return []
-        was, now = self._newest_bits(facets, reviews, before)
+        was, now = self._recent_bits(facets, reviews, before)
+        recent, review_bits = facets.criteria.recent_bits, facets.criteria.review_bits
+
+        def move(name: bytes, one: Review, bits: int, *, is_arriving: bool) -> ReviewMove:
+            bits &= review_bits(one.details, one.language)
+            return ReviewMove(name, one, bits, is_arriving)
+
         gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
         come = [(name, one) for name, one in reviews.items() if not one.deleted]
-        moves = [ReviewMove(name, one, was.get(name, 0), False, False) for name, one in gone]
+        moves = [
+            move(name, one, ~recent | was.get(name, 0), is_arriving=False) for name, one in gone
+        ]
         for name in (was.keys() | now.keys()) - reviews.keys():
             left, joined = was.get(name, 0), now.get(name, 0)
             if left != joined:
                 other = self.review(name)
                 self.live_sentences(name, other)
                 if other is not None:
-                    moves.append(ReviewMove(name, other, left & ~joined, True, False))
-                    moves.append(ReviewMove(name, other, joined & ~left, True, True))
-        moves += [ReviewMove(name, one, now.get(name, 0), False, True) for name, one in come]
-        return [
-            move
-            for move in moves
-            if move.review.sentences and (move.newest or not move.is_newest_only)
+                    moves.append(move(name, other, left & ~joined, is_arriving=False))
+                    moves.append(move(name, other, joined & ~left, is_arriving=True))
+        moves += [
+            move(name, one, ~recent | now.get(name, 0), is_arriving=True) for name, one in come
         ]
+        return [one for one in moves if one.review.sentences and one.bits]
 
-    def _newest_bits(
+    def _recent_bits(
         self,
         facets: EntityFacets,
         reviews: Mapping[bytes, Review],
         before: Mapping[bytes, Review | None],
     ) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """By review the facets of the newest reviews that it was in, and is in after these changes:
-        of these reviews, and of those at the edge, which alone may move.
+        of these reviews, and of those between the two ends, which alone move.
         """
         was: dict[bytes, int] = {}
         now: dict[bytes, int] = {}
-        if not facets.criteria.newest:
+        recent = facets.criteria.recent
+        if not recent:
             return was, now
         gone, come = _items(before), _items(reviews)
-        width = len(gone) + len(come)
         newest = facets.newest.copy() if self.newest is None else self.newest
-        edges = [newest.edge(count, width) for _, count in facets.criteria.newest]
+        ends = [newest.end(one.newest, one.within_days) for one in recent]
         self.newest = newest = self._updated(newest, reviews, before)
-        for (facet, count), old in zip(facets.criteria.newest, edges, strict=True):
-            new = newest.edge(count, width)
-            others = [item for item in {*old.items, *new.items} if item[1] not in reviews]
-            for bits, edge, own in ((was, old, gone), (now, new, come)):
+        for one, old in zip(recent, ends, strict=True):
+            new = newest.end(one.newest, one.within_days)
+            others = [item for item in newest.between(old, new) if item[1] not in reviews]
+            for bits, end, own in ((was, old, gone), (now, new, come)):
                 for item in (*others, *own):
-                    if edge.has(item):
-                        bits[item[1]] = bits.get(item[1], 0) | 1 << facet
+                    if item < end:
+                        bits[item[1]] = bits.get(item[1], 0) | one.bit
         return was, now
 
     def _updated(

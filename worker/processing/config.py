@@ -138,6 +138,7 @@ class ProcessorConfig:
     @property
     def fingerprint(self) -> Fingerprint:
         """What stored rows must have been made with."""
+        detector = None if self.facets is None else self.facets.detector
         return Fingerprint(
             model=self.limits.model or NO_MODEL,
             dimension=self.limits.dimension,
@@ -148,6 +149,7 @@ class ProcessorConfig:
             topic=self.input_topic,
             epoch=self.epoch,
             facets=None if self.facets is None else self.facets.definitions.identity,
+            language=None if detector is None else detector.identity,
         )
 
     @property

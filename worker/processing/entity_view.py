@@ -21,7 +21,6 @@ from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
 from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import NO_RATINGS, RatingCounts
-from worker.facets.definitions import Facet
 from worker.facets.membership import FacetCriteria
 from worker.state import Rows, read_applied
 from worker.state.entity import EntityRows, VectorBlock, read_header
@@ -333,7 +332,7 @@ class Overview(EntityView):
             sentences.append(
                 OverviewSentence(
                     rank,
-                    facets[walk].facet.name,
+                    facets[walk].facet.label,
                     facets[walk].sentences,
                     found.id.decode(),
                     review_of(found.id).decode(),
@@ -380,7 +379,7 @@ class _Counted:
     """A visible facet and what it has."""
 
     number: int
-    facet: Facet
+    facet: FacetSummary  # without sentences
     sentences: int
     reviews: int
     ratings: RatingCounts
@@ -398,7 +397,7 @@ class _Members:
         self._blocks = read_once(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
         self._counted = [
-            _Counted(number, facets.definitions.facets[number], 0, 0, NO_RATINGS)
+            _Counted(number, facets.definitions.summary(number), 0, 0, NO_RATINGS)
             for number in facets.definitions.visible
         ]
         self._bits: list[NDArray[np.uint64]] = []  # by block
@@ -418,7 +417,7 @@ class _Members:
 
     def ordered(self) -> list[_Counted]:
         """The visible facets by descending sentence count, then name."""
-        return sorted(self._counted, key=lambda one: (-one.sentences, one.facet.name))
+        return sorted(self._counted, key=lambda one: (-one.sentences, one.facet.label))
 
     def scan(self, number: int) -> Scan:
         """Reads the sentences of a facet."""
@@ -435,8 +434,11 @@ class _Members:
 def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
     """The facet as it is published."""
     facet = one.facet
-    summary = FacetSummary(
-        facet.name, facet.k, one.sentences, one.reviews, one.ratings.ratings(), []
+    summary = msgspec.structs.replace(
+        facet,
+        sentence_count=one.sentences,
+        review_count=one.reviews,
+        ratings=one.ratings.ratings(),
     )
     if not one.sentences:
         return summary

@@ -28,7 +28,7 @@ from worker.coversumm import (
 from worker.coversumm.index import Block
 from worker.coversumm.short_view import read_once
 from worker.events.publishing import FACETS
-from worker.facets.membership import NO_FACET, FacetCriteria
+from worker.facets.membership import FacetCriteria
 from worker.facets.newest import NewestReviews
 from worker.processing.tracked_sets import SET_BYTES, Texts, TrackedSet, TrackedSets, digests
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
@@ -38,14 +38,13 @@ from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 class ReviewMove(NamedTuple):
     """A live review that appears or disappears, or joins or leaves facets of the newest reviews.
 
-    `newest`: the facets of the newest reviews that it is in, or joins or leaves; `is_newest_only`:
-    its sentences change in these alone. All of its sentences have vectors once they are embedded.
+    `bits`: the facets in which its sentences may change, whose criteria the review meets. All of
+    its sentences have vectors once they are embedded.
     """
 
     review_id: bytes
     review: Review
-    newest: int
-    is_newest_only: bool
+    bits: int
     is_arriving: bool
 
 
@@ -62,11 +61,11 @@ class EntityFacets:
     def __post_init__(self) -> None:
         """Raises CorruptRow."""
         definitions = self.criteria.definitions
-        sets = [TrackedSet(definitions.facets[number]) for number in definitions.visible]
+        sets = [TrackedSet(definitions.summary(number)) for number in definitions.visible]
         published = None if self.is_new else self.rows.published(FACETS)
         self.tracked = TrackedSets(FACETS, sets, published)
         self._sets = dict(zip(definitions.visible, sets, strict=True))
-        self._newest = NewestReviews(max([count for _, count in self.criteria.newest], default=0))
+        self._newest = NewestReviews(self.criteria.most_recent)
         self.is_loaded = self.is_new  # whether sets and newest reviews are in memory
         self._touched: set[int] = set()
         self._set_bytes = dict.fromkeys(definitions.visible, SET_BYTES)
@@ -91,7 +90,7 @@ class EntityFacets:
             return
         self.is_loaded = True
         reviews = list(self.rows.review_facts())
-        if self.criteria.newest:
+        if self.criteria.recent:
             live = ((name, one.details.occurred_at) for name, one in reviews if not one.deleted)
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.criteria, reviews)
@@ -172,15 +171,8 @@ class EntityFacets:
         """Add the review's sentences to those of their facets, and count the review there."""
         target = added if move.is_arriving else removed
         review, facets, joined = move.review, self.criteria, 0
-        of_review = move.newest
-        if not move.is_newest_only:
-            of_review |= facets.rating_bits(review.details.rating)
         for sentence in review.sentences:
-            if move.is_newest_only:
-                bits = of_review & facets.visible
-            else:
-                nearest = NO_FACET if sentence.facet is None else sentence.facet
-                bits = facets.facets_of(nearest, sentence.label_bits, of_review)
+            bits = facets.facets_of(sentence.phrase_bits or 0, sentence.label_bits, move.bits)
             joined |= bits
             for number in _numbers(bits):
                 if target is removed and number in added and sentence.id in added[number]:
@@ -237,14 +229,14 @@ def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
     new = [
         sentence
         for move in moves
-        if not move.is_newest_only
+        if move.bits & facets.phrase_bits
         for sentence in move.review.sentences
-        if sentence.facet is None
+        if sentence.phrase_bits is None
     ]
     if new:
         vectors = np.stack([_vector(sentence) for sentence in new])
-        for sentence, facet in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
-            sentence.facet = facet
+        for sentence, bits in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
+            sentence.phrase_bits = bits
 
 
 def _vector(sentence: Sentence) -> NDArray[np.int16]:

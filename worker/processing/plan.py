@@ -9,7 +9,7 @@ deletion that comes before its review is remembered like any other, in an unknow
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -191,7 +191,13 @@ class BatchPlan:
         if unembedded:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
-        review = Review(version, False, event.details, embedded, sentences, chunks)
+        criteria = changes.entity.criteria
+        language = (
+            ""
+            if criteria is None
+            else criteria.language_of(texts_of(event), event.details.language)
+        )
+        review = Review(version, False, event.details, embedded, sentences, chunks, language)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
         changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
@@ -297,6 +303,13 @@ def _version(given: int | None, stored: Review | None) -> int:
     if given is not None:
         return given
     return 1 if stored is None else stored.version + 1
+
+
+def texts_of(event: ReviewUpserted) -> Iterable[str]:
+    """The text of the review, or the texts of its given sentences."""
+    if event.sentences is None:
+        return (event.text or "",)
+    return (one.text for one in event.sentences)
 
 
 def split_review(

@@ -180,7 +180,7 @@ class Publisher:
                 config.epoch,
                 record.offset,
                 tracked.sequence,
-                [one.name for one in tracked.changed()],
+                list(dict.fromkeys(one.facet.name for one in tracked.changed() if one.facet)),
                 counts.reviews,
                 counts.sentences,
                 [],

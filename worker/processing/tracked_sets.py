@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import structs
+
 from worker.coversumm import EntityCore, Index, Ranking
 from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
 from worker.events.publishing import OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
-from worker.facets.definitions import Facet
 from worker.state.keys import review_of
 from worker.state.rows import PublishedSets, text_digest
 
@@ -97,7 +98,7 @@ class SetPart:
 class TrackedSet:
     """One set."""
 
-    facet: Facet | None = None  # None for the summary
+    facet: FacetSummary | None = None  # without sentences; None for the summary
     core: EntityCore | None = None
     """Of a facet None without sentences, of the summary until it is loaded."""
     index: Index | None = None
@@ -111,8 +112,8 @@ class TrackedSet:
 
     @property
     def name(self) -> str:
-        """Of the facet."""
-        return "" if self.facet is None else self.facet.name
+        """Of the facet, with its language."""
+        return "" if self.facet is None else self.facet.label
 
     @property
     def sentences(self) -> int:
@@ -140,7 +141,9 @@ class TrackedSet:
         if facet is None:
             return None
         ratings = self.ratings.ratings()
-        return FacetSummary(facet.name, facet.k, self.sentences, self.reviews, ratings, [])
+        return structs.replace(
+            facet, sentence_count=self.sentences, review_count=self.reviews, ratings=ratings
+        )
 
     @property
     def memory_bytes(self) -> int:

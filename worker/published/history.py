@@ -54,7 +54,9 @@ def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
         if facet is not None:
             body = with_changes(body, None if last is None else last.sentences)
             publication = publication._replace(body=body)
-        if publication.is_changed or body.added or body.removed:
+        # several languages of a facet have one name in the list of changed ones
+        is_first = publication.is_changed and (facet is None or last is None or incomplete)
+        if is_first or body.added or body.removed:
             yield HistoryStep(publication, last, incomplete)
         before[facet] = body
 

@@ -90,14 +90,14 @@ def decoded(record: Record, *, kind: OutputTopic) -> list[Publication] | None:
         return None
     if isinstance(body, SummaryChanged):
         return [Publication(entity_id, body, *place)]
-    changed = set(body.changed)
     return [
-        Publication(entity_id, one, *place, facet, facet in changed) for facet, one in _parts(body)
+        Publication(entity_id, one, *place, facet, is_changed)
+        for facet, is_changed, one in _parts(body)
     ]
 
 
-def _parts(body: FacetsChanged) -> Iterator[tuple[str, SummaryChanged]]:
-    """The facets of a message by name, each as a summary."""
+def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, SummaryChanged]]:
+    """The facets of a message: the label of each, whether it may have changed, and its summary."""
     for facet in body.facets:
         summary = SummaryChanged(
             entity_id=body.entity_id,
@@ -116,7 +116,7 @@ def _parts(body: FacetsChanged) -> Iterator[tuple[str, SummaryChanged]]:
             algorithm=body.algorithm,
             ratings=facet.ratings,
         )
-        yield facet.name, summary
+        yield facet.label, facet.name in body.changed, summary
 
 
 def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None) -> SummaryChanged:

@@ -7,6 +7,7 @@ or null is a union with null, and null is its default.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any, Final
 
 from msgspec import NODEFAULT, Struct, inspect
@@ -22,7 +23,13 @@ from worker.events.inputs import (
     SentencesDeleted,
     UpsertBody,
 )
-from worker.events.outputs import FACETS_CHANGED, SUMMARY_CHANGED, FacetsChanged, SummaryChanged
+from worker.events.outputs import (
+    FACETS_CHANGED,
+    SUMMARY_CHANGED,
+    FacetsChanged,
+    FacetSummary,
+    SummaryChanged,
+)
 
 NAMESPACE: Final = "coversumm"
 INPUTS: Final[dict[type[Event], type[Body]]] = {
@@ -55,16 +62,30 @@ def record_name(kind: type[Struct]) -> str:
     return _NAMES.get(kind, kind.__name__)
 
 
-def avro_schema(kind: type[Struct]) -> dict[str, Any]:
-    """The schema of a type, which needs no other."""
+def avro_schema(kind: type[Struct], unused: Collection[str] = ()) -> dict[str, Any]:
+    """The schema of a type, which needs no other; without the unused fields of facets."""
     schema: dict[str, Any] = _schema(inspect.type_info(kind), set())
+    if unused:
+        _leave_out(schema, unused)
     name = schema.pop("name")
     return {"type": schema.pop("type"), "name": name, "namespace": NAMESPACE, **schema}
 
 
-def schema_text(kind: type[Struct]) -> str:
-    """The schema of a type as a file has it."""
-    return json.dumps(avro_schema(kind), indent=2, ensure_ascii=False) + "\n"
+def _leave_out(schema: Any, unused: Collection[str]) -> None:
+    """Remove these fields from the record of facets, wherever that is."""
+    if isinstance(schema, dict):
+        if schema.get("name") == record_name(FacetSummary):
+            schema["fields"] = [one for one in schema["fields"] if one["name"] not in unused]
+        for part in schema.values():
+            _leave_out(part, unused)
+    elif isinstance(schema, list):
+        for part in schema:
+            _leave_out(part, unused)
+
+
+def schema_text(kind: type[Struct], unused: Collection[str] = ()) -> str:
+    """The schema of a type as a file has it; see `avro_schema`."""
+    return json.dumps(avro_schema(kind, unused), indent=2, ensure_ascii=False) + "\n"
 
 
 def _schema(kind: inspect.Type, defined: set[str]) -> Any:

@@ -8,7 +8,7 @@ instead of 29 for a summary of 20 sentences, 13 instead of 2 for a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from struct import Struct as Packing
@@ -28,6 +28,7 @@ from worker.events.outputs import (
     SummarySentence,
     summary_sentence,
 )
+from worker.facets.definitions import read_definitions
 from worker.registry.avro import AvroSchema, check_fastavro
 from worker.registry.client import Outage, SchemaRegistry, patiently
 from worker.registry.contract import avro_schema, record_name, schema_text
@@ -46,11 +47,27 @@ _END: Final = b"\0"
 """The end of an array: a block without items."""
 
 
-def subjects(settings: Settings) -> dict[str, type[Struct]]:
-    """By subject the type whose schema is registered under it."""
-    found: dict[str, type[Struct]] = {f"{settings.output_topic}{VALUE}": SummaryChanged}
+class Subject(NamedTuple):
+    """What is registered under a subject: the schema of a type, without fields that the facets of
+    these settings do not use.
+    """
+
+    name: str
+    kind: type[Struct]
+    unused: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """The schema."""
+        return schema_text(self.kind, self.unused)
+
+
+def subjects(settings: Settings) -> list[Subject]:
+    """Those of the messages that workers of these settings publish. Raises SetupError."""
+    found = [Subject(f"{settings.output_topic}{VALUE}", SummaryChanged)]
     if settings.facets:
-        found[f"{settings.facets_topic}{VALUE}"] = FacetsChanged
+        unused = read_definitions(settings.facets).unused
+        found.append(Subject(f"{settings.facets_topic}{VALUE}", FacetsChanged, unused))
     return found
 
 
@@ -66,8 +83,8 @@ class SchemaStatus(NamedTuple):
 def register_schemas(settings: Settings, *, dry_run: bool) -> Iterator[SchemaStatus]:
     """Register the schemas of this version, or only check them. Raises SetupError."""
     registry = SchemaRegistry.of(settings)
-    for subject, kind in subjects(settings).items():
-        text, record = schema_text(kind), record_name(kind)
+    for one in subjects(settings):
+        subject, text, record = one.name, one.text, record_name(one.kind)
         known = patiently(partial(registry.id_of, subject, text))
         if known is not None:
             yield SchemaStatus(subject, record, REGISTERED, known)
@@ -94,8 +111,14 @@ def avro_output(settings: Settings) -> AvroOutput | None:
     registry = SchemaRegistry.of(settings)
     outage = Outage()
     ids: dict[type[Struct], int] = {}
-    for subject, kind in subjects(settings).items():
-        found = patiently(partial(registry.id_of, subject, schema_text(kind)), outage)
+    unused: frozenset[str] = frozenset()
+    for subject, kind, left_out in subjects(settings):
+        # or the whole schema, if somebody registered the file of `schemas/avro`
+        for unused in dict.fromkeys((left_out, frozenset())):
+            text = schema_text(kind, unused)
+            found = patiently(partial(registry.id_of, subject, text), outage)
+            if found is not None:
+                break
         if found is None:
             topic = "FACETS_TOPIC" if kind is FacetsChanged else "OUTPUT_TOPIC"
             raise SetupError(
@@ -104,20 +127,24 @@ def avro_output(settings: Settings) -> AvroOutput | None:
                 f"{subject.removesuffix(VALUE)}"
             )
         ids[kind] = found
-    return AvroOutput(ids)
+    return AvroOutput(ids, unused)
 
 
 class AvroOutput:
-    """The `OutputCodec` of Avro. `ids`: by type, that of its registered schema."""
+    """The `OutputCodec` of Avro. `ids`: by type, that of its registered schema. `unused`: see
+    `Subject`.
+    """
 
     CONTENT_TYPE = b"application/avro"
 
-    def __init__(self, ids: dict[type[Struct], int]) -> None:
+    def __init__(self, ids: dict[type[Struct], int], unused: frozenset[str] = frozenset()) -> None:
         self._frames = {kind: frame(one) for kind, one in ids.items()}
-        self._schemas = {frame(one): AvroSchema(schema_text(kind)) for kind, one in ids.items()}
+        self._schemas = {
+            frame(one): AvroSchema(schema_text(kind, unused)) for kind, one in ids.items()
+        }
         self._summary = _split(SummaryChanged, "sentences")
         self._facets = _split(FacetsChanged, "facets")
-        self._facet = _split(FacetSummary, "sentences")
+        self._facet = _split(FacetSummary, "sentences", unused)
         first, *quoted, distance, support = _fields(SummarySentence)
         assert [first["name"], distance["name"], support["name"]] == _NUMBERS
         self._quote = _struct(quoted, {})
@@ -180,14 +207,14 @@ def frame(identifier: int) -> bytes:
     return b"\0" + identifier.to_bytes(4, "big")
 
 
-def _fields(kind: type[Struct]) -> list[dict[str, Any]]:
-    fields: list[dict[str, Any]] = avro_schema(kind)["fields"]
+def _fields(kind: type[Struct], unused: Collection[str] = ()) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = avro_schema(kind, unused)["fields"]
     return fields
 
 
-def _split(kind: type[Struct], at: str) -> tuple[Encode, Encode]:
+def _split(kind: type[Struct], at: str, unused: Collection[str] = ()) -> tuple[Encode, Encode]:
     """Encoders of the fields before and after one."""
-    fields = _fields(kind)
+    fields = _fields(kind, unused)
     place = [field["name"] for field in fields].index(at)
     named = _named(fields, {})
     return _struct(fields[:place], named), _struct(fields[place + 1 :], named)

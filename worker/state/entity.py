@@ -28,7 +28,7 @@ class Sentence:
     text: str
     vector: NDArray[np.int16] | None = None
     label_bits: int = 0  # facets that take one of its labels, a bit for each
-    facet: int | None = None  # the one with the nearest phrase, once it is looked for
+    phrase_bits: int | None = None  # facets of its nearest phrases, once they are looked for
 
 
 @dataclass(slots=True)
@@ -43,6 +43,15 @@ class Review:
     embedded: bool = False
     sentences: list[Sentence] = field(default_factory=list)
     chunks: tuple[int, int] = (0, 0)
+    language: str = ""  # as it was found for the facets; empty if none depends on it
+    mentions: int = 0  # the facets whose words its sentences have, a bit for each
+
+    @property
+    def row_format(self) -> int:
+        """The oldest format that has room for it; 2 stands for 1 too."""
+        if self.language or self.mentions:
+            return 4
+        return 3 if self.details.has_more else 2
 
 
 class VectorBlock:
@@ -134,6 +143,8 @@ class EntityRows:
             row.embedded,
             sentences,
             (row.text_chunks, row.vector_chunks),
+            row.language,
+            row.mentions,
         )
 
     def text_and_details(self, identifier: bytes) -> tuple[str, ReviewDetails]:
@@ -219,6 +230,8 @@ class EntityRows:
             *review.chunks,
             first,
             {one.ordinal: one.label_bits for one in sentences if one.label_bits},
+            review.language,
+            review.mentions,
         )
         pending[key] = formats.encode_review(key, row)
         for number, part in enumerate(vectors):

@@ -35,9 +35,10 @@ SETTINGS: Final = {
     "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",
     "facets": "COVERSUMM_FACETS",
+    "language": "of the worker's version and its extra `language`",
 }
 """The source of each field of the fingerprint, except the partition count."""
-OF_THE_VERSION: Final = {"splitter", "algorithm"}  # fields that no setting changes
+OF_THE_VERSION: Final = {"splitter", "algorithm", "language"}  # fields that no setting changes
 SPLITTERS: Final = {
     "reviews-1": "0.1.0 before commit 8ea7645",
     "reviews-2": "0.1.0 from commit 8ea7645 to before 79ad5e1",

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.facets.membership import NO_FACET, FacetCriteria
-from worker.facets.newest import recency
+from worker.facets.membership import FacetCriteria
+from worker.facets.newest import NewestReviews, recency
 from worker.state.errors import CorruptRow
 from worker.state.rows import ReviewFacts, ReviewRow
 
@@ -23,27 +23,27 @@ class FacetMembers:
         self, facets: FacetCriteria, reviews: Iterable[tuple[bytes, ReviewFacts | ReviewRow]] = ()
     ) -> None:
         self._facets = facets
-        # By nearest phrase alone; the last one is that of NO_FACET, which is -1.
-        every = [*range(len(facets.definitions.facets)), NO_FACET]
-        self._by_phrase = np.array([facets.facets_of(one, 0, 0) for one in every], np.uint64)
         self._of_review: dict[bytes, int] = {}
         self._label_bits: dict[bytes, Mapping[int, int]] = {}
         self.ratings: dict[bytes, float | None] = {}
-        dated: list[tuple[bytes, bytes]] = []
+        dates: list[tuple[bytes, str | None]] = []
         for name, row in reviews:
             if row.deleted:
                 continue
             self.ratings[name] = row.details.rating
-            if bits := facets.rating_bits(row.details.rating):
-                self._of_review[name] = bits
             if row.label_bits:
                 self._label_bits[name] = row.label_bits
-            if facets.newest:
-                dated.append((recency(row.details.occurred_at), name))
-        dated.sort()
-        for facet, count in facets.newest:
-            for _, name in dated[:count]:
-                self._of_review[name] = self._of_review.get(name, 0) | 1 << facet
+            if facets.needs_reviews:
+                self._of_review[name] = facets.review_bits(row.details, row.language)
+            if facets.recent:
+                dates.append((name, row.details.occurred_at))
+        if facets.recent:
+            newest = NewestReviews(len(dates), dates)
+            ends = [(one.bit, newest.end(one.newest, one.within_days)) for one in facets.recent]
+            for name, when in dates:
+                item = recency(when), name
+                past = sum([bit for bit, end in ends if item >= end])
+                self._of_review[name] &= ~past
 
     def bits(
         self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]
@@ -51,17 +51,18 @@ class FacetMembers:
         """By sentence its visible facets, a bit for each; `vectors` is (m, D), and `places` has the
         review and the ordinal of each row.
         """
-        nearest = self._facets.nearest_facets(vectors)
-        if not self._of_review and not self._label_bits:
-            return self._by_phrase[nearest]
-        of_review, label_bits = self._of_review, self._label_bits
-        found = [
-            self._facets.facets_of(
-                facet, label_bits.get(name, {}).get(ordinal, 0), of_review.get(name, 0)
-            )
-            for facet, (name, ordinal) in zip(nearest.tolist(), places, strict=True)
-        ]
-        return np.array(found, np.uint64)
+        facets, nearest = self._facets, self._facets.nearest_facets(vectors)
+        if not facets.needs_reviews:
+            return facets.all_facets_of(nearest, np.uint64(0), np.uint64(facets.every))
+        of_review, of_labels = self._of_review, self._label_bits
+        label_bits = []
+        review_bits = []
+        for name, ordinal in places:
+            review_bits.append(of_review.get(name, 0))
+            label_bits.append(of_labels[name].get(ordinal, 0) if name in of_labels else 0)
+        return facets.all_facets_of(
+            nearest, np.array(label_bits, np.uint64), np.array(review_bits, np.uint64)
+        )
 
     def rating(self, review_id: bytes) -> float | None:
         """The rating of a live review. Raises CorruptRow if there is none of this id."""

@@ -47,6 +47,7 @@ class Fingerprint:
     epoch: int | None  # None in rows of older workers: matches any epoch
     algorithm: str = ALGORITHM
     facets: str | None = None  # the identity of their definitions; None without facets
+    language: str | None = None  # of what finds languages; None if no facet depends on them
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
@@ -62,6 +63,7 @@ class Fingerprint:
             epoch=int(fields["epoch"]) if "epoch" in fields else None,
             algorithm=fields["algorithm"],
             facets=fields.get("facets"),
+            language=fields.get("language"),
         )
 
     def fields(self) -> dict[str, str]:

@@ -19,6 +19,8 @@ stay readable, and become the newest at the next write. All are at 1 unless note
                   | count u32 | count * (ordinal u32 | facets by labels u64)
     review 3      as 2, with before the texts: len u16 | len u8 | verified u8 (1 unknown, 2 no,
                   3 yes) | its author | its country
+    review 4      as 3, with before the texts: the facets it mentions u64 | len u8 | the language
+                  that was found for it
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
@@ -54,7 +56,7 @@ from worker.facets.membership import FacetCriteria
 from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 3, 2
+FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 4, 2
 """The newest format of every kind but the next three, of the applied row, of reviews and headers.
 
 A review is written in the oldest format that has room for its details and labels.
@@ -89,6 +91,7 @@ _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
 _LABELS = struct.Struct("<IQ")
 _MORE = struct.Struct("<HBB")  # read as the count of texts of format 2 it is impossible
+_FOUND = struct.Struct("<QB")
 _ONE_TEXT = struct.Struct("<III")
 _ONE_VECTOR = struct.Struct("<II")
 
@@ -137,6 +140,8 @@ class ReviewRow(NamedTuple):
     texts: Texts
     label_bits: Mapping[int, int] = {}
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
+    language: str = ""  # as it was found for the facets; empty if none depends on it
+    mentions: int = 0  # the facets whose words its sentences have, a bit for each
 
 
 class ReviewFacts(NamedTuple):
@@ -145,6 +150,8 @@ class ReviewFacts(NamedTuple):
     deleted: bool
     details: ReviewDetails
     label_bits: Mapping[int, int]
+    language: str
+    mentions: int
 
 
 class Applied(NamedTuple):
@@ -363,19 +370,24 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     rating = 0.0 if details.rating is None else details.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
     texts = encode_texts(row.texts)
-    if not (details.occurred_at or details.language or details.has_more or row.label_bits):
+    has_found = bool(row.language or row.mentions)
+    has_more = has_found or details.has_more
+    if not (has_more or details.occurred_at or details.language or row.label_bits):
         return seal(key, fixed + texts)
     date, language = (details.occurred_at or "").encode(), (details.language or "").encode()
     facts = b"%c%b%c%b" % (len(date), date, len(language), language)
     labels = _U32.pack(len(row.label_bits))
     if row.label_bits:
         labels += b"".join([_LABELS.pack(*one) for one in row.label_bits.items()])
-    if not details.has_more:
+    if not has_more:
         return seal(key, fixed + facts + labels + texts, 2)
     author, country = (details.author_id or "").encode(), (details.country or "").encode()
     verified = 1 if details.verified is None else 2 + details.verified
     more = _MORE.pack(len(author), len(country), verified) + author + country
-    return seal(key, fixed + facts + labels + more + texts, REVIEW_FORMAT)
+    if not has_found:
+        return seal(key, fixed + facts + labels + more + texts, 3)
+    found = _FOUND.pack(row.mentions, len(row.language)) + row.language.encode()
+    return seal(key, fixed + facts + labels + more + found + texts, REVIEW_FORMAT)
 
 
 def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRow:
@@ -383,19 +395,21 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
     payload = unseal(key, value, REVIEW_FORMAT)
     try:
         version, flags, _, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
-        at, details, label_bits = _decode_facts(payload, value[0])
+        at, facts = _decode_facts(payload, value[0])
         texts = _decode_texts(payload, at, only)
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     return ReviewRow(
         version,
-        bool(flags & _DELETED),
-        details,
+        facts.deleted,
+        facts.details,
         bool(flags & _EMBEDDED),
         text_chunks,
         vector_chunks,
         texts,
-        label_bits,
+        facts.label_bits,
+        facts.language,
+        facts.mentions,
     )
 
 
@@ -403,21 +417,20 @@ def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
     """The facts of a review's row, without its texts."""
     payload = unseal(key, value, REVIEW_FORMAT)
     try:
-        _, flags, *_ = _REVIEW.unpack_from(payload)
-        _, details, label_bits = _decode_facts(payload, value[0])
+        return _decode_facts(payload, value[0])[1]
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    return ReviewFacts(bool(flags & _DELETED), details, label_bits)
 
 
-def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewDetails, Mapping[int, int]]:
-    """Where the texts begin, the review's details and labels. Raises struct.error, ValueError,
+def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewFacts]:
+    """Where the texts begin, and the facts of the review. Raises struct.error, ValueError,
     IndexError, KeyError.
     """
     _, flags, number, _, _ = _REVIEW.unpack_from(payload)
+    deleted = bool(flags & _DELETED)
     at, rating = _REVIEW.size, number if flags & _RATED else None
     if version == 1:
-        return at, ReviewDetails(rating), {}
+        return at, ReviewFacts(deleted, ReviewDetails(rating), {}, "", 0)
     date_end = at + 1 + payload[at]
     end = date_end + 1 + payload[date_end]
     (count,) = _U32.unpack_from(payload, end)
@@ -426,17 +439,24 @@ def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewDetails, Map
     if stop > len(payload):
         raise ValueError("impossible count")
     occurred_at = payload[at + 1 : date_end].decode() or None
-    language = payload[date_end + 1 : end].decode() or None
+    tag = payload[date_end + 1 : end].decode() or None
     label_bits = dict(_LABELS.iter_unpack(payload[begin:stop]))
     if version == 2:
-        return stop, ReviewDetails(rating, occurred_at, language), label_bits
+        return stop, ReviewFacts(
+            deleted, ReviewDetails(rating, occurred_at, tag), label_bits, "", 0
+        )
     author_bytes, country_bytes, verified = _MORE.unpack_from(payload, stop)
     author_end = stop + _MORE.size + author_bytes
-    begin_texts = author_end + country_bytes
-    author = payload[stop + _MORE.size : author_end].decode() or None
-    country = payload[author_end:begin_texts].decode() or None
-    details = ReviewDetails(rating, occurred_at, language, _VERIFIED[verified], country, author)
-    return begin_texts, details, label_bits
+    stop = author_end + country_bytes
+    author = payload[author_end - author_bytes : author_end].decode() or None
+    country = payload[author_end:stop].decode() or None
+    details = ReviewDetails(rating, occurred_at, tag, _VERIFIED[verified], country, author)
+    if version == 3:
+        return stop, ReviewFacts(deleted, details, label_bits, "", 0)
+    mentions, length = _FOUND.unpack_from(payload, stop)
+    begin_texts = stop + _FOUND.size + length
+    language = payload[stop + _FOUND.size : begin_texts].decode()
+    return begin_texts, ReviewFacts(deleted, details, label_bits, language, mentions)
 
 
 def encode_vectors(

@@ -121,8 +121,8 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
     visible = criteria.definitions.visible
     published = _published(snapshot, FACETS, len(visible))
     for number, digests in zip(visible, published, strict=True):
-        facet = criteria.definitions.facets[number]
-        yield _Set(facet.k, digests, facet.name, rows_of(bits, number).tolist())
+        facet = criteria.definitions.summary(number)
+        yield _Set(facet.k, digests, facet.label, rows_of(bits, number).tolist())
 
 
 def _published(
