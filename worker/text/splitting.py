@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Protocol
 from unicodedata import category, combining
 
+from worker.text.abbreviations import marked
 from worker.text.cleaning import clean
 
 SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-4"
@@ -58,12 +59,13 @@ _ADDRESS_MARKS = ("/", "@", "www", "WWW", "\\")
 _TOP_DOMAINS = frozenset({"com", "net", "org"})
 
 
-def split_sentences(text: str, max_chars: int) -> list[str]:
+def split_sentences(text: str, max_chars: int, language: str | None = None) -> list[str]:
     """The sentences of `text` in reading order, each of 1 to `max_chars` characters, not blank.
 
     Markup is removed, whitespace becomes single blanks, everything else stays. Signs without a
     letter or digit ("!!!", ":)") belong to the sentence before them; without one, or cut off by the
-    cap, they are dropped. Accepts any string, in linear time.
+    cap, they are dropped. With a `language` (`de`) its abbreviations count. Accepts any string, in
+    linear time.
 
     >>> text = "Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)"
     >>> split_sentences(text, max_chars=2000)
@@ -71,7 +73,7 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
     """
     pieces: list[list[str]] = []
     for line in _unwrapped(_with_ends(clean(text))):
-        for sentence in _line_sentences(line):
+        for sentence in _line_sentences(line, language):
             if says_something(sentence):
                 pieces.append([sentence])
             elif pieces:
@@ -255,9 +257,9 @@ def _with_blank(end: re.Match[str]) -> str:
     return end[0] + " "
 
 
-def _line_sentences(line: str) -> Iterable[str]:
+def _line_sentences(line: str, language: str | None) -> Iterable[str]:
     """The sentences of one line whose whitespace is single blanks."""
-    masked = _LONG_WORD.sub(_word_end, line)
+    masked = marked(_LONG_WORD.sub(_word_end, line), language)
     return [
         line[start:stop].strip()
         for start, stop in _punkt().span_tokenize(masked)
