@@ -102,6 +102,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "demo",
         "summarize FILE...",
         "config",
+        "facets suggest FILE...",
         "mapping check FILE",
         "topics",
         "schemas register",

@@ -32,6 +32,7 @@ SECTIONS = {
     },
     "To run it": {
         "config": "Show every setting, its value and origin.",
+        "facets": "Suggest facets from reviews, as a file to edit.",
         "mapping": "Check how a topic of your own becomes events.",
         "topics": "Create or check the topics, input included.",
         "schemas": "Register the Avro schemas of summaries and facets.",
