@@ -44,17 +44,20 @@ def stays():
     return Summarizer(k=3, embedder=FakeEngine())
 
 
-@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(
+    ("shown", "modelled_as"),
+    [({}, {}), ({"distinct": True}, {"distinct": True}), ({"weigh": "texts"}, {"by_text": True})],
+)
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_changes_are_those_of_the_worker(distinct, size):
+def test_changes_are_those_of_the_worker(shown, modelled_as, size):
     events = sample(450)
     gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
     told = [*events[:400], *map(delete, events[5:60:3]), gone, *events[400:]]
-    summarizer = Summarizer(k=4, distinct=distinct, embedder="none", dimension=3)
+    summarizer = Summarizer(k=4, **shown, embedder="none", dimension=3)
     calls = (told[start : start + size] for start in range(0, len(told), size))
     changes = list(chain.from_iterable(summarizer.add(call) for call in calls))
-    assert changes == modelled(told, k=4, distinct=distinct)
-    assert len(changes) > 20
+    assert changes == modelled(told, k=4, **modelled_as)
+    assert len(changes) > 10
     for entity_id in summarizer.entities():
         (*_, last) = [change for change in changes if change.entity_id == entity_id]
         view = summarizer.summary(entity_id)
@@ -211,6 +214,8 @@ def test_arguments_out_of_range():
     ):
         with pytest.raises(ValueError, match="at least 1"):
             Summarizer(**{"embedder": FakeEngine(), **arguments})
+    with pytest.raises(ValueError, match="weigh is reviews or texts, not 'words'"):
+        Summarizer(k=3, weigh="words", embedder=FakeEngine())
 
 
 def test_the_environment_is_not_asked(monkeypatch):

@@ -71,6 +71,7 @@ class Summarizer:
         k: int,
         *,
         distinct: bool = False,
+        weigh: str = "reviews",
         embedder: str | EmbeddingEngine = "onnx",
         dimension: int | None = None,
         threads: int | None = None,
@@ -82,6 +83,7 @@ class Summarizer:
         Args:
             k: sentences of a full summary.
             distinct: show sentences with identical vectors once.
+            weigh: with `texts` they also count once, as with COVERSUMM_WEIGH.
             embedder: a value of COVERSUMM_EMBEDDER, or an engine of your own.
             dimension: of the reviews' embeddings, only for the embedder `none`.
             threads: for embedding; by default one per core.
@@ -91,7 +93,7 @@ class Summarizer:
         Raises:
             EngineError: the embedder cannot be loaded; the message says in one line what to do.
             SetupError: the facets cannot be used; the message says why.
-            ValueError: `k` or `dimension` is out of range.
+            ValueError: `k` or `dimension` is out of range, or `weigh` is another word.
         """
         engine = (
             load_engine(embedder, threads=threads, cache_dir=cache_dir)
@@ -99,7 +101,9 @@ class Summarizer:
             else embedder
         )
         settings = _settings(k, dimension, distinct=distinct, embeds=engine is not None)
-        settings = replace(settings, facets="" if facets is None else str(facets))
+        if weigh not in ("reviews", "texts"):
+            raise ValueError(f"weigh is reviews or texts, not {weigh!r}")
+        settings = replace(settings, weigh=weigh, facets="" if facets is None else str(facets))
         self.skipped: list[Skipped] = []  # left out by `add`, in order
         self.facet_changes: list[FacetsChanged] = []  # of the last `add` or `remove`, in order
         self._config = processor_config(settings, 1, engine)

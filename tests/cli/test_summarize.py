@@ -67,6 +67,7 @@ def test_equals_the_model(run, write, content):
     [
         (["--k", "3"], {"k": 3}),
         (["--k", "4", "--distinct"], {"k": 4, "distinct": True}),
+        (["--weigh", "texts"], {"by_text": True}),
         (["--emit", "coalesced"], {"emit": "coalesced"}),
     ],
 )

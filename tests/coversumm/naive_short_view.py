@@ -25,10 +25,12 @@ def cosine(x: NDArray[np.int16], y: NDArray[np.int16]) -> float:
     return dot / math.sqrt(float(xx) * float(yy))
 
 
-def naive(live: Live, threshold: float, count: int) -> tuple[list[bytes], list[StandsFor]]:
+def naive(
+    live: Live, threshold: float, count: int, *, by_text: bool = False
+) -> tuple[list[bytes], list[StandsFor]]:
     """The definition: the whole ranking, walked down; then everything counted under its nearest."""
     chosen: list[bytes] = []
-    for id_ in brute_force(live, len(live)).ids:
+    for id_ in brute_force(live, len(live), by_text=by_text).ids:
         if len(chosen) < count and all(cosine(live[id_], live[one]) <= threshold for one in chosen):
             chosen.append(id_)
     under: dict[bytes, list[bytes]] = {one: [] for one in chosen}

@@ -51,6 +51,7 @@ class Script:
     distinct: bool
     steps: list[Step] = field(default_factory=list)
     live: list[dict[bytes, NDArray[np.int16]]] = field(default_factory=list)  # after each step
+    by_text: bool = False
 
     def add(self, removed: Sequence[bytes], added: dict[bytes, Vector]) -> None:
         state = dict(self.live[-1]) if self.live else {}
@@ -61,7 +62,7 @@ class Script:
 
     def oracle(self, at: int) -> Ranking:
         live = self.live[at] if self.live else {}
-        return brute_force(live, self.k, distinct=self.distinct)
+        return brute_force(live, self.k, distinct=self.distinct, by_text=self.by_text)
 
     def expected(self) -> list[Ranking | None]:
         """What `apply` must return, from the definition."""
@@ -75,8 +76,13 @@ class Script:
         return result
 
     def core(self, spare: int | None, index: Index | None = None) -> EntityCore:
-        index = index or FlatIndex(self.dimension)
-        return tight(EntityCore(self.k, self.dimension, index, distinct=self.distinct), spare)
+        return self.loaded(spare, index or FlatIndex(self.dimension), EntityCore)
+
+    def loaded(
+        self, spare: int | None, index: Index, make: Callable[..., EntityCore] = EntityCore.load
+    ) -> EntityCore:
+        core = make(self.k, self.dimension, index, distinct=self.distinct, by_text=self.by_text)
+        return tight(core, spare)
 
 
 def tight(core: EntityCore, spare: int | None) -> EntityCore:
@@ -138,7 +144,7 @@ def scripts(draw: st.DrawFn) -> Script:
     d = draw(st.integers(1, 3))
     grid = draw(st.sampled_from([1, 2, 5, 40, 32767]))
     ids = [b"%d" % i for i in range(draw(st.sampled_from([3, 12, 60])))]
-    script = Script(d, draw(st.integers(1, 5)), draw(st.booleans()))
+    script = Script(d, draw(st.integers(1, 5)), draw(st.booleans()), by_text=draw(st.booleans()))
     vectors = st.tuples(*[st.integers(-grid, grid)] * d)
     sizes = st.sampled_from([0, 1, 1, 1, 1, 2, 4, 9])
     for _ in range(draw(st.integers(0, 40))):

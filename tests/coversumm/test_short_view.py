@@ -56,20 +56,26 @@ def lives(draw: st.DrawFn) -> tuple[Live, int]:
     st.integers(1, 12),
     st.integers(1, 9),
     st.integers(1, 50),
+    st.booleans(),
 )
 def test_it_is_the_walk_of_the_definition(
-    made: tuple[Live, int], threshold: float, count: int, candidates: int, size: int
+    made: tuple[Live, int],
+    threshold: float,
+    count: int,
+    candidates: int,
+    size: int,
+    by_text: bool,
 ) -> None:
     live, dimension = made
     scan = Stored(live, size)
-    chosen = choose(scan, dimension, threshold, count, candidates)
-    expected, counts = naive(live, threshold, count)
+    chosen = choose(scan, dimension, threshold, count, candidates, by_text=by_text)
+    expected, counts = naive(live, threshold, count, by_text=by_text)
     assert chosen.ids == expected
     assert [vector.tolist() for vector in chosen.vectors] == [
         live[id_].tolist() for id_ in expected
     ]
     assert stands_for(scan, chosen.vectors, threshold, group_of) == counts
-    everything = brute_force(live, len(live))
+    everything = brute_force(live, len(live), by_text=by_text)
     by_id = dict(zip(everything.ids, everything.distances(), strict=True))
     assert chosen.distances == tuple(by_id[id_] for id_ in expected)
     assert all(one.sentences >= one.groups >= 1 for one in counts)

@@ -74,7 +74,7 @@ class Setup(NamedTuple):
     emit: str  # with a colon: and the least number of changed sentences
     facets: str  # TOML
     output: str
-    distinct: bool
+    distinct: str  # or what else is not the default of copies
     index: str
     given: str
     cuts: str
@@ -115,7 +115,8 @@ def _config(setup: Setup, folder: Path) -> ProcessorConfig:
         dimension=DIMENSION,
         epoch=3,
         k=setup.k,
-        distinct=setup.distinct,
+        distinct=setup.distinct == "distinct",
+        weigh="texts" if setup.distinct == "texts" else "reviews",
         emit="coalesced" if emit == "coalesced" else "every",
         emit_min_changes=int(least or 1),
         index=setup.index,

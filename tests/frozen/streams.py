@@ -116,7 +116,7 @@ class Stream(NamedTuple):
             self.emit,
             facets[self.facets],
             self.output,
-            self.distinct == "distinct",
+            self.distinct,
             self.index,
             self.given,
             self.cuts,
@@ -145,7 +145,7 @@ VALUES = Stream(
     "every coalesced final none every:2 coalesced:3",
     "plain near ratings labels newest mixed",
     "json json-row avro",
-    "all distinct",
+    "all distinct texts",
     "flat sgtree",
     "vectors base64 texts avro mapped",
     "present absent mixed",
@@ -196,6 +196,9 @@ every mixed json distinct flat vectors mixed ten small authors
 coalesced near json-row all sgtree texts present limits grown authors
 final ratings avro all flat base64 mixed all grown authors
 final newest json all sgtree texts absent limits small authors
+every mixed json texts flat vectors mixed ten grown
+coalesced near json-row texts sgtree texts present limits grown
+final newest avro texts flat base64 absent all small
 """
 STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
 

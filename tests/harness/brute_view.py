@@ -9,12 +9,18 @@ from worker.state.store import Rows
 
 
 def brute_view(
-    rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool = False
+    rows: Rows,
+    entity_id: str,
+    *,
+    dimension: int,
+    k: int,
+    distinct: bool = False,
+    by_text: bool = False,
 ) -> SummaryView | None:
     """None if there is no such entity. Without a place and what only memory has."""
     for found in read_snapshots(rows, dimension, header_key(entity_id.encode())):
         if found.header is not None:
-            ranking = brute_force(found.ids, found.vectors, k, distinct=distinct)
+            ranking = brute_force(found.ids, found.vectors, k, distinct=distinct, by_text=by_text)
             entity = EntityRows(rows, found.entity, found.header.incarnation, dimension)
             return SummaryView(
                 entity_id,

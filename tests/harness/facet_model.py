@@ -219,7 +219,9 @@ class FacetModel(Model):
             return (), (), ()
         facet = self.config.facets.definitions.facets[number]
         vectors = {sid: one[1] for sid, one in found.items()}
-        ranking = self.rank(vectors, facet.k, distinct=self.config.distinct)
+        ranking = self.rank(
+            vectors, facet.k, distinct=self.config.distinct, by_text=self.config.by_text
+        )
         return ranking.ids, ranking.distances(), ranking.support
 
     def parts(self, members, ranked):

@@ -79,7 +79,8 @@ def _model(settings: Settings) -> RecordModel:
     made = processor_config(settings, 1, engine)
     config = SimpleNamespace(
         k=settings.k,
-        distinct=settings.distinct,
+        distinct=made.distinct,
+        by_text=made.by_text,
         emit="every",
         min_changes=settings.emit_min_changes,
         epoch=settings.epoch,
@@ -103,9 +104,15 @@ class RecordModel(Model):
         super().__init__(config, embed)
 
     @staticmethod
-    def rank(live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool = False) -> Ranked:
+    def rank(
+        live: Mapping[bytes, NDArray[np.int16]],
+        k: int,
+        *,
+        distinct: bool = False,
+        by_text: bool = False,
+    ) -> Ranked:
         """The k nearest to the centroid of all, by exact integer keys."""
-        return rank(live, k, distinct=distinct)
+        return rank(live, k, distinct=distinct, by_text=by_text)
 
     def step(self, i: int, record: Record) -> str:
         """One record, whatever it is: its outcome."""
@@ -151,12 +158,18 @@ class Ranked(NamedTuple):
         return [(twice + 1) // 2 / 10**6 for twice in doubled]
 
 
-def rank(live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool) -> Ranked:
-    """By key n|x|^2 - 2 x.S over all live sentences, ties by id.
+def rank(
+    live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool, by_text: bool = False
+) -> Ranked:
+    """By key n|x|^2 - 2 x.S over all live sentences, or the first of each vector, ties by id.
 
     float64 adds integers exactly as long as none passes 2^53, which is asserted for the largest
     possible one.
     """
+    copies = Counter(vector.tobytes() for vector in live.values())
+    if by_text:
+        lowest = {live[i].tobytes(): i for i in sorted(live, reverse=True)}
+        live = {i: live[i] for i in lowest.values()}
     n, ids = len(live), list(live)
     points = np.stack([live[i] for i in ids]).astype(np.float64)
     norms = np.einsum("ij,ij->i", points, points)
@@ -174,10 +187,7 @@ def rank(live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool) -> 
     squared = sum(int(s) ** 2 for s in total.tolist())
     return Ranked(
         [ids[i] for i in chosen],
-        [
-            sum(np.array_equal(points[i], points[j]) for j in np.flatnonzero(keys == keys[i]))
-            for i in chosen
-        ],
+        [copies[live[ids[i]].tobytes()] for i in chosen],
         [n * int(keys[i]) + squared for i in chosen],
         (n * SCALE) ** 2,
     )

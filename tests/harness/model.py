@@ -207,6 +207,7 @@ class Model:
             {sid: sentence[1] for sid, sentence in live.items()},
             self.config.k,
             distinct=self.config.distinct,
+            by_text=self.config.by_text,
         )
         sentences = self.sentences(live, ranking.ids, ranking.distances(), ranking.support)
         members = [(sid, live[sid][0]) for sid in ranking.ids]

@@ -13,9 +13,14 @@ ENTITIES = ("a", "b", "c")
 
 def stored(driver, entity_id):
     """What the committed rows say, by brute force."""
-    rows = driver.rows[0]
+    rows, made = driver.rows[0], driver.config
     view = brute_view(
-        rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct
+        rows,
+        entity_id,
+        dimension=DIMENSION,
+        k=made.k,
+        distinct=made.distinct,
+        by_text=made.by_text,
     )
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
 

@@ -40,6 +40,7 @@ def view_of(driver, key, kind=FacetsView, extent=None):
         dimension=DIMENSION,
         k=settings.k,
         distinct=settings.distinct,
+        by_text=settings.by_text,
     )
 
 
@@ -50,7 +51,8 @@ def naive_overview(model, key, extent):
     walks = []
     for number in ordered:
         live = {sid: one[1] for sid, one in members[number].items()}
-        walks.append((number, live, brute_force(live, len(live)).ids))
+        ranking = brute_force(live, len(live), by_text=model.config.by_text)
+        walks.append((number, live, ranking.ids))
     chosen = []
     is_full = False
     while not is_full:
@@ -78,12 +80,13 @@ extents = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(
     distinct=st.booleans(),
+    by_text=st.booleans(),
     batches=runs(),
     extent=extents,
     candidates=st.sampled_from([1, 2, 512]),
 )
-def test_views_equal_brute_force(distinct, batches, extent, candidates):
-    driver = Driver(with_facets(distinct=distinct))
+def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates):
+    driver = Driver(with_facets(distinct=distinct, by_text=by_text))
     model = FacetModel(driver.config, FakeEngine.vector)
     model.run([record for _, batch in batches for record in batch])
     for _, batch in batches:
@@ -116,13 +119,15 @@ def test_views_equal_brute_force(distinct, batches, extent, candidates):
 
 
 @settings(max_examples=60, deadline=None)
-@given(least=st.sampled_from([1, 2, 3]), batches=runs())
-def test_verify_recomputes_facets(least, batches):
-    driver = Driver(with_facets(min_changes=least))
+@given(least=st.sampled_from([1, 2, 3]), by_text=st.booleans(), batches=runs())
+def test_verify_recomputes_facets(least, by_text, batches):
+    driver = Driver(with_facets(min_changes=least, by_text=by_text))
     for _, batch in batches:
         driver.run_whole(*batch)
     for rows in driver.rows.values():
-        checks = verify_partition(rows, dimension=3, k=3, distinct=False, min_changes=least)
+        checks = verify_partition(
+            rows, dimension=3, k=3, distinct=False, by_text=by_text, min_changes=least
+        )
         assert [one.problems for one in checks if one.problems] == []
 
 

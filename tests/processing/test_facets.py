@@ -31,6 +31,7 @@ setups = st.fixed_dictionaries(
     {
         "k": st.integers(1, 4),
         "distinct": st.booleans(),
+        "by_text": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "min_changes": st.sampled_from([1, 1, 2, 3]),
         "cache_bytes": st.sampled_from([0, 20_000, 10**8]),

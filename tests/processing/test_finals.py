@@ -85,6 +85,7 @@ setups = st.fixed_dictionaries(
     {
         "k": st.integers(1, 4),
         "distinct": st.booleans(),
+        "by_text": st.booleans(),
         "cache_bytes": st.sampled_from([0, 6000, 10**8]),
     }
 )
@@ -129,7 +130,13 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
     assert [m._replace(value=b"") for m in found] == [m._replace(value=b"") for m, _ in wanted]
     for partition, rows in final.rows.items():
         assert list(rows.scan(LAST_CHANGE)) == []
-        checks = verify_partition(rows, dimension=3, k=setup["k"], distinct=setup["distinct"])
+        checks = verify_partition(
+            rows,
+            dimension=3,
+            k=setup["k"],
+            distinct=setup["distinct"],
+            by_text=setup["by_text"],
+        )
         assert not any(one.problems for one in checks)
         assert read_applied(rows).next_offset == ends[partition]
 

@@ -130,6 +130,7 @@ setups = st.fixed_dictionaries(
     {
         "k": st.integers(1, 4),
         "distinct": st.booleans(),
+        "by_text": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "min_changes": st.sampled_from([1, 2, 4]),
         "cache_bytes": st.sampled_from([0, 20_000, 10**8]),
@@ -170,6 +171,7 @@ def test_facets_of_a_long_history_equal_brute_force(kind, setup, seed, sizes, ba
         dimension=DIMENSION,
         k=setup["k"],
         distinct=setup["distinct"],
+        by_text=setup.get("by_text", False),
         min_changes=least,
     )
     assert [one.problems for one in checks if one.problems] == []

@@ -21,6 +21,7 @@ setups = st.fixed_dictionaries(
     {
         "k": st.integers(1, 4),
         "distinct": st.booleans(),
+        "by_text": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "min_changes": st.sampled_from([1, 1, 2, 3]),
         "cache_bytes": st.sampled_from([0, 6000, 10**8]),
@@ -71,6 +72,7 @@ def test_processor_equals_model(setup, batches):
                 dimension=3,
                 k=setup["k"],
                 distinct=setup["distinct"],
+                by_text=setup["by_text"],
                 min_changes=setup["min_changes"],
             )
         )
@@ -132,10 +134,10 @@ def test_rows_do_not_depend_on_batches(setup, events, size):
         assert ours == [message for message in singly if message.partition == partition]
 
 
-@pytest.mark.parametrize("distinct", [False, True])
-def test_one_entity_of_many_steps_at_once(distinct):
+@pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
+def test_one_entity_of_many_steps_at_once(shown):
     """Long enough for the core's bulk path, with edits and deletions inside."""
-    driver = Driver(config(distinct=distinct, k=4))
+    driver = Driver(config(**shown, k=4))
     model = Model(driver.config, FakeEngine.vector)
     events = []
     for i in range(160):

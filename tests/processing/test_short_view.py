@@ -31,10 +31,10 @@ def stored(driver, entity_id):
     }
 
 
-@pytest.fixture(scope="module")
-def stays():
+@pytest.fixture(scope="module", params=["reviews", "texts"])
+def stays(request):
     """Real reviews, of which some were edited and some taken down."""
-    driver = Driver(config(limits={"model": None}))
+    driver = Driver(config(limits={"model": None}, by_text=request.param == "texts"))
     events = sample(600)
     for at, line in enumerate(lines([*events, *events[5:20], *map(delete_of, events[30:200:3])])):
         driver.run(Record("reviews", 0, at, 0, *read_line(line)))
@@ -56,7 +56,7 @@ def test_of_real_reviews_it_is_the_definition(stays, threshold, count):
     for entity_id in entities:
         live = stored(driver, entity_id)
         view = short(driver, entity_id, sentences=count, threshold=threshold)
-        ids, counts = naive(live, threshold, count)
+        ids, counts = naive(live, threshold, count, by_text=driver.config.by_text)
         assert [one.sentence_id.encode() for one in view.sentences] == ids
         told = [(one.stands_for, one.stands_for_reviews) for one in view.sentences]
         assert told == [tuple(one) for one in counts]

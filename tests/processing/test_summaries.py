@@ -18,9 +18,9 @@ from worker.state import MemoryRows
 
 
 @pytest.mark.parametrize("large", [0, 500])
-@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
 @pytest.mark.parametrize("seed", range(15))
-def test_it_is_always_the_committed_one(monkeypatch, large, distinct, seed):
+def test_it_is_always_the_committed_one(monkeypatch, large, shown, seed):
     """Asked between all steps of a micro-batch, of entities small and large, in memory and out of
     it.
     """
@@ -28,7 +28,7 @@ def test_it_is_always_the_committed_one(monkeypatch, large, distinct, seed):
     monkeypatch.setattr(module, "KEPT", 2)
     chance = random.Random(seed)
     cache_bytes = chance.choice([0, 6000, 10**8])
-    driver = Driver(config(k=3, distinct=distinct, cache_bytes=cache_bytes))
+    driver = Driver(config(k=3, cache_bytes=cache_bytes, **shown))
     offset = 0
     for _ in range(30):
         if chance.random() < 0.1:

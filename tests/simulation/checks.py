@@ -297,7 +297,12 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
     setup, dimension = world.setup, world.settings.dimension
     try:
         wanted = brute_view(
-            rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct
+            rows,
+            told.entity_id,
+            dimension=dimension,
+            k=setup.k,
+            distinct=setup.distinct,
+            by_text=setup.weigh == "texts",
         )
     except StateError as error:
         raise Violation(
@@ -338,6 +343,7 @@ def _verify(world: World, process: Process, partition: int) -> None:
         dimension=world.settings.dimension,
         k=world.setup.k,
         distinct=world.setup.distinct,
+        by_text=world.setup.weigh == "texts",
         min_changes=world.setup.min_changes,
     ):
         if found.problems:

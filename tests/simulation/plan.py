@@ -82,6 +82,7 @@ class Setup:
     short: int = 0
     """Offsets before the end of each partition at which a replay ends."""
     facets: bool = False
+    weigh: str = "reviews"
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
             setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3)))
         )
     setup = replace(setup, facets=Random(f"facets {seed}").random() < 0.4)
+    setup = replace(setup, weigh=Random(f"weigh {seed}").choice(("reviews", "texts")))
     drawing = _Drawing(random, setup, focus)
     return Plan(
         seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps())

@@ -71,6 +71,7 @@ def live_settings(setup: Setup) -> Settings:
         data_dir=Path("/nowhere"),
         k=setup.k,
         distinct=setup.distinct,
+        weigh=setup.weigh,
         emit=setup.emit,
         emit_min_changes=setup.min_changes,
         cache_bytes=setup.cache_bytes,

@@ -37,9 +37,10 @@ def with_rows(*puts):
     return rows
 
 
+@pytest.mark.parametrize("weigh", [None, "texts"])
 @pytest.mark.parametrize("distinct", [False, True])
-def test_a_fingerprint_is_read_back_from_its_fields(distinct):
-    made = Fingerprint(**{**_values(), "distinct": distinct})
+def test_a_fingerprint_is_read_back_from_its_fields(distinct, weigh):
+    made = Fingerprint(**{**_values(), "distinct": distinct, "weigh": weigh})
     assert Fingerprint.of(made.fields()) == made
     assert Fingerprint.of({**made.fields(), "later": "field"}) == made
 
@@ -52,6 +53,7 @@ def test_a_fingerprint_is_read_back_from_its_fields(distinct):
         ("splitter", "splitter-2"),
         ("k", 10),
         ("distinct", True),
+        ("weigh", "texts"),
         ("partitions", 16),
         ("topic", "others"),
         ("epoch", 2),
@@ -63,9 +65,8 @@ def test_another_fingerprint_is_refused(name, value):
     with pytest.raises(FingerprintMismatch) as raised:
         check_fingerprint(rows, configured)
     message = str(raised.value)
-    assert (
-        f"{name}: stored {str(getattr(FINGERPRINT, name))!r}, configured {str(value)!r}" in message
-    )
+    stored = "reviews" if name == "weigh" else getattr(FINGERPRINT, name)
+    assert f"{name}: stored {str(stored)!r}, configured {str(value)!r}" in message
     assert "own COVERSUMM_EPOCH" in message
     assert list(raised.value.differences) == [name]
     assert raised.value.exit_code == 2

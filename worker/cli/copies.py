@@ -198,6 +198,7 @@ def stored_view(
         dimension=part.dimension,
         k=part.k,
         distinct=part.distinct,
+        by_text=part.by_text,
     )
     return {} if found is None else msgspec.to_builtins(found)
 

@@ -48,6 +48,11 @@ from worker.text import embedders
     "--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once."
 )
 @click.option(
+    "--weigh",
+    type=click.Choice(["reviews", "texts"]),
+    help="Each sentence counts, or those with identical vectors count once.",
+)
+@click.option(
     "--emit",
     type=click.Choice(["every", "coalesced"]),
     help=f"Every change, or the net change of {COALESCED_LINES:,} lines.",
@@ -75,6 +80,7 @@ def command(
     files: tuple[str, ...],
     k: int | None,
     distinct: bool | None,
+    weigh: str | None,
     emit: str | None,
     facets: str | None,
     final: bool,
@@ -111,6 +117,7 @@ def command(
     settings = Settings.from_environment(
         k=None if k is None else str(k),
         distinct=None if distinct is None else str(distinct),
+        weigh=weigh,
         emit=emit,
         facets=facets,
         embedder=embedder,

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate, kernel
+from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import VectorError, exact
 from worker.coversumm.points import Points, Step, check, no_points
 from worker.coversumm.ranking import Ranking
-from worker.coversumm.reservoir import digest
 from worker.coversumm.state import EntityState
 
 MIN_STEPS = 24 if kernel.IS_COMPILED else 12  # from which on the matrix product pays
@@ -82,6 +82,10 @@ def _lay_out(state: EntityState, steps: Sequence[Step]) -> _Run | None:
     if not (exact(state.n + len(ids), norm) and exact(state.reservoir.anchor_n, norm)):
         return None
     state.admit(state.n + len(ids), norm)
+    if state.copies is not None:
+        weights = np.zeros(len(x))
+        weights[state.copies.net(no_points(state.dimension), Points(ids, vectors)).joined] = 1.0
+        x *= weights[:, None]
     joining, rows, of_step, m = _joining(state, vectors, squared_norms, ends)
     if m < FEWEST:
         return None
@@ -205,7 +209,10 @@ def _commit(state: EntityState, run: _Run, end: int) -> None:
         if step < end:
             reservoir.insert(vectors[point], float(run.squared_norms[point]), ids[point])
     p = sum([len(step.added.ids) for step in run.steps[:end]])
-    state.index.update(no_points(state.dimension), Points(ids[:p], vectors[:p]))
+    points = Points(ids[:p], vectors[:p])
+    state.index.update(no_points(state.dimension), points)
+    if state.copies is not None:
+        state.copies.apply(state.copies.net(no_points(state.dimension), points))
     state.n, state.total = int(run.totals[end - 1, -1]), run.totals[end - 1, :-1].copy()
     state.gap = reservoir.ranked_rows = None
     state.since_refill += end

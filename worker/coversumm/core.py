@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate, kernel
 from worker.coversumm.bulk import LONGEST, MIN_STEPS, apply_run
 from worker.coversumm.certificate import Gap
+from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import SCALE, max_exact_squared_norm
 from worker.coversumm.index import Index
 from worker.coversumm.index.subsets import Subsets
@@ -20,7 +21,6 @@ from worker.coversumm.kernel import Joined
 from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking
-from worker.coversumm.reservoir import digest
 from worker.coversumm.state import Counters, EntityState
 
 
@@ -49,20 +49,27 @@ class EntityCore(EntityState):
 
     @classmethod
     def load(
-        cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
+        cls,
+        k: int,
+        dimension: int,
+        index: Index,
+        *,
+        distinct: bool = False,
+        by_text: bool = False,
+        scale: int = SCALE,
     ) -> "EntityCore":
         """An entity with the sentences in `index`, which is read twice: for count and sum, then the
         reservoir.
 
         Raises EntityFull if there are too many sentences, and ValueError like the constructor.
         """
-        core = cls(k, dimension, index, distinct=distinct, scale=scale)
+        core = cls(k, dimension, index, distinct=distinct, by_text=by_text, scale=scale)
         core.read()
         return core
 
     def read(self) -> None:
         """Take in the sentences of the index, for a new core; see `load`."""
-        self.begin(self.index.totals())
+        self.begin(self.index.totals(self.copies))
         self.loaded(self.refill())
 
     def loaded(self, neighbors: Neighbors) -> None:
@@ -120,6 +127,7 @@ class EntityCore(EntityState):
             self.reservoir.memory_bytes
             + self.index.memory_bytes
             + arrays * self.total.nbytes
+            + (0 if self.copies is None else self.copies.memory_bytes)
             + 2000
         )
 
@@ -134,17 +142,23 @@ def _apply_step(state: EntityState, step: Step) -> Ranking | None:
         if joined is not None:
             return _after_joining(state, step, joined)
     facts = _facts(state, added.vectors) if added.ids else []
-    n = state.n - len(removed.ids) + len(added.ids)
+    copies, gone, come = state.copies, removed.vectors, added.vectors
+    net = None if copies is None else copies.net(removed, added)
+    if net is not None:
+        gone, come = net.left, come[net.joined]
+    n = state.n - len(gone) + len(come)
     if facts:
         state.admit(n, max(facts)[0])
     state.index.update(removed, added)
+    if copies is not None and net is not None:
+        copies.apply(net)
     state.n = n
     state.counters.steps += 1
     state.since_refill += 1
     if removed.ids:
-        _remove(state, removed)
+        _remove(state, removed, gone)
     if facts:
-        _add(state, added, facts)
+        _add(state, added, facts, come)
     squared_total, squared_way = kernel.drift(state.total, n, _centroid(state))
     if _unchanged(state, squared_way):
         state.counters.proved_gap += 1
@@ -182,6 +196,8 @@ def _after_joining(state: EntityState, step: Step, joined: Joined) -> Ranking | 
     removed, added = step
     reservoir, counters = state.reservoir, state.counters
     state.index.update(removed, added)
+    if state.copies is not None:
+        state.copies.apply(state.copies.net(removed, added))
     reservoir.take_in(added.ids[0])
     state.n = n = state.n + 1
     state.max_squared_norm = max(state.max_squared_norm, squared_norm)
@@ -217,10 +233,12 @@ def _centroid(state: EntityState) -> NDArray[np.float64] | None:
     return None if state.gap is None else state.gap.centroid
 
 
-def _remove(state: EntityState, removed: Points) -> None:
-    """Subtract from sum and reservoir; a removed member forces an evaluation."""
+def _remove(state: EntityState, removed: Points, gone: NDArray[np.int16]) -> None:
+    """Subtract `gone` from the sum, and remove from the reservoir; a removed member forces an
+    evaluation.
+    """
     reservoir = state.reservoir
-    kernel.add(state.total, removed.vectors, -1.0)
+    kernel.add(state.total, gone, -1.0)
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
         row = reservoir.row_of.get(digest(vector))
         if row is not None:
@@ -229,10 +247,15 @@ def _remove(state: EntityState, removed: Points) -> None:
         state.gap = None
 
 
-def _add(state: EntityState, added: Points, facts: list[tuple[float, float, float]]) -> None:
-    """Add to sum and reservoir (Algorithm 1, line 20), and narrow the gap."""
+def _add(
+    state: EntityState,
+    added: Points,
+    facts: list[tuple[float, float, float]],
+    come: NDArray[np.int16],
+) -> None:
+    """Add `come` to the sum, and to the reservoir (Algorithm 1, line 20), and narrow the gap."""
     reservoir = state.reservoir
-    kernel.add(state.total, added.vectors, 1.0)
+    kernel.add(state.total, come, 1.0)
     n, radius_key = reservoir.anchor_n, reservoir.radius_key
     for id_, vector, (squared_norm, product, _) in zip(
         added.ids, added.vectors, facts, strict=True
@@ -272,7 +295,8 @@ def load_all(cores: Sequence[EntityCore], subsets: Subsets) -> None:
 
     Raises EntityFull.
     """
-    for core, totals in zip(cores, subsets.totals(len(cores)), strict=True):
+    counted = subsets.totals([core.copies for core in cores])
+    for core, totals in zip(cores, counted, strict=True):
         core.begin(totals)
     filled = [core for core in cores if core.n]
     searches = {at: core.search() for at, core in enumerate(cores) if core.n}

@@ -19,7 +19,8 @@ def measured(keys: list[float], n: int, total: NDArray[np.float64]) -> Measured:
 
 
 class Ranking:
-    """A summary: `ids` in rank order, `support` (live sentences per vector), `n` (live sentences).
+    """A summary: `ids` in rank order, `support` (live sentences per vector), `n` (sentences that
+    count in the centroid).
 
     >>> import numpy as np
     >>> ranking = Ranking((b"r1#0",), (1,), n=2, keys=[0.0], total=np.array([6.0, 8.0]), scale=10)
@@ -114,19 +115,28 @@ def _micros(numerator: int, denominator: int) -> int:
 
 
 def brute_force(
-    live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool = False, scale: int = SCALE
+    live: Mapping[bytes, NDArray[np.int16]],
+    k: int,
+    *,
+    distinct: bool = False,
+    by_text: bool = False,
+    scale: int = SCALE,
 ) -> Ranking:
-    """The ranking of the live sentences {id: vector (D,) int16}, in O(n*D).
+    """The ranking of the live sentences {id: vector (D,) int16}, in O(n*D). With `by_text` it is
+    that of the lowest ids of distinct vectors, but for the support.
 
     >>> vectors = np.array([[9, 0], [1, 0], [2, 0]], np.int16)
     >>> live = dict(zip([b"a", b"b", b"c"], vectors, strict=True))
     >>> brute_force(live, k=2)  # the centroid is (4, 0)
     Ranking(n=3, ids=(b'c', b'b'))
     """
-    n = len(live)
     vectors = {id_: tuple(vector.tolist()) for id_, vector in live.items()}
-    total = [sum(column) for column in zip(*vectors.values(), strict=True)]
     copies = Counter(vectors.values())
+    if by_text:
+        lowest = {vectors[id_]: id_ for id_ in sorted(vectors, reverse=True)}
+        vectors = {id_: vector for vector, id_ in lowest.items()}
+    n = len(vectors)
+    total = [sum(column) for column in zip(*vectors.values(), strict=True)]
     keys = {
         vector: n * sum(x * x for x in vector)
         - 2 * sum(x * s for x, s in zip(vector, total, strict=True))

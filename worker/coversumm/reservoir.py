@@ -14,11 +14,11 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 from bisect import bisect_left
 from collections import Counter
 from functools import cache
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
 from worker.coversumm.matrix import GrowingArray
@@ -29,11 +29,6 @@ def _zeros(dimension: int) -> NDArray[np.float64]:
     zeros = np.zeros(dimension)
     zeros.flags.writeable = False
     return zeros
-
-
-def digest(vector: NDArray[np.int16]) -> bytes:
-    """A short key for a vector, (D,)."""
-    return blake2b(vector.data, digest_size=16).digest()
 
 
 class Reservoir:

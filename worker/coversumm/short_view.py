@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Block
 from worker.coversumm.index.flat import FlatIndex, keys_of
@@ -94,7 +95,13 @@ class Walk:
     """
 
     def __init__(
-        self, scan: Scan, dimension: int, threshold: float, candidates: int = CANDIDATES
+        self,
+        scan: Scan,
+        dimension: int,
+        threshold: float,
+        candidates: int = CANDIDATES,
+        *,
+        by_text: bool = False,
     ) -> None:
         """As `choose`. Between reads it holds the `candidates` alone."""
         self._scan = scan
@@ -102,7 +109,7 @@ class Walk:
         self._threshold = threshold
         self._candidates = candidates
         once = read_once(scan)
-        self._n, self._total, _ = FlatIndex(dimension, once).totals()
+        self._n, self._total, _ = FlatIndex(dimension, once).totals(Copies() if by_text else None)
         self._read(once, np.empty((0, dimension), np.int16))
 
     def _read(self, scan: Scan, chosen: NDArray[np.int16]) -> None:
@@ -139,14 +146,22 @@ class Walk:
 
 
 def choose(
-    scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES
+    scan: Scan,
+    dimension: int,
+    threshold: float,
+    count: int,
+    candidates: int = CANDIDATES,
+    *,
+    by_text: bool = False,
 ) -> Chosen:
     """The first `count` sentences of the walk, or all that can be chosen.
 
     `scan` reads all live sentences, vectors (D,) of `dimension`. A cosine above `threshold` (at
-    least 0, below 1) makes a near-copy. A pass keeps `candidates` distinct vectors.
+    least 0, below 1) makes a near-copy. A pass keeps `candidates` distinct vectors. `by_text`: each
+    distinct vector counts once in the centroid.
     """
-    walk, found = Walk(scan, dimension, threshold, candidates), list[Candidate]()
+    walk = Walk(scan, dimension, threshold, candidates, by_text=by_text)
+    found: list[Candidate] = []
     while len(found) < count:
         one = walk.nearest([candidate.vector for candidate in found])
         if one is None:

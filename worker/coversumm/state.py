@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.certificate import Gap
+from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import SCALE, EntityFull, exact
 from worker.coversumm.index import Index, Neighborhood, Search, Totals
 from worker.coversumm.knn import Neighbors, knn
@@ -66,24 +67,33 @@ class EntityState:
     """What a step reads and writes. S is in float64, exact below 2^53."""
 
     def __init__(
-        self, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
+        self,
+        k: int,
+        dimension: int,
+        index: Index,
+        *,
+        distinct: bool = False,
+        by_text: bool = False,
+        scale: int = SCALE,
     ) -> None:
         """An entity without sentences; `index` must be empty (see `EntityCore.load`).
 
-        With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the
-        unit of distances. Raises ValueError if k or dimension is below 1.
+        With `distinct` a vector is shown once, under the lowest id of its copies; with `by_text` it
+        also counts once in the centroid. `scale` is the unit of distances. Raises ValueError if k
+        or dimension is below 1.
         """
         if k < 1 or dimension < 1:
             raise ValueError(f"k and dimension must be at least 1, not {k} and {dimension}")
         self.k = k
         self.dimension = dimension
         self.index = index
-        self.distinct = distinct
+        self.distinct = distinct or by_text
+        self.copies = Copies() if by_text else None
         self.scale = scale
-        self.n = 0  # live sentences
+        self.n = 0  # live sentences; by text their distinct vectors
         self.total = np.zeros(dimension)
         self.max_squared_norm = 0.0  # of all sentences ever seen
-        self.reservoir = Reservoir(dimension, 1 if distinct else k)
+        self.reservoir = Reservoir(dimension, 1 if self.distinct else k)
         self.smallest_target = max(3 * k + 4, 32)
         self.target = self.smallest_target  # distinct vectors a refill asks for
         self.since_refill = 0  # steps
@@ -92,6 +102,11 @@ class EntityState:
         self.gap: Gap | None = None
         self.stride = 64  # steps that the next run tries at once
         self._ball: Ball | None = None
+
+    @property
+    def live(self) -> int:
+        """Live sentences."""
+        return self.n if self.copies is None else self.copies.live
 
     # ---- limits
 
@@ -117,6 +132,8 @@ class EntityState:
         """Take the count and sum of sentences that are live already. Raises EntityFull."""
         self.admit(totals.n, totals.max_squared_norm)
         self.n, self.total = totals.n, totals.total
+        if self.copies is not None:
+            self.copies.settle()
 
     # ---- searching the reservoir
 
@@ -134,7 +151,7 @@ class EntityState:
 
     def complete(self) -> bool:
         """Whether the reservoir holds every live sentence."""
-        return self.reservoir.radius_key is None or self.reservoir.live == self.n
+        return self.reservoir.radius_key is None or self.reservoir.live == self.live
 
     def outside(self, centroid_squared: float) -> float:
         """A lower bound of the distance from the centroid to sentences outside: radius - drift;
@@ -197,7 +214,7 @@ class EntityState:
     def refilled(self, found: Neighborhood) -> Neighbors:
         """The nearest of all, after the search of `search`."""
         self.counters.refilled += 1
-        self.counters.visited += self.n
+        self.counters.visited += self.live
         self.reservoir.refill(found, self.n, self.total)
         self.since_refill = 0
         neighbors = self.knn()
@@ -207,10 +224,10 @@ class EntityState:
     def _adapt_target(self) -> None:
         """Balance the cost of refills against the cost of a larger reservoir at every step.
 
-        A refill visits n sentences once; each step until the next refill visits the reservoir's
+        A refill visits all sentences once; each step until the next refill visits the reservoir's
         rows.
         """
-        refill = self.index.scan_cost * self.n
+        refill = self.index.scan_cost * self.live
         steps = self.since_refill * self.target
         if steps < refill:
             self.target = min(2 * self.target, 64 * self.smallest_target)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from msgspec import json
 
 from worker import __version__
-from worker.coversumm import NewIndex
+from worker.coversumm import EntityCore, Index, NewIndex
 from worker.coversumm.index import NAMES, IndexUnavailable
 from worker.errors import SetupError
 from worker.events import Event, Limits, Record, RecordMapping, Rejected
@@ -106,7 +106,7 @@ class ProcessorConfig:
     dlq_topic: str
     epoch: int
     k: int
-    distinct: bool
+    distinct: bool  # always with `by_text`
     emit: Emit
     min_changes: int
     """Sentences that must differ from the set last published, with `every` and `coalesced`.
@@ -132,6 +132,7 @@ class ProcessorConfig:
     """
     facets: FacetCriteria | None = None
     facets_topic: str = ""
+    by_text: bool = False  # each distinct vector counts once
     output: OutputCodec = DEFAULT
     """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
 
@@ -150,7 +151,13 @@ class ProcessorConfig:
             epoch=self.epoch,
             facets=None if self.facets is None else self.facets.definitions.identity,
             language=None if detector is None else detector.identity,
+            weigh="texts" if self.by_text else None,
         )
+
+    def new_core(self, k: int, index: Index) -> EntityCore:
+        """The core of a set without sentences."""
+        dimension = self.limits.dimension
+        return EntityCore(k, dimension, index, distinct=self.distinct, by_text=self.by_text)
 
     @property
     def is_behind(self) -> bool:
@@ -196,7 +203,8 @@ def processor_config(
         dlq_topic=settings.dlq_topic,
         epoch=settings.epoch,
         k=settings.k,
-        distinct=settings.distinct,
+        distinct=settings.distinct or settings.weigh == "texts",
+        by_text=settings.weigh == "texts",
         emit=emit or ("coalesced" if settings.emit == "coalesced" else "every"),
         min_changes=settings.emit_min_changes,
         selection=selection,

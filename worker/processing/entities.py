@@ -67,7 +67,7 @@ class CachedEntity:
         """The entity's facets, if any are defined. Raises CorruptRow."""
         if self._facets is None and self.criteria is not None:
             self._facets = EntityFacets(
-                self.criteria, self.rows, self.sentences, self.config.distinct, self.is_new
+                self.criteria, self.rows, self.sentences, self.config.new_core, self.is_new
             )
         return self._facets
 
@@ -112,15 +112,14 @@ class CachedEntity:
             facets.load()
 
     def _begin_core(self) -> EntityCore:
-        config, dimension = self.config, self.rows.dimension
-        index = self._set.index = self.new_index(dimension, self.rows.blocks)
-        return EntityCore(config.k, dimension, index, distinct=config.distinct)
+        index = self._set.index = self.new_index(self.rows.dimension, self.rows.blocks)
+        return self.config.new_core(self.config.k, index)
 
     def _set_core(self, core: EntityCore) -> EntityCore:
-        if core.n != self.sentence_count:
+        if core.live != self.sentence_count:
             raise CorruptRow(
                 describe(self.rows.header_key),
-                f"counts {self.sentence_count} sentences, {core.n} are stored",
+                f"counts {self.sentence_count} sentences, {core.live} are stored",
             )
         self._set.core = core
         return core

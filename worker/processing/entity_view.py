@@ -90,6 +90,7 @@ class Source(NamedTuple):
     header: Header
     k: int
     distinct: bool
+    by_text: bool
     extent: Extent
 
     @property
@@ -101,7 +102,8 @@ class Source(NamedTuple):
     def core(self, k: int, scan: Scan) -> EntityCore:
         """The sentences of a scan, to be ranked. Reads their vectors twice."""
         dimension = self.entity.dimension
-        return EntityCore.load(k, dimension, FlatIndex(dimension, scan), distinct=self.distinct)
+        index, shown = FlatIndex(dimension, scan), self.distinct
+        return EntityCore.load(k, dimension, index, distinct=shown, by_text=self.by_text)
 
     def fitting(self, ids: Iterable[bytes]) -> list[tuple[int, str, ReviewDetails]]:
         """Of the sentences those that fit into the words of the extent: the position of each, its
@@ -141,18 +143,19 @@ def read_view(
     dimension: int,
     k: int,
     distinct: bool,
+    by_text: bool = False,
 ) -> V | None:
     """The entity's view of this kind as of the last commit, or None if there is no such entity.
 
     Reads all of its vectors: twice if they are many, and for facets once more for each facet.
-    `partition` is the number of these rows' partition, `k` and `distinct` are those of the summary.
+    `partition` is the number of these rows' partition, the next three are those of the sets.
     Raises NoFacets, CorruptRow.
     """
     header, applied = read_header(rows, entity_id.encode()), read_applied(rows)
     if header is None or applied is None:
         return None
     entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
-    view = kind.read(Source(entity, header, k, distinct, extent or Extent()))
+    view = kind.read(Source(entity, header, k, distinct, by_text, extent or Extent()))
     place = {"partition": partition, "next_offset": applied.next_offset}
     return replace(view, **place)  # type: ignore[arg-type]  # fields of each kind
 
@@ -250,7 +253,9 @@ class ShortView(EntityView):
         """See `EntityView`."""
         entity, extent = source.entity, source.extent
         scan = read_once(entity.blocks)
-        chosen = choose(scan, entity.dimension, extent.threshold, extent.count)
+        chosen = choose(
+            scan, entity.dimension, extent.threshold, extent.count, by_text=source.by_text
+        )
         taken = source.fitting(chosen.ids)
         vectors = chosen.vectors[[at for at, *_ in taken]]
         counts = stands_for(scan, vectors, extent.threshold, review_of)
@@ -322,7 +327,13 @@ class Overview(EntityView):
         extent, members = source.extent, _Members(source)
         facets = [one for one in members.ordered() if one.sentences]
         walks = [
-            Walk(members.scan(one.number), source.entity.dimension, extent.threshold, CANDIDATES)
+            Walk(
+                members.scan(one.number),
+                source.entity.dimension,
+                extent.threshold,
+                CANDIDATES,
+                by_text=source.by_text,
+            )
             for one in facets
         ]
         turns = in_turn(walks, extent.count)

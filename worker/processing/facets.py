@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from worker.coversumm import (
     EntityCore,
     FlatIndex,
+    Index,
     Points,
     Ranking,
     Step,
@@ -55,7 +56,7 @@ class EntityFacets:
     criteria: FacetCriteria
     rows: EntityRows
     texts: Texts  # gives stored sentences
-    distinct: bool
+    new_core: Callable[[int, Index], EntityCore]
     is_new: bool  # the entity has no rows
 
     def __post_init__(self) -> None:
@@ -116,10 +117,10 @@ class EntityFacets:
 
     def _begin(self, number: int) -> EntityCore:
         """The core of a facet without sentences."""
-        one, dimension = self._sets[number], self.criteria.dimension
+        one = self._sets[number]
         k = self.criteria.definitions.facets[number].k
-        index = one.index = FlatIndex(dimension, self._scan(number))
-        core = one.core = EntityCore(k, dimension, index, distinct=self.distinct)
+        index = one.index = FlatIndex(self.criteria.dimension, self._scan(number))
+        core = one.core = self.new_core(k, index)
         return core
 
     def _scan(self, number: int) -> Callable[[], Iterator[VectorBlock]]:

@@ -175,6 +175,7 @@ class Summaries:
             dimension=config.limits.dimension,
             k=config.k,
             distinct=config.distinct,
+            by_text=config.by_text,
         )
         if isinstance(view, SummaryView):
             view = replace(view, reservoir=None)  # it is not that of the entity in memory

@@ -118,7 +118,7 @@ class TrackedSet:
     @property
     def sentences(self) -> int:
         """Live sentences that it takes."""
-        return 0 if self.core is None else self.core.n
+        return 0 if self.core is None else self.core.live
 
     def touch(self) -> None:
         """Its sentences or reviews changed."""

@@ -123,6 +123,12 @@ class Fields:
     distinct: bool = setting(
         False, kinds.FLAG, "Show sentences with identical vectors once; near-paraphrases stay"
     )
+    weigh: str = setting(
+        "reviews",
+        kinds.choice("reviews", "texts"),
+        "`reviews`: each sentence counts. `texts`: those with identical vectors count once, in the "
+        "summary and each facet, and are shown once, as with `COVERSUMM_DISTINCT`",
+    )
     emit: str = setting(
         "every",
         kinds.choice("every", "coalesced"),

@@ -31,6 +31,7 @@ SETTINGS: Final = {
     "splitter": "of the worker's version",
     "k": "COVERSUMM_K",
     "distinct": "COVERSUMM_DISTINCT",
+    "weigh": "COVERSUMM_WEIGH",
     "topic": "COVERSUMM_INPUT_TOPIC",
     "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",

@@ -48,6 +48,7 @@ class Fingerprint:
     algorithm: str = ALGORITHM
     facets: str | None = None  # the identity of their definitions; None without facets
     language: str | None = None  # of what finds languages; None if no facet depends on them
+    weigh: str | None = None  # `texts`; None with `reviews`
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
@@ -64,6 +65,7 @@ class Fingerprint:
             algorithm=fields["algorithm"],
             facets=fields.get("facets"),
             language=fields.get("language"),
+            weigh=fields.get("weigh"),
         )
 
     def fields(self) -> dict[str, str]:
@@ -131,8 +133,8 @@ def refuse_other(
 
     Older workers stored no epoch; then any epoch matches.
     """
-    configured = fingerprint.fields()
-    stored = {"epoch": configured["epoch"], **stored}
+    configured = {"weigh": "reviews", **fingerprint.fields()}
+    stored = {"epoch": configured["epoch"], "weigh": "reviews", **stored}
     names = [*configured, *(name for name in stored if name not in configured)]
     differences = {
         name: (stored.get(name), configured.get(name))

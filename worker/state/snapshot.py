@@ -99,12 +99,23 @@ def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapsh
 
 
 def brute_force(
-    ids: Sequence[bytes], vectors: NDArray[np.int16], k: int, *, distinct: bool
+    ids: Sequence[bytes],
+    vectors: NDArray[np.int16],
+    k: int,
+    *,
+    distinct: bool,
+    by_text: bool = False,
 ) -> Ranking:
     """The summary of these sentences by sorting all of them, in int64, independent of the core.
 
-    Keys `n*|x|^2 - 2*x.S` are below 2^63 for every entity the core accepts (its own bound is 2^53).
+    With `by_text` of those with the lowest id of each vector. Keys `n*|x|^2 - 2*x.S` are below 2^63
+    for every entity the core accepts (its own bound is 2^53).
     """
+    copies = Counter(vector.tobytes() for vector in vectors)
+    if by_text:
+        down = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
+        rows = list({vectors[row].tobytes(): row for row in down}.values())
+        ids, vectors = [ids[row] for row in rows], vectors[rows]
     total = vectors.sum(axis=0, dtype=np.int64)
     keys = _keys(vectors, total).tolist()
     shown: list[int] = []
@@ -113,7 +124,6 @@ def brute_force(
         if len(shown) >= k:
             break
         rows = sorted(tied, key=ids.__getitem__)
-        copies = Counter(vectors[row].tobytes() for row in rows)  # equal vectors have equal keys
         if distinct:
             first = {vectors[row].tobytes(): row for row in reversed(rows)}
             rows = sorted(first.values(), key=ids.__getitem__)

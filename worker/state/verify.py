@@ -1,10 +1,11 @@
 """Recomputes every entity of a partition from its rows by brute force, and compares."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
+from worker.coversumm import Ranking
 from worker.errors import many
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
@@ -33,6 +34,7 @@ def verify_partition(
     dimension: int,
     k: int,
     distinct: bool,
+    by_text: bool = False,
     min_changes: int = 1,
 ) -> Iterator[EntityCheck]:
     """One result for each entity, in key order; of facets too, if the partition has any.
@@ -42,6 +44,7 @@ def verify_partition(
     """
     facets = read_criteria(rows)
     min_changes = max(min_changes, read_min_changes(rows))
+    rank = partial(brute_force, distinct=distinct, by_text=by_text)
     for snapshot in read_snapshots(rows, dimension):
         problems = [
             f"{many(count, 'rows')} of incarnation {incarnation}, "
@@ -52,7 +55,7 @@ def verify_partition(
         if snapshot.header is not None:
             problems += _count_problems(snapshot)
             for one in _sets(snapshot, k, facets):
-                problems += _set_problems(snapshot, one, distinct, min_changes)
+                problems += _set_problems(snapshot, one, rank, min_changes)
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -133,12 +136,14 @@ def _published(
     return [{}] * count if published is None else published.sets
 
 
-def _set_problems(snapshot: Snapshot, one: _Set, distinct: bool, min_changes: int) -> list[str]:
+def _set_problems(
+    snapshot: Snapshot, one: _Set, rank: Callable[..., Ranking], min_changes: int
+) -> list[str]:
     """The published set must be the brute-force one, or not due for publication."""
     ids, vectors, digests = snapshot.ids, snapshot.vectors, one.published
     if one.rows is not None:
         ids, vectors = [ids[row] for row in one.rows], vectors[one.rows]
-    expected = set(brute_force(ids, vectors, one.k, distinct=distinct).ids)
+    expected = set(rank(ids, vectors, one.k).ids)
     now = {
         one: formats.text_digest(snapshot.texts[one])
         if one in snapshot.texts

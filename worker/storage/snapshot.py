@@ -41,6 +41,7 @@ class StoredPartition:
     dimension: int
     k: int
     distinct: bool
+    by_text: bool
     partitions: int  # of the input
     topic: str  # the input
     model: str  # the engine's, or `processing.config.NO_MODEL`
@@ -89,6 +90,7 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
             made.dimension,
             made.k,
             made.distinct,
+            made.weigh == "texts",
             made.partitions,
             made.topic,
             made.model,

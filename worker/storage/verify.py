@@ -51,6 +51,7 @@ def verify_data_dir(
                     dimension=part.dimension,
                     k=part.k,
                     distinct=part.distinct,
+                    by_text=part.by_text,
                     min_changes=min_changes,
                 ):
                     yield Verification(number, check, check.problems)

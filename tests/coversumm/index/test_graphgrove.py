@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.coversumm.index import libraries
 from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_class
-from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
+from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts
 from worker.coversumm import (
     DuplicateSentence,
     EntityCore,
@@ -122,7 +122,7 @@ def test_the_core_over_it_is_the_oracle(
 ) -> None:
     disk = Disk(script.dimension)
     index = GraphgroveIndex(script.dimension, disk.scan)
-    core = tight(EntityCore(script.k, script.dimension, index, distinct=script.distinct), spare)
+    core = script.core(spare, index)
     results: list[Any] = []
     while len(results) < len(script.steps):
         at = len(results)
@@ -131,8 +131,7 @@ def test_the_core_over_it_is_the_oracle(
         index.on_rows_written()
         if data.draw(st.booleans()):  # evicted or restarted
             index = GraphgroveIndex(script.dimension, disk.scan)
-            core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
-            tight(core, spare)
+            core = script.loaded(spare, index)
     assert results == script.expected()
     assert core.ranking() == script.oracle(-1)
 

@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm.copies import Copies
 from worker.coversumm.points import Points
 
 TILE = 512  # rows computed at once: small enough for the cache, large enough to forget the overhead
@@ -77,8 +78,10 @@ class Index(Protocol):
     def memory_bytes(self) -> int:
         """Approximate bytes in memory."""
 
-    def totals(self) -> Totals:
-        """Count and sum of the live sentences, by a pass over all of them."""
+    def totals(self, copies: Copies | None = None) -> Totals:
+        """Count and sum of the live sentences, by a pass over all of them; with `copies`, which
+        are empty and take them in, of their distinct vectors.
+        """
 
     def update(self, removed: Points, added: Points) -> None:
         """Removals, then additions. Raises UnknownSentence or DuplicateSentence if noticed."""

@@ -8,11 +8,13 @@ the rows read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond
 from worker.coversumm.matrix import GrowingArray
@@ -126,7 +128,7 @@ class FlatIndex:
             self._rows.clear()
             self._removed.clear()
 
-    def totals(self) -> Totals:
+    def totals(self, copies: Copies | None = None) -> Totals:
         """See `Index`."""
         self._apply_waiting()
         totals = Totals(0, np.zeros(self._dimension), 0.0)
@@ -142,9 +144,9 @@ class FlatIndex:
             if self._removed:
                 ids = tile.ids(np.arange(len(vectors)))
                 vectors = vectors[[id_ not in self._removed for id_ in ids]]
-            totals = add_up(totals, vectors)
+            totals = add_up(totals, vectors, copies)
         self._read = read if rows <= READ_ROWS else None
-        return add_up(totals, self._vectors.rows)
+        return add_up(totals, self._vectors.rows, copies)
 
     def nearest(
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
@@ -153,10 +155,15 @@ class FlatIndex:
         self._apply_waiting()
         parts: Iterable[_Part] = self._parts(n, total)
         if n <= READ_ROWS and not self._removed:
-            parts = list(parts)
-            found = _nearest_at_once(parts, count)
-            if found is not None:
-                return found
+            held, rows = list[_Part](), 0
+            for part in parts:
+                held.append(part)
+                if (rows := rows + len(part.keys)) > READ_ROWS:  # vectors that count once
+                    break
+            else:
+                if (found := _nearest_at_once(held, count)) is not None:
+                    return found
+            parts = chain(held, parts)
         candidates = SearchCandidates(count, ids_kept, self._removed)
         for part in parts:
             candidates.offer(part.keys, part.vectors, part.ids_of, stored=part.is_stored)
@@ -242,9 +249,11 @@ def _nearest_at_once(parts: Sequence[_Part], count: int) -> Neighborhood | None:
     return Neighborhood(np.concatenate(found), [1] * len(ids), [[id_] for id_ in ids], radius_key)
 
 
-def add_up(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
-    """The totals with these vectors, (m, D)."""
+def add_up(totals: Totals, vectors: NDArray[np.int16], copies: Copies | None = None) -> Totals:
+    """The totals with these vectors, (m, D); with `copies` with those that it does not have yet."""
     n, total, max_squared_norm = totals
+    if copies is not None:
+        vectors = vectors[copies.take(vectors)]
     for at in range(0, len(vectors), TILE):
         x = vectors[at : at + TILE].astype(np.float64)
         total = total + x.sum(axis=0)

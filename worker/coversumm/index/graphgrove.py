@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
+from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import (
     Block,
@@ -236,17 +237,22 @@ class GraphgroveIndex:
     def on_rows_written(self) -> None:
         """See `Index`. Everything is in memory, so there is nothing to release."""
 
-    def totals(self) -> Totals:
+    def totals(self, copies: Copies | None = None) -> Totals:
         """See `Index`."""
         self._read()
         counts = np.array([len(ids) for ids in self._ids], np.float64)
+        if copies is not None:
+            rows = self._live_rows()
+            copies.take(self._vectors.rows[rows], counts[rows].astype(int).tolist())
+            counts = np.minimum(counts, 1.0)
         total, max_squared_norm = np.zeros(self._dimension), 0.0
         for at in range(0, len(counts), TILE):
             x = self._vectors.rows[at : at + TILE].astype(np.float64)
             weights = counts[at : at + TILE]
             total += weights @ x
             max_squared_norm = max(max_squared_norm, float((np.vecdot(x, x) * (weights > 0)).max()))
-        return Totals(len(self._row_of), total, max_squared_norm)
+        n = len(self._row_of) if copies is None else self._live
+        return Totals(n, total, max_squared_norm)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""

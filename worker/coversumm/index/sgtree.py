@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
+from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond
 from worker.coversumm.index.sgtree_nodes import (
@@ -188,18 +189,22 @@ class SGTree:
             None if nearest.limit == inf else nearest.limit,
         )
 
-    def totals(self) -> Totals:
-        """Count and sum of the live sentences, and the largest squared norm."""
+    def totals(self, copies: Copies | None = None) -> Totals:
+        """Count and sum of the live sentences, and the largest squared norm; see `Index`."""
         total, max_squared_norm = np.zeros(self.dimension), 0.0
         live = np.array(list(self.nodes.of_vector.values()), np.int32)
         for at in range(0, len(live), TILE):
             some = live[at : at + TILE]
             counts = self.sentences.counts.rows[some]
+            if copies is not None:
+                copies.take(self.nodes.vectors.rows[some], counts.tolist())
+                counts = np.ones(len(some))
             total = total + counts @ self.nodes.vectors.rows[some].astype(np.float64)
             max_squared_norm = max(
                 max_squared_norm, float(self.nodes.squared_norms.rows[some].max())
             )
-        return Totals(len(self.sentences.node_of), total, max_squared_norm)
+        n = len(self.sentences.node_of) if copies is None else len(live)
+        return Totals(n, total, max_squared_norm)
 
 
 class SGTreeIndex:
@@ -252,9 +257,9 @@ class SGTreeIndex:
     def on_rows_written(self) -> None:
         """See `Index`. Everything is in memory, so there is nothing to release."""
 
-    def totals(self) -> Totals:
+    def totals(self, copies: Copies | None = None) -> Totals:
         """See `Index`."""
-        return self._current().totals()
+        return self._current().totals(copies)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm.copies import Copies
 from worker.coversumm.index import Block, Neighborhood, Search, Totals
 from worker.coversumm.index.flat import SearchCandidates, add_up, keys_of
 
@@ -32,14 +33,14 @@ class Subsets:
         self._rows_of = rows_of
         self._rows: list[Sequence[Rows]] = []  # by block
 
-    def totals(self, count: int) -> list[Totals]:
-        """Count and sum of each of the `count` subsets."""
-        found = [Totals(0, np.zeros(self._dimension), 0.0) for _ in range(count)]
+    def totals(self, copies: Sequence[Copies | None]) -> list[Totals]:
+        """Count and sum of each subset, as `Index.totals`."""
+        found = [Totals(0, np.zeros(self._dimension), 0.0) for _ in copies]
         self._rows = []
         for block in self._scan():
             self._rows.append(self._rows_of(block))
-            for number, vectors, _ in _parts(block, self._rows[-1], range(count)):
-                found[number] = add_up(found[number], vectors)
+            for number, vectors, _ in _parts(block, self._rows[-1], range(len(copies))):
+                found[number] = add_up(found[number], vectors, copies[number])
         return found
 
     def nearest(self, searches: Mapping[int, Search]) -> list[Neighborhood]:

@@ -26,9 +26,9 @@ from tests.coversumm.scripts import (
     one_by_one,
     points,
     scripts,
-    tight,
 )
-from worker.coversumm import DuplicateSentence, EntityCore, UnknownSentence, no_points
+from worker.coversumm import DuplicateSentence, UnknownSentence, no_points
+from worker.coversumm.copies import Copies
 from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
 
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
@@ -58,11 +58,11 @@ def committed_and_reloaded(script: Script, spare: int | None, data: st.DataObjec
             index.on_rows_written()
             if data.draw(st.booleans()):  # evicted or restarted
                 index = SGTreeIndex(script.dimension, disk.scan)
-                core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
-                tight(core, spare)
+                core = script.loaded(spare, index)
         if data.draw(st.booleans()):
-            totals = index.totals()
-            assert totals.n == len(live) == core.n
+            totals = index.totals(Copies() if script.by_text else None)
+            assert totals.n == core.n
+            assert index.totals().n == len(live) == core.live
             assert totals.total.tolist() == core.total.tolist()
             norms = [float(v.astype(float) @ v.astype(float)) for v in live.values()]
             assert totals.max_squared_norm == max(norms, default=0.0)

@@ -1,0 +1,131 @@
+"""Each distinct vector counts once: copies come in large numbers and go one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from tests.coversumm.scripts import (
+    Disk,
+    Path,
+    Script,
+    in_bulk,
+    in_small_runs,
+    one_by_one,
+    points,
+    tight,
+)
+from worker.coversumm import EntityCore, FlatIndex, Index, UnknownSentence, copies, no_points
+from worker.coversumm.copies import Copies
+from worker.coversumm.index import flat
+from worker.coversumm.index.sgtree import SGTreeIndex
+
+
+@pytest.mark.parametrize("fewest", [1, 5, 256])
+def test_counts_are_those_of_a_counter(fewest: int) -> None:
+    rng = np.random.default_rng(fewest)
+    ours, live, held = Copies(), dict[bytes, tuple[int, int]](), Counter[tuple[int, int]]()
+    with mock.patch.object(copies, "FEWEST", fewest):
+        for at in range(1500):
+            ids = list(live)
+            rng.shuffle(ids)
+            gone = {id_: live.pop(id_) for id_ in ids[: rng.integers(0, 4)]}
+            come = {
+                b"%d.%d" % (at, i): (int(rng.zipf(1.3)) % 500, int(rng.integers(0, 2)))
+                for i in range(rng.integers(0, 4 if at < 1000 else 2))
+            }
+            before = held.copy()
+            held.subtract(gone.values())
+            held.update(come.values())
+            live |= come
+            added = points(come.items(), 2)
+            net = ours.net(points(gone.items(), 2), added)
+            ours.apply(net)
+            left = [tuple(vector) for vector in net.left.tolist()]
+            joined = [tuple(vector) for vector in added.vectors[net.joined].tolist()]
+            assert sorted(left) == sorted(v for v in held if before[v] and not held[v])
+            assert sorted(joined) == sorted(v for v in held if held[v] and not before[v])
+            firsts = {vector: row for row, vector in reversed(list(enumerate(come.values())))}
+            assert net.joined == [firsts[vector] for vector in joined]
+            assert ours.live == len(live)
+    with pytest.raises(UnknownSentence):
+        ours.net(points([(b"x", (-1, -1))], 2), no_points(2))
+
+
+def test_a_vector_of_one_copy_takes_few_bytes() -> None:
+    vectors = np.arange(60_000, dtype=np.int64).reshape(-1, 2).astype(np.int16)
+    ours = Copies()
+    assert ours.take(vectors) == list(range(30_000))
+    ours.settle()
+    assert ours.memory_bytes == 16 * 30_000
+    core = EntityCore(3, 2, FlatIndex(2), by_text=True)
+    small = core.memory_bytes
+    core.copies = ours
+    assert core.memory_bytes == small + ours.memory_bytes
+
+
+def _history(seed: int, grid: int) -> Script:
+    """Copies of few vectors among many others come, and then all go one by one."""
+    rng = np.random.default_rng(seed)
+    script = Script(3, 4, False, by_text=True)
+    pool = rng.integers(-grid, grid, (25, 3))
+    for at in range(260):
+        center = grid * np.array([at / 260, 0, -at / 520])
+        vector = pool[rng.integers(25)]
+        if rng.random() > 0.7:
+            vector = center + grid * rng.normal(size=3)
+        id_ = b"%04d" % rng.permutation(10_000)[0] + b".%d" % at
+        script.add([], {id_: tuple(np.rint(vector).astype(int))})
+        if rng.random() < 0.1:  # an edit: to another vector, perhaps a copy
+            id_ = list(script.live[-1])[rng.integers(len(script.live[-1]))]
+            script.add([id_], {id_: tuple(pool[rng.integers(25)])})
+    while script.live[-1]:
+        live = script.live[-1]
+        shown = [id_ for id_ in script.oracle(-1).ids if rng.random() < 0.5]  # representatives
+        script.add(shown[:1] or [list(live)[rng.integers(len(live))]], {})
+    return script
+
+
+@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
+@pytest.mark.parametrize("new_index", [FlatIndex, SGTreeIndex])
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_that_go_one_by_one(path: Path, new_index: Callable[..., Index], seed: int) -> None:
+    """After every event the set, order, support and distances of the first copies alone."""
+    script = _history(seed, [3, 40, 2000, 9000][seed])
+    expected, disk, results = script.expected(), Disk(3), []
+    assert len(script.steps) > 500
+    changed = [ranking for ranking in expected if ranking is not None]
+    assert max(max(ranking.support) for ranking in changed if ranking.ids) > 5
+    index = new_index(3, disk.scan)
+    core, rng = tight(script.loaded(None, index), 1), np.random.default_rng(seed)
+    while len(results) < len(script.steps):
+        steps = script.steps[len(results) : len(results) + rng.integers(1, 30)]
+        with mock.patch.object(copies, "FEWEST", 8):
+            results += path(core, steps)
+        live = script.live[len(results) - 1]
+        assert core.ranking() == script.oracle(len(results) - 1)
+        assert (core.live, core.n) == (len(live), len({v.tobytes() for v in live.values()}))
+        disk.live = live
+        index.on_rows_written()
+        if rng.random() < 0.2:  # evicted or restarted
+            index = new_index(3, disk.scan)
+            core = tight(script.loaded(None, index), 1)
+    assert results == expected
+
+
+def test_a_search_of_few_vectors_holds_few_rows_at_once() -> None:
+    """Thousands of copies are read as they come, though they are few distinct vectors."""
+    disk, held = Disk(1), list[object]()
+    disk.live = {b"%04d" % at: np.array([at % 7], np.int16) for at in range(3000)}
+    core = EntityCore.load(2, 1, FlatIndex(1, disk.scan), by_text=True)
+    expected = core.ranking()
+    assert (core.n, core.live, expected.support) == (7, 3000, (429, 429))
+    at_once = mock.patch.object(flat, "_nearest_at_once", side_effect=held.append)
+    with mock.patch.object(flat, "READ_ROWS", 600), at_once:
+        index = FlatIndex(1, disk.scan)
+        assert EntityCore.load(2, 1, index, by_text=True).ranking() == expected
+    assert held == []
