@@ -5,6 +5,7 @@ interface     CoverSumm, for notebooks: ids and embeddings in, ranked sentences 
 core          EntityCore, for the worker: steps of fixed-point vectors in, rankings out
 bulk          many steps that only add, as one matrix product
 state         one entity: how its reservoir is searched and refilled
+copies        how many live sentences each vector has, where it counts once
 reservoir     the sentences near the centroid of the last refill, identical vectors as one row
 knn           the k nearest in the reservoir
 certificate   when these are proved to be the nearest of all, and when nothing can have changed
