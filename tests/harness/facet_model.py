@@ -10,6 +10,7 @@ from fractions import Fraction
 import msgspec
 
 from tests.harness.model import Model, ratings
+from worker.text.language import LanguageDetector
 
 
 def signed_square_of_cosine(a, b):
@@ -84,15 +85,24 @@ class FacetModel(Model):
             (facet.rating is None or (rating is not None and facet.rating.has(rating)))
             and (facet.newest is None or rid in dated[: facet.newest])
             and (facet.within_days is None or self._is_within(facet.within_days, key, rid, dated))
-            and (facet.language is None or self._language(event) in facet.language)
+            and (facet.language is None or self.language(event) in facet.language)
             and (facet.verified is None or event.get("verified") is facet.verified)
             and (facet.country is None or event.get("country") in facet.country)
             and (facet.author_id is None or event.get("author_id") in facet.author_id)
         )
 
-    def _language(self, event):
-        """By the tag; texts of generated reviews are too short to have one."""
-        return (event.get("language") or "und").partition("-")[0].lower()
+    def language(self, event):
+        """By the tag, else by the text."""
+        facets = self.config.facets.definitions.facets
+        named = {one for facet in facets for one in facet.language or ()}
+        if not named:
+            return None
+        if tag := event.get("language"):
+            found = tag.partition("-")[0].lower()
+            return found if found in named else "und"
+        items = event.get("sentences") or ()
+        texts = [one if isinstance(one, str) else one["text"] for one in items]
+        return LanguageDetector(sorted(named)).language_of(event.get("text") or " ".join(texts))
 
     def _is_within(self, days, key, rid, dated):
         mine, newest = (_instant(self.facts[(*key, one)][0]) for one in (rid, dated[0]))

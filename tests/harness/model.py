@@ -101,11 +101,15 @@ class Model:
         handle = getattr(self, event["type"].replace(".", "_"))
         return handle(i, record, event) or "applied"
 
+    def language(self, event):
+        """By which texts are split; None without facets of languages."""
+        return None
+
     def review_upserted(self, i, record, event):
         rid = event["review_id"]
         items = event.get("sentences")
         if items is None:
-            items = split_sentences(event["text"] or "", 2000)
+            items = split_sentences(event["text"] or "", 2000, self.language(event))
         sentences = {}
         for ordinal, item in enumerate(items):
             item = {"text": item} if isinstance(item, str) else item

@@ -65,43 +65,55 @@ items = st.fixed_dictionaries(
     {"text": st.sampled_from(TEXTS)},
     optional={"embedding": st.sampled_from(VECTORS), "labels": labels},
 )
-upserts = st.builds(
-    lambda entity, review, sentences, when, rating, more: event(
-        entity,
-        {
-            "type": "review.upserted",
-            "review_id": review,
-            "sentences": sentences,
-            "occurred_at": when,
-            "rating": rating,
-            **more,
-        },
-    ),
-    st.sampled_from(ENTITIES),
-    many_reviews,
-    st.lists(items, max_size=4),
-    dates,
-    st.sampled_from([None, 1, 4.5, 0.1, 5e-324, 1e308]),
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "language": st.sampled_from(["fr", "FR-be", "de", "en"]),
-            "verified": st.booleans(),
-            "country": st.sampled_from(["NL", "FR", "DE"]),
-            "author_id": st.sampled_from(["me", "you"]),
-        },
-    ),
+given = st.builds(dict, sentences=st.lists(items, max_size=4))
+texts = st.builds(
+    dict, text=st.sampled_from(["Es war super. Ruhe. Am 3. Mai.", "Le Dr. Bon. Hr. Gut.", "Sr. A."])
 )
+
+
+def upserts_of(content):
+    return st.builds(
+        lambda entity, review, content, when, rating, more: event(
+            entity,
+            {
+                "type": "review.upserted",
+                "review_id": review,
+                "occurred_at": when,
+                "rating": rating,
+                **content,
+                **more,
+            },
+        ),
+        st.sampled_from(ENTITIES),
+        many_reviews,
+        content,
+        dates,
+        st.sampled_from([None, 1, 4.5, 0.1, 5e-324, 1e308]),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "language": st.sampled_from(["fr", "FR-be", "de", "en"]),
+                "verified": st.booleans(),
+                "country": st.sampled_from(["NL", "FR", "DE"]),
+                "author_id": st.sampled_from(["me", "you"]),
+            },
+        ),
+    )
+
+
 deletions = st.builds(
     lambda entity, review: event(entity, {"type": "review.deleted", "review_id": review}),
     st.sampled_from(ENTITIES),
     many_reviews,
 )
+upserts = upserts_of(given)
 events = st.one_of(upserts, upserts, upserts, upserts, deletions, operations)
+with_texts = st.one_of(upserts_of(texts), events)
+"""With texts that the worker splits, by their languages."""
 
 
 @st.composite
-def runs(draw):
+def runs(draw, events=events):
     size = draw(st.sampled_from([3, 10, 30]))
     history = draw(st.lists(events, min_size=size, max_size=size))
     records = iter(list(records_of(history)))

@@ -16,11 +16,12 @@ from tests.harness.drive import (
     config,
     delete,
     delete_entity,
+    record,
     sent,
     upsert,
 )
 from tests.harness.facet_model import FacetModel
-from tests.processing.facet_runs import runs, with_facets
+from tests.processing.facet_runs import runs, with_facets, with_texts
 from tests.processing.test_facet_view import view_of
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria
@@ -41,7 +42,7 @@ setups = st.fixed_dictionaries(
 
 
 @settings(max_examples=300, deadline=None)
-@given(setup=setups, batches=runs())
+@given(setup=setups, batches=runs(with_texts))
 def test_facets_equal_brute_force(setup, batches):
     driver = Driver(with_facets(**setup))
     model = FacetModel(driver.config, FakeEngine.vector)
@@ -94,6 +95,24 @@ def test_the_language_of_a_review_is_its_tags_or_that_of_its_text():
         "everything (en)": ["s"],
     }
     assert [one.language for one in facets] == ["fr", "fr", "en", "en"]
+
+
+def test_a_text_is_split_by_its_language_if_facets_depend_on_it():
+    text = "Alles war super. Am 3. Mai kam der Hr. Schmidt."
+    definitions = Definitions([Facet("critics", rating=RatingRange(max=1))], ("de",))
+    by_language = facet_criteria(definitions, DIMENSION, None)
+    found = []
+    for facets in (None, by_language):
+        for tag in ("de-AT", "en", None):
+            driver = Driver(config(facets=facets, facets_topic="facets"), FakeEngine())
+            body = {"type": "review.upserted", "review_id": "r", "text": text, "language": tag}
+            (message,) = [
+                one for one in driver.run(record(0, "e", body)).messages if one.topic != "facets"
+            ]
+            found.append(sorted(one["text"] for one in json.loads(message.value)["sentences"]))
+    english = ["Alles war super. Am 3.", "Mai kam der Hr. Schmidt."]
+    german = ["Alles war super.", "Am 3. Mai kam der Hr. Schmidt."]
+    assert found == [english, english, english, german, english, german]
 
 
 def test_an_edit_that_reads_the_facets_first_is_seen():

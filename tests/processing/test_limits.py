@@ -360,7 +360,9 @@ def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
 def test_texts_are_split_once_however_often_their_micro_batch_is_cut(monkeypatch):
     split = []
     monkeypatch.setattr(
-        plan, "split_sentences", lambda text, cap: split.append(text) or split_sentences(text, cap)
+        plan,
+        "split_sentences",
+        lambda text, *rest: split.append(text) or split_sentences(text, *rest),
     )
     records = [
         record(offset, "e", text(f"text {offset}") | {"review_id": f"r{offset}"})

@@ -47,7 +47,7 @@ class Embedder:
     given: int = 0  # texts passed to the engine
     found: int = 0  # texts found in the store
     seconds: float = 0.0
-    split: Callable[[str], list[str]] = field(default_factory=lambda: cache(split_text))
+    split: Callable[[str, str], list[str]] = field(default_factory=lambda: cache(split_text))
     """Splits a text; a micro-batch that is cut, and so planned again, keeps its sentences."""
     _not_stored: set[str] = field(default_factory=set)
 

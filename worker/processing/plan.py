@@ -28,6 +28,7 @@ from worker.events import (
     SentencesDeleted,
 )
 from worker.events.reasons import place_of
+from worker.facets.membership import FacetCriteria
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
 from worker.processing.entities import CachedEntity, EntityKey
@@ -37,9 +38,9 @@ from worker.state.keys import parse_sentence_id, sentence_id
 from worker.text.splitting import cap_sentence, read_whole, says_something, split_sentences
 
 
-def split_text(text: str) -> list[str]:
-    """The sentences of a text, of any length."""
-    return split_sentences(text, sys.maxsize)
+def split_text(text: str, language: str) -> list[str]:
+    """The sentences of a text, of any length; `language` is empty where it is not known."""
+    return split_sentences(text, sys.maxsize, language)
 
 
 class BatchPlan:
@@ -60,13 +61,15 @@ class BatchPlan:
         find: Callable[[EntityKey], CachedEntity | None],
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
-        split: Callable[[str], list[str]] = split_text,
+        split: Callable[[str, str], list[str]] = split_text,
         reads_all: Callable[[str], bool] = lambda text: True,
+        facets: FacetCriteria | None = None,
     ) -> None:
         """`find` gives an entity with rows, `create` a new one by its source offset.
 
         `missing` gives the distinct texts among the given ones that still need the engine, `split`
         what `split_text` does, `reads_all` whether the engine reads a text to its end.
+        `facets` find the languages of reviews.
         """
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, str, Sentence]]] = {}
@@ -79,6 +82,7 @@ class BatchPlan:
         self._missing = missing
         self._split = split
         self._reads_all = reads_all
+        self._facets = facets
         self._open: dict[EntityKey, EntityChanges | None] = {}
         self._place = ""
 
@@ -165,7 +169,9 @@ class BatchPlan:
 
     def _upsert(self, index: int, record: Record, key: EntityKey, event: ReviewUpserted) -> Outcome:
         review_id = event.review_id.encode()
-        sentences = self._sentences(review_id, event)
+        facets, tag = self._facets, event.details.language
+        language = "" if facets is None else facets.language_of(texts_of(event), tag)
+        sentences = self._sentences(review_id, event, language)
         if isinstance(sentences, Rejected):
             return sentences
         changes = self._changes_of(key)
@@ -191,12 +197,6 @@ class BatchPlan:
         if unembedded:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
-        criteria = changes.entity.criteria
-        language = (
-            ""
-            if criteria is None
-            else criteria.language_of(texts_of(event), event.details.language)
-        )
         review = Review(version, False, event.details, embedded, sentences, chunks, language)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
@@ -270,8 +270,10 @@ class BatchPlan:
 
     # -- sentences
 
-    def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
-        split = split_review(review_id, event, self._limits, self._split, self._reads_all)
+    def _sentences(
+        self, review_id: bytes, event: ReviewUpserted, language: str
+    ) -> list[Sentence] | Rejected:
+        split = split_review(review_id, event, self._limits, language, self._split, self._reads_all)
         if isinstance(split, Rejected):
             return split
         sentences, cut = split
@@ -316,7 +318,8 @@ def split_review(
     review_id: bytes,
     event: ReviewUpserted,
     limits: Limits,
-    split: Callable[[str], list[str]] = split_text,
+    language: str = "",
+    split: Callable[[str, str], list[str]] = split_text,
     reads_all: Callable[[str], bool] = lambda text: True,
 ) -> tuple[list[Sentence], int] | Rejected:
     """The event's sentences under their ids, and how many were longer than the cap.
@@ -328,7 +331,7 @@ def split_review(
     given = event.sentences
     is_split_here = given is None
     if given is None:
-        given = tuple(GivenSentence(text, None) for text in split(event.text or ""))
+        given = tuple(GivenSentence(text, None) for text in split(event.text or "", language))
     pieces: list[GivenSentence] = []
     cut = 0
     for one in given:

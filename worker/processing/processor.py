@@ -300,7 +300,13 @@ class Processor:
             types[i] = _type_of(event)
         while True:
             plan = BatchPlan(
-                limits, find, create, embedder.missing, embedder.split, reads_all(embedder.engine)
+                limits,
+                find,
+                create,
+                embedder.missing,
+                embedder.split,
+                reads_all(embedder.engine),
+                self.config.facets,
             )
             for i, event in events.items():
                 if isinstance(event, Rejected):

@@ -28,6 +28,8 @@ _OTHERS: Final = "ar cs da de el en es fr he hi id it ja ko nl no pl pt ro ru sv
 OTHERS: Final = tuple(_OTHERS.split())
 """What a text may be besides the languages asked for: otherwise Italian would be taken for French.
 """
+RULES: Final = "reviews-1"
+"""Version of this module and of `abbreviations`: raise it with any change of results."""
 _WEIGHT_BITS: Final = 9  # the model's weights are 16-bit floats between 2 and 16 in size
 _LOG_BITS: Final = 12
 _LOGS: Final = tuple(round(log1p(count) * 2**_LOG_BITS) for count in range(4096))
@@ -55,9 +57,9 @@ class LanguageDetector:
 
     @property
     def identity(self) -> str:
-        """Detectors with one identity give one review the same language."""
+        """Detectors with one identity give one review the same language, and the same sentences."""
         asked = ",".join(sorted(self.languages))
-        return f"py3langid-{version('py3langid')}/reviews-1/{asked}"
+        return f"py3langid-{version('py3langid')}/{RULES}/{asked}"
 
     def language_of(self, text: str, tag: str | None = None) -> str:
         """One of `languages`, or UNKNOWN: another one, or a text too short to decide.

@@ -64,8 +64,8 @@ def split_sentences(text: str, max_chars: int, language: str | None = None) -> l
 
     Markup is removed, whitespace becomes single blanks, everything else stays. Signs without a
     letter or digit ("!!!", ":)") belong to the sentence before them; without one, or cut off by the
-    cap, they are dropped. With a `language` (`de`) its abbreviations count. Accepts any string, in
-    linear time.
+    cap, they are dropped. The abbreviations are those of the `language`, a primary subtag, or
+    English ones. Accepts any string, in linear time.
 
     >>> text = "Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)"
     >>> split_sentences(text, max_chars=2000)
