@@ -257,11 +257,15 @@ def _add(
     reservoir = state.reservoir
     kernel.add(state.total, come, 1.0)
     n, radius_key = reservoir.anchor_n, reservoir.radius_key
-    for id_, vector, (squared_norm, product, _) in zip(
-        added.ids, added.vectors, facts, strict=True
-    ):
-        if radius_key is None or n * squared_norm - 2.0 * product < radius_key:
-            reservoir.insert(vector, squared_norm, id_)
+    inside = [
+        at
+        for at, (squared_norm, product, _) in enumerate(facts)
+        if radius_key is None or n * squared_norm - 2.0 * product < radius_key
+    ]
+    if inside:
+        vectors, ids = added.vectors[inside], [added.ids[at] for at in inside]
+        squared_norms = [facts[at][0] for at in inside]
+        reservoir.insert(vectors, squared_norms, [digest(vector) for vector in vectors], ids)
     if state.gap is not None:
         state.gap.narrow(facts, 4 * state.slack)
 

@@ -46,7 +46,7 @@ class GrowingArray(Generic[Number]):
         """Bytes in memory, spare room included."""
         return self._room.nbytes
 
-    def append(self, rows: NDArray[Number]) -> None:
+    def append(self, rows: NDArray[Number] | list[float]) -> None:
         """Add rows (m, width), or numbers (m,)."""
         start = len(self.rows)
         self.extend(len(rows))

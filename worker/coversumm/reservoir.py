@@ -13,6 +13,7 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -107,18 +108,28 @@ class Reservoir:
         self.lowest_ids.append([id_])
         self.live += 1
 
-    def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
-        """Add one sentence, (D,)."""
-        key = digest(vector)
-        row = self.row_of.get(key)
-        if row is not None:
-            self.add(row, id_)
-            return
-        self.row_of[key] = len(self.counts)
-        self._digests.append(key)
-        self._vectors.room_for_one()[len(self)] = vector
-        self._squared_norms.room_for_one()[len(self)] = squared_norm
-        self.take_in(id_)
+    def insert(
+        self,
+        vectors: NDArray[np.int16],
+        squared_norms: Sequence[float],
+        digests: Sequence[bytes],
+        ids: Sequence[bytes],
+    ) -> None:
+        """Add sentences, (m, D), whose vectors have these digests."""
+        row_of, new = self.row_of, []
+        for at, (key, id_) in enumerate(zip(digests, ids, strict=True)):
+            row = row_of.get(key)
+            if row is not None:
+                self.add(row, id_)
+                continue
+            row_of[key] = len(self.counts)
+            self._digests.append(key)
+            self.counts.append(1)
+            self.lowest_ids.append([id_])
+            self.live += 1
+            new.append(at)
+        self._vectors.append(vectors[new])
+        self._squared_norms.append([squared_norms[at] for at in new])
 
     def ids_of(self, rows: list[int]) -> list[bytes]:
         """The ids of ranked rows: of one that stands m times its m lowest."""
