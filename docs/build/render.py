@@ -11,6 +11,7 @@ from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.facets import JUDGED
 from docs.build.facets import RECORDED as FACETS
+from docs.build.languages import RECORDED as LANGUAGES
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.quality import RECORDED as QUALITY
@@ -61,7 +62,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "pauses": pauses_table,
         "disk": disk_table,
     },
-    "docs/quality.md": {**QUALITY, **FACETS},
+    "docs/quality.md": {**QUALITY, **FACETS, **LANGUAGES},
     "docs/facets.md": JUDGED,
     "docs/llm.md": {"calls": calls_table},
     "docs/image.md": {"sizes": image_table},
