@@ -166,6 +166,10 @@ _FACETS: Final[dict[str, Any]] = {
             "review_count": 97,
             "ratings": {"count": 95, "mean": 4.2, "histogram": {"3": 19, "4.5": 76}},
             "sentences": _SUMMARY["sentences"],
+            "mentions": {
+                "review_count": 131,
+                "ratings": {"count": 129, "mean": 4.0, "histogram": {"4": 129}},
+            },
         }
     ],
     "cause": _SUMMARY["cause"],

@@ -62,6 +62,8 @@ def test_the_identity_changes_with_every_definition():
         GOOD.replace("max = 2", "max = 3"),
         GOOD.replace("easy", "simple"),
         GOOD + "hidden = true\n",
+        GOOD + "words = ['bad']\n",
+        GOOD + "words = { en = ['bad'] }\n",
     ]
     identities = {parse_definitions(text, "f").identity for text in others}
     assert len(identities) == len(others)
@@ -107,6 +109,14 @@ FACET = '[[facet]]\nname = "a"\n'
             f"languages = {[f'{a}{b}' for a in 'abcd' for b in 'abcdef']}\n" + GOOD,
             "72 facets in 24 languages, at most 64 are allowed",
         ),
+        (FACET + "words = ['x']", "line 1: facet 'a': says nothing about its sentences"),
+        (FACET + "newest = 1\nwords = ['x', 'a**']", "facet 'a': words: 'a**': a star is allowed"),
+        (FACET + "newest = 1\nwords = { fr = [' '] }", "facet 'a': words: ' ' is blank"),
+        (
+            FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
+            "facet 'a': words: Expected str matching",
+        ),
+        (FACET + "newest = 1\nwords = {}", "facet 'a': words: Expected object of length >= 1"),
         (FACET + "newest = 0", "line 1: facet 'a': newest: Expected int >= 1"),
         (FACET + "newest = 3\nk = 101", "line 1: facet 'a': k: Expected int <= 100"),
         (FACET + "newest = 3\nthreshold = 0.3", "threshold: only for phrases or vectors"),

@@ -78,6 +78,16 @@ k = 2
 name = "news"
 newest = 6
 """
+WORDS = """
+[[facet]]
+name = "cost"
+labels = ["price", "cost"]
+words = ["price*", "good value"]
+[[facet]]
+name = "fans"
+rating = { min = 4, max = 5 }
+words = { en = ["view", "room*"], fr = ["chambre*"] }
+"""
 
 
 class Stream(NamedTuple):
@@ -110,6 +120,7 @@ class Stream(NamedTuple):
             "ratings": RATINGS,
             "labels": LABELS,
             "newest": NEWEST,
+            "words": WORDS,
             "mixed": NEWEST + near + RATINGS + LABELS,
         }
         setup = Setup(
@@ -143,7 +154,7 @@ class Stream(NamedTuple):
 
 VALUES = Stream(
     "every coalesced final none every:2 coalesced:3",
-    "plain near ratings labels newest mixed",
+    "plain near ratings labels newest words mixed",
     "json json-row avro",
     "all distinct texts",
     "flat sgtree",
@@ -160,6 +171,8 @@ every near json-row distinct sgtree base64 absent all small
 every ratings json-row all sgtree texts absent limits small
 every labels json all sgtree mapped present all grown
 every newest avro all flat texts present all grown
+every words json all flat texts mixed ten grown
+every words avro all flat vectors mixed limits small authors
 every mixed json distinct flat texts mixed one grown
 every mixed json-row all sgtree avro mixed ten grown
 coalesced plain avro all sgtree texts mixed limits small

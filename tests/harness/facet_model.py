@@ -10,6 +10,7 @@ from fractions import Fraction
 import msgspec
 
 from tests.harness.model import Model, ratings
+from tests.harness.words import naive, patterns_for
 from worker.text.language import LanguageDetector
 
 
@@ -75,6 +76,27 @@ class FacetModel(Model):
                 ):
                     found[number][sid] = sentence
         return found
+
+    def mentions(self, key):
+        """By visible facet with words the ratings of the reviews with one in a live sentence."""
+        entity = self.entities.get(key)
+        facets = self.config.facets.definitions.facets
+        found = {n: {} for n, one in enumerate(facets) if one.words and not one.hidden}
+        dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
+        dated.sort(key=lambda r: self._recency(key, r))
+        for text, _, rid, rating, _ in [] if entity is None else entity.live().values():
+            for number, reviews in found.items():
+                patterns = patterns_for(facets[number].words, self._words_language(key, rid))
+                if self._review_meets(facets[number], key, rid, rating, dated) and any(
+                    naive(pattern, text) for pattern in patterns
+                ):
+                    reviews[rid] = rating
+        return found
+
+    def _words_language(self, key, rid):
+        """As it was found, if a facet depends on languages, else by the tag alone."""
+        event = self.facts[(*key, rid)][2]
+        return self.language(event) or self.entities[key].reviews[rid].details.get("language")
 
     def _labels(self, key, rid, sid):
         return set(self.facts[(*key, rid)][1].get(sid, ()))
@@ -234,9 +256,10 @@ class FacetModel(Model):
         )
         return ranking.ids, ranking.distances(), ranking.support
 
-    def parts(self, members, ranked):
+    def parts(self, key, members, ranked):
         """The facets of a message, in its order."""
         facets, parts = self.config.facets.definitions.facets, []
+        mentions = self.mentions(key)
         for n, found in members.items():
             reviews = {one[2]: one[3] for one in found.values()}
             part = {
@@ -250,13 +273,19 @@ class FacetModel(Model):
             if any(facet.language for facet in facets):
                 languages = facets[n].language or ()
                 part["language"] = languages[0] if len(languages) == 1 else None
+            if n in mentions:
+                found = mentions[n]
+                part["mentions"] = {
+                    "review_count": len(found),
+                    "ratings": ratings(found.values()),
+                }
             parts.append(part)
         return sorted(parts, key=lambda one: (-one["sentence_count"], label(one)))
 
     def now(self, key):
         """All visible facets of an entity as they are now."""
         members = self.members(key)
-        return self.parts(members, {n: self._rank(n, found) for n, found in members.items()})
+        return self.parts(key, members, {n: self._rank(n, found) for n, found in members.items()})
 
     def _body(self, i, record, event, key, members, ranked, now):
         facets, published = self.config.facets.definitions.facets, self._published(key)
@@ -273,7 +302,7 @@ class FacetModel(Model):
             ),
             "review_count": len(reviews),
             "sentence_count": 0 if entity is None else len(entity.live()),
-            "facets": self.parts(members, ranked),
+            "facets": self.parts(key, members, ranked),
             "cause": self.cause(record, event),
             "occurred_at": event.get("occurred_at"),
             "embedding_model": self.config.limits.model,

@@ -27,21 +27,25 @@ def packed(vector):
 FACETS = facet_criteria(
     Definitions(
         [
-            Facet("x", vectors=(packed([1, 0, 0]), packed([3, 0, 0.3])), k=2),
+            Facet(
+                "x", vectors=(packed([1, 0, 0]), packed([3, 0, 0.3])), k=2, words=("GOOD", "ba*")
+            ),
             Facet("text", phrases=("good", "bad"), threshold=0.9),
-            Facet("taken", vectors=(packed([1, 1, 1]),), hidden=True, threshold=0.95),
+            Facet(
+                "taken", vectors=(packed([1, 1, 1]),), hidden=True, threshold=0.95, words=("bad",)
+            ),
             Facet("y", vectors=(packed([0, 1, 0]),), threshold=0.2, k=1),
-            Facet("critics", rating=RatingRange(max=1), k=2),
+            Facet("critics", rating=RatingRange(max=1), k=2, words=("x*", "fine thing")),
             Facet("fans", rating=RatingRange(min=4, max=5)),
             Facet("price", labels=("price", "cost")),
-            Facet("any", labels=("price", "odd"), k=1),
+            Facet("any", labels=("price", "odd"), k=1, words={"fr": ("good",), "en": ("okay",)}),
             Facet("last", newest=1, k=2),
-            Facet("news", newest=2),
+            Facet("news", newest=2, words=("good",)),
             Facet("secret", newest=2, hidden=True),
             Facet("x of critics", vectors=(packed([1, 0, 0]),), rating=RatingRange(max=1)),
             Facet("y of critics", vectors=(packed([0, 1, 0]),), rating=RatingRange(max=1), k=1),
             Facet("of late", within_days=30, labels=("price",)),
-            Facet("french", language=("fr", "de"), verified=True, newest=3),
+            Facet("french", language=("fr", "de"), verified=True, newest=3, words=("bad", "t*")),
             Facet("mine", author_id=("me",), country=("NL", "FR")),
         ]
     ),

@@ -42,8 +42,13 @@ KINDS = {
     ],
     "languages": [
         Facet("x", vectors=(packed([1, 0, 0]),), k=2),
-        Facet("y", vectors=(packed([0, 1, 0]),)),
-        Facet("critics", rating=RatingRange(max=2), language=("fr",)),
+        Facet("y", vectors=(packed([0, 1, 0]),), words={"en": ("good",), "fr": ("bad",)}),
+        Facet("critics", rating=RatingRange(max=2), language=("fr",), words=("bad",)),
+    ],
+    "words": [
+        Facet("x", vectors=(packed([1, 0, 0]),), words=("fine", "good 1*"), k=2),
+        Facet("critics", rating=RatingRange(max=2), words=("bad", "9*"), newest=4),
+        Facet("y", vectors=(packed([0, 1, 0]),), words={"en": ("good",), "fr": ("bad", "fi*")}),
     ],
     "mixed": list(FACETS.definitions.facets),
 }

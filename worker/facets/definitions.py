@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from worker.errors import SetupError
 from worker.events.fields import LanguageCode
-from worker.events.outputs import FacetSummary
+from worker.events.outputs import FacetSummary, Mentions
 from worker.events.ratings import NO_RATINGS
 from worker.facets import PRESETS
+from worker.facets.words import Words
 from worker.toml_lines import line_of, near, parse_toml, positions
 
 PRESET: Final = "preset:"
@@ -45,6 +46,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field (.*)", re.DOTALL)
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Phrase = Annotated[str, Meta(min_length=1, max_length=2000)]
+Patterns = Annotated[tuple[Phrase, ...], Meta(min_length=1)]
 Base64 = Annotated[str, Meta(min_length=1, max_length=2**17)]
 
 
@@ -77,6 +79,8 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         verified: whether the review is.
         country: of the review, any of these.
         author_id: of the review, any of these.
+        words: a review mentions the facet if a sentence has one of these (`worker.facets.words`);
+            in all languages, or by language. They exclude no sentence.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
     """
@@ -93,6 +97,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     verified: bool | None = None
     country: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
     author_id: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
+    words: Patterns | Annotated[dict[LanguageCode, Patterns], Meta(min_length=1)] | None = None
     k: Annotated[int, Meta(ge=1, le=100)] = 3
     hidden: bool = False
 
@@ -104,7 +109,8 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     @property
     def rivals(self) -> "Facet":
         """Equal for facets whose phrases exclude one another: those of the same other criteria."""
-        return replace(self, name="", phrases=None, vectors=None, threshold=None, k=1, hidden=False)
+        others = replace(self, phrases=None, vectors=None, threshold=None, words=None)
+        return replace(others, name="", k=1, hidden=False)
 
     @property
     def only_language(self) -> str | None:
@@ -179,13 +185,16 @@ class Definitions:
         """A facet without sentences, as it is published."""
         facet = self.facets[number]
         language = facet.only_language if self.named_languages else UNSET
-        return FacetSummary(facet.name, facet.k, 0, 0, NO_RATINGS.ratings(), [], language)
+        ratings = NO_RATINGS.ratings()
+        mentions = UNSET if facet.words is None else Mentions(0, ratings)
+        return FacetSummary(facet.name, facet.k, 0, 0, ratings, [], language, mentions)
 
     @property
     def unused(self) -> frozenset[str]:
         """The fields of a published facet that no facet of these definitions has."""
-        used = {"language": bool(self.named_languages)}
-        return frozenset(name for name in ("language", "mentions") if not used.get(name))
+        has_words = any(facet.words is not None for facet in self.defined if not facet.hidden)
+        used = {"language": bool(self.named_languages), "mentions": has_words}
+        return frozenset(name for name, is_used in used.items() if not is_used)
 
     @cached_property
     def named_languages(self) -> frozenset[str]:
@@ -323,6 +332,10 @@ def _check(facet: Facet, names: set[str]) -> None:
             raise ValueError(f"rating: {infinite[0]} is not a bound: leave it out")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"rating: min {low} is above max {high}")
+    try:
+        Words([facet.words])
+    except ValueError as error:
+        raise ValueError(f"words: {error}") from None
     for name in ("phrases", "vectors", "labels", "language", "country", "author_id"):
         given = getattr(facet, name) or ()
         if blank := [one for one in given if not one.strip()]:
@@ -337,7 +350,7 @@ def _plain(message: str) -> str:
     if unknown := _UNKNOWN.fullmatch(text):
         kind = RatingRange if path else Facet
         text += near(unknown[1], kind.__struct_fields__)
-    field = path.removeprefix("$").removeprefix(".")
+    field = path.removeprefix("key in ").removeprefix("$").removeprefix(".")
     return f"{field}: {text}" if field else text
 
 

@@ -29,6 +29,7 @@ from worker.facets.definitions import (
     Facet,
     given_vectors,
 )
+from worker.facets.words import Words
 from worker.text.language import LanguageDetector
 
 ROWS: Final = 2048  # vectors compared at once, so that they fit a core's cache
@@ -143,6 +144,7 @@ class FacetCriteria:
         self._countries = _Values(facets, "country")
         self._authors = _Values(facets, "author_id")
         self._rivals = _rivals(definitions, vectors)
+        self._words = Words([None if one.hidden else one.words for one in definitions.facets])
 
     @cached_property
     def needs_reviews(self) -> bool:
@@ -211,6 +213,12 @@ class FacetCriteria:
         """Of a review with these texts and this language tag; empty if no facet depends on it."""
         detector = self.detector
         return "" if detector is None else detector.language_of(" ".join(texts), tag)
+
+    def mentions(self, texts: Iterable[str], language: str | None) -> int:
+        """The facets whose words a review with these sentences has, a bit for each. `language`: the
+        one found for it, or its tag.
+        """
+        return self._words.bits(texts, language) if self._words else 0
 
 
 @cache

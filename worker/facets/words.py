@@ -21,7 +21,7 @@ _WORD: Final = rf"[\w'{_MARKS}]"
 _WORDS: Final = re.compile(f"{_WORD}+")
 _PARTS: Final = re.compile(rf"({_WORD}+)(\*?)")
 _STRAY_STAR: Final = re.compile(rf"(?<!{_WORD})\*|\*(?={_WORD})")
-_LANGUAGE: Final = re.compile("[a-z]{2,3}")
+_LANGUAGE: Final = re.compile("[a-z]{2,8}")
 # Han, Kana, Thai, Lao, Myanmar, Khmer
 _WITHOUT_BLANKS: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035"
@@ -110,7 +110,7 @@ class Words:
 
     def _shift(self, language: str) -> int:
         if not _LANGUAGE.fullmatch(language) or language == UNDETERMINED:
-            raise ValueError(f"{language!r} is no language: give two or three letters, as in 'en'")
+            raise ValueError(f"{language!r} is no language: give a primary subtag, as 'en'")
         return self._shifts.setdefault(language, _FACETS * (len(self._shifts) + 1))
 
     def _add(self, patterns: Sequence[str], slot: int) -> None:
@@ -144,7 +144,7 @@ class Words:
     def _of_language(self, slots: int, language: str | None) -> int:
         """The facets of these slots."""
         bits = slots
-        if language is None or language == UNDETERMINED:
+        if not language or language == UNDETERMINED:
             for shift in self._shifts.values():
                 bits |= slots >> shift
         else:

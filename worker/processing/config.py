@@ -238,7 +238,8 @@ def load_facets(
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice
     names = [len(json.encode(json.encode(facet.name).decode())) for facet in visible]
     most = largest_message(settings, shown, sentence_ids=1)
-    most += FACET_BYTES * len(visible) + 2 * sum(names)
+    counted = len(visible) + sum(facet.words is not None for facet in visible)  # by words again
+    most += FACET_BYTES * counted + 2 * sum(names)
     if most > settings.max_message_bytes:
         raise SetupError(
             f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="

@@ -19,6 +19,7 @@ from worker.coversumm import EntityCore, FlatIndex, Ranking
 from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once, stands_for
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.events.outputs import Mentions
 from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetCriteria
@@ -394,6 +395,8 @@ class _Counted:
     sentences: int
     reviews: int
     ratings: RatingCounts
+    mentions: int = 0
+    mention_ratings: RatingCounts = NO_RATINGS
 
 
 class _Members:
@@ -425,6 +428,11 @@ class _Members:
                 if found >> one.number & 1:
                     one.reviews += count
                     one.ratings = one.ratings.plus(rating, count)
+        for (found, rating), count in members.mention_counts().items():
+            for one in self._counted:
+                if found >> one.number & 1:
+                    one.mentions += count
+                    one.mention_ratings = one.mention_ratings.plus(rating, count)
 
     def ordered(self) -> list[_Counted]:
         """The visible facets by descending sentence count, then name."""
@@ -451,6 +459,9 @@ def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
         review_count=one.reviews,
         ratings=one.ratings.ratings(),
     )
+    if facet.mentions is not msgspec.UNSET:
+        mentions = Mentions(one.mentions, one.mention_ratings.ratings())
+        summary = msgspec.structs.replace(summary, mentions=mentions)
     if not one.sentences:
         return summary
     ranking = source.core(facet.k, read_once(members.scan(one.number))).ranking()

@@ -109,6 +109,9 @@ class EntityFacets:
         for (bits, rating), count in counted.counts(members).items():
             for number in _numbers(bits):
                 self._count_review(number, rating, count)
+        for (bits, rating), count in members.mention_counts().items():
+            for number in _numbers(bits):
+                self._count_mention(number, rating, count)
         for facet in self._sets.values():
             facet.touch()
             if facet.core is not None and facet.sentences:
@@ -180,14 +183,24 @@ class EntityFacets:
                     del added[number][sentence.id]  # an earlier event of the record added it
                 else:
                     target.setdefault(number, {})[sentence.id] = sentence
+        by = 1 if move.is_arriving else -1
         for number in _numbers(joined):
-            self._count_review(number, review.details.rating, 1 if move.is_arriving else -1)
+            self._count_review(number, review.details.rating, by)
+        for number in _numbers(review.mentions & move.bits):
+            self._count_mention(number, review.details.rating, by)
 
     def _count_review(self, number: int, rating: float | None, by: int) -> None:
         """Count a review with a sentence in the facet, or no longer."""
         one = self._sets[number]
         one.reviews += by
         one.ratings = one.ratings.plus(rating, by)
+
+    def _count_mention(self, number: int, rating: float | None, by: int) -> None:
+        """Count a review with the facet's words, or no longer."""
+        one = self._sets[number]
+        one.mentions += by
+        one.mention_ratings = one.mention_ratings.plus(rating, by)
+        one.part = None
 
     def _step(
         self, number: int, gone: Iterable[Sentence], come: Iterable[Sentence]

@@ -198,6 +198,7 @@ class BatchPlan:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
         review = Review(version, False, event.details, embedded, sentences, chunks, language)
+        review.mentions = mentions_of(self._facets, review)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
         changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
@@ -256,7 +257,8 @@ class BatchPlan:
             self.sentences += len(changes.live_sentences(review_id, review))
             removed += [s for s in review.sentences if s.ordinal in ordinals]
             kept = [s for s in review.sentences if s.ordinal not in ordinals]
-            reviews[review_id] = replace(review, sentences=kept)
+            reviews[review_id] = left = replace(review, sentences=kept)
+            left.mentions = mentions_of(self._facets, left)
         changes.write(index, event, reviews, removed, (), touched)
         return None
 
@@ -305,6 +307,14 @@ def _version(given: int | None, stored: Review | None) -> int:
     if given is not None:
         return given
     return 1 if stored is None else stored.version + 1
+
+
+def mentions_of(criteria: FacetCriteria | None, review: Review) -> int:
+    """The facets whose words its sentences have, a bit for each."""
+    if criteria is None:
+        return 0
+    texts = [sentence.text for sentence in review.sentences]
+    return criteria.mentions(texts, review.language or review.details.language)
 
 
 def texts_of(event: ReviewUpserted) -> Iterable[str]:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from worker.coversumm import EntityCore, Index, Ranking
 from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
+from worker.events.outputs import Mentions
 from worker.events.publishing import OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state.keys import review_of
@@ -107,6 +108,8 @@ class TrackedSet:
     published: Mapping[bytes, bytes] = field(default_factory=dict)  # the set last published
     reviews: int = 0  # of a facet: with a sentence here
     ratings: RatingCounts = NO_RATINGS  # of these reviews
+    mentions: int = 0  # of a facet: reviews with its words
+    mention_ratings: RatingCounts = NO_RATINGS
     ranking: Ranking | None = None  # of the last step of a facet, if it changed the set
     part: SetPart | None = None  # for messages, until the set changes
 
@@ -140,9 +143,15 @@ class TrackedSet:
         facet = self.facet
         if facet is None:
             return None
-        ratings = self.ratings.ratings()
+        mentions = facet.mentions
+        if mentions is not UNSET:
+            mentions = Mentions(self.mentions, self.mention_ratings.ratings())
         return structs.replace(
-            facet, sentence_count=self.sentences, review_count=self.reviews, ratings=ratings
+            facet,
+            sentence_count=self.sentences,
+            review_count=self.reviews,
+            ratings=self.ratings.ratings(),
+            mentions=mentions,
         )
 
     @property

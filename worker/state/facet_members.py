@@ -25,6 +25,7 @@ class FacetMembers:
         self._facets = facets
         self._of_review: dict[bytes, int] = {}
         self._label_bits: dict[bytes, Mapping[int, int]] = {}
+        self._mentions: dict[bytes, int] = {}
         self.ratings: dict[bytes, float | None] = {}
         dates: list[tuple[bytes, str | None]] = []
         for name, row in reviews:
@@ -33,6 +34,8 @@ class FacetMembers:
             self.ratings[name] = row.details.rating
             if row.label_bits:
                 self._label_bits[name] = row.label_bits
+            if row.mentions:
+                self._mentions[name] = row.mentions
             if facets.needs_reviews:
                 self._of_review[name] = facets.review_bits(row.details, row.language)
             if facets.recent:
@@ -62,6 +65,16 @@ class FacetMembers:
             label_bits.append(of_labels[name].get(ordinal, 0) if name in of_labels else 0)
         return facets.all_facets_of(
             nearest, np.array(label_bits, np.uint64), np.array(review_bits, np.uint64)
+        )
+
+    def mention_counts(self) -> Counter[tuple[int, float | None]]:
+        """How many reviews mention exactly these facets, whose criteria on reviews they meet, and
+        have this rating.
+        """
+        every = self._facets.every
+        return Counter(
+            (bits & self._of_review.get(name, every), self.ratings[name])
+            for name, bits in self._mentions.items()
         )
 
     def rating(self, review_id: bytes) -> float | None:

@@ -1,0 +1,56 @@
+"""The words of facets by their definition, slowly: each pattern at each place of each sentence."""
+
+import unicodedata
+
+WITHOUT_BLANKS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "KHMER", "LAO", "MYANMAR")
+
+
+def has_no_blanks(char):
+    return unicodedata.name(char, "").startswith(WITHOUT_BLANKS)
+
+
+def plain(text):
+    decomposed = unicodedata.normalize("NFD", text).casefold()
+    return unicodedata.normalize("NFC", decomposed).replace("’", "'")
+
+
+def tokens(text):
+    """The words of a folded text, one character after another."""
+    found, word = [], ""
+    for char in text + " ":
+        belongs = char.isalnum() or char == "'" or unicodedata.category(char)[0] == "M"
+        if belongs and not has_no_blanks(char):
+            word += char
+        elif word:
+            found.append(word)
+            word = ""
+    return found
+
+
+def naive(pattern, text):
+    """The definition, slowly: every place, every part."""
+    pattern, text = plain(pattern).strip(), plain(text)
+    if any(map(has_no_blanks, pattern)):
+        return pattern.removesuffix("*") in text
+    parts = [
+        (tokens(part)[0], part.endswith("*"))
+        for part in pattern.replace("-", " ").split(" ")
+        if part
+    ]
+    words = tokens(text)
+    return any(
+        all(
+            word.startswith(part) if star else word == part
+            for (part, star), word in zip(parts, words[at:], strict=False)
+        )
+        for at in range(len(words) - len(parts) + 1)
+    )
+
+
+def patterns_for(given_words, language):
+    """A facet's patterns that count in a language."""
+    if not isinstance(given_words, dict):
+        return given_words or ()
+    if language in (None, "und"):
+        return [pattern for of_one in given_words.values() for pattern in of_one]
+    return given_words.get(language.partition("-")[0], ())
