@@ -218,3 +218,13 @@ def test_a_commit_in_doubt_counts_by_what_became_of_it(metrics):
     metrics.observe_doubt(committed=False)
     metrics.observe_doubt(committed=False)
     assert (samples(metrics)[name, "committed"], samples(metrics)[name, "repeated"]) == (1, 2)
+
+
+def test_sentences_by_the_languages_of_the_model(metrics):
+    metrics.observe_batch(stats())
+    metrics.observe_batch(stats(read_by_model=Counter(yes=3, unknown=1)))
+    found = samples(metrics)
+    counts = [
+        found["coversumm_model_languages_sentences_total", one] for one in ("yes", "no", "unknown")
+    ]
+    assert counts == [3, 0, 1]

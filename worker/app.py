@@ -104,8 +104,8 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     tracing = open_tracing(settings)
     check_faust()
     check_index(settings.index)
-    if settings.facets:
-        read_definitions(settings.facets)  # before any broker is asked
+    # before any broker is asked
+    facets = read_definitions(settings.facets) if settings.facets else None
     reading(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
@@ -151,7 +151,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     worker.group.check_before_joining()
     worker.producer.start()
     route_errors(worker.contact)
-    log_start(settings, partitions, engine)
+    log_start(settings, partitions, engine, () if facets is None else facets.named_languages)
     app = on_faust(worker, metrics)
     return app
 

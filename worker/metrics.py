@@ -129,6 +129,14 @@ class Metrics:
         self._embedded = self._add(
             Counter, "embedded_sentences_total", "Sentences given to the embedder"
         )
+        self._read_by_model = self._add(
+            Counter,
+            "model_languages_sentences_total",
+            "Sentences that events give no vector, by whether the model declares the language of "
+            "their review: yes, no, or unknown without a tag or detection",
+            "declared",
+            values=("yes", "no", "unknown"),
+        )
         self._embed_seconds = self._add(
             Histogram,
             "embed_seconds",
@@ -260,6 +268,8 @@ class Metrics:
         if stats.sentences_embedded:
             self._embedded.inc(stats.sentences_embedded)
             self._embed_seconds.observe(stats.embed_seconds)
+        for declared, count in stats.read_by_model.items():
+            self._read_by_model.labels(declared).inc(count)
         self._lookups.labels("hit").inc(stats.vectors_found)
         self._lookups.labels("miss").inc(stats.vectors_missed)
         if stats.vector_store_bytes is not None:

@@ -14,6 +14,7 @@ from tests.processing.facet_runs import events, with_facets
 from worker.events import Record
 from worker.processing.config import RecordSelection
 from worker.state import verify_partition
+from worker.text.declared import DeclaredEngine, ModelFacts
 
 ENTITIES = ["a", "b", "é😀\0"]
 setups = st.fixed_dictionaries(
@@ -208,3 +209,19 @@ def test_why_an_engine_has_no_vector_does_not_depend_on_other_records():
         one.engine.vector = lambda text: None if text.startswith("n") else [1, 1, 1]
     together = driver.run(first, bad).messages
     assert together == [*other.run(first).messages, *other.run(bad).messages]
+
+
+def test_sentences_are_counted_by_whether_the_model_reads_their_language():
+    """Those of a refused record are not, nor those that bring their vectors."""
+    model = DeclaredEngine(FakeEngine(), ModelFacts(languages=("en", "nl")))
+    driver = Driver(config(mapping=Lists(), limits={"max_sentences_per_review": 3}), model)
+    batch = driver.run(
+        record(0, upserted("r", "one", "two", language="en-GB"), upserted("s", "x", language="FR")),
+        record(1, upserted("t", "y", language="fr"), upserted("u", "w", "x", "y", "z")),
+        record(2, upserted("v", "one"), upserted("v", "one", "three", language="nl")),
+        record(3, {**upserted("w"), "sentences": [{"text": "a", "embedding": [1, 2, 3]}]}),
+    )
+    assert batch.stats.outcomes.total() == 4
+    assert batch.stats.read_by_model == {"yes": 4, "no": 1, "unknown": 1}
+    plain = Driver(config(mapping=Lists()))
+    assert not plain.run(record(0, upserted("r", "one", language="en"))).stats.read_by_model

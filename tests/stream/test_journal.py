@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.harness.drive import FakeEngine
 from tests.harness.fake_clients import FakeClock
 from worker.kafka.group import Membership
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal, log_start, shown_ranges
+from worker.text.declared import DeclaredEngine, ModelFacts
 
 
 class Told:
@@ -244,3 +246,29 @@ def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) ->
     assert facts["topics"]["input"] == "marketplace.reviews.v1"
     assert (facts["topic_partitions"], facts["k"], facts["group"]) == (6, 5, "coversumm-worker")
     assert facts["settings"]["COVERSUMM_SASL_PASSWORD"] == "***"
+
+
+@pytest.mark.parametrize(
+    ("languages", "named", "missing"),
+    [
+        (("en",), ("en",), None),
+        (("en",), ("fr", "en", "de"), "de, fr"),
+        (("de", "en", "fr"), ("fr", "de"), None),
+        (None, ("fr",), None),
+    ],
+)
+def test_the_start_names_the_model_s_languages_and_those_that_it_lacks(
+    told: Told,
+    tmp_path: Path,
+    languages: tuple[str, ...] | None,
+    named: tuple[str, ...],
+    missing: str,
+) -> None:
+    engine = DeclaredEngine(FakeEngine(), ModelFacts(languages=languages))
+    log_start(Settings(data_dir=tmp_path), 6, engine, named)
+    lines = [line for line, _ in told()]
+    reads = f", reads {', '.join(languages)}" if languages else ""
+    assert any(line.endswith(f"3 dimensions{reads}") for line in lines)
+    warned = [line for line in lines if "COVERSUMM_FACETS names" in line]
+    assert len(warned) == (missing is not None)
+    assert all(f"does not read: {missing};" in line for line in warned)

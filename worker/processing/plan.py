@@ -9,6 +9,7 @@ deletion that comes before its review is remembered like any other, in an unknow
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -35,6 +36,7 @@ from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
+from worker.text.language import primary_subtag
 from worker.text.splitting import cap_sentence, read_whole, says_something, split_sentences
 
 
@@ -53,6 +55,7 @@ class BatchPlan:
         new_characters: to embed, in units of `pace.characters`.
         sentences: added, or read with their vectors.
         cut_sentences: longer than the cap, so cut into several.
+        languages: of the sentences that events give no vector, empty where it is not known.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class BatchPlan:
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, str, Sentence]]] = {}
         self.new_characters = self.sentences = self.cut_sentences = 0
+        self.languages: Counter[str] = Counter()
         self._limits = limits
         # The settings are checked against the core's exact range; other limits are capped here.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
@@ -129,12 +133,14 @@ class BatchPlan:
     def _undo(self, index: int, keys: Sequence[EntityKey]) -> Callable[[], None]:
         """Undoes what is planned for the record of this index, of these entities, from now on."""
         counts = self.new_characters, self.sentences, self.cut_sentences
+        languages = self.languages.copy()
         length = len(self.changes)
         opened = {key: self._open[key] for key in keys if key in self._open}
         kept = {id(one): one.copy() for one in opened.values() if one is not None}
 
         def undo() -> None:
             self.new_characters, self.sentences, self.cut_sentences = counts
+            self.languages = languages
             self.changes = [kept.get(id(one), one) for one in self.changes[:length]]
             for key in keys:
                 self._open.pop(key, None)
@@ -196,6 +202,7 @@ class BatchPlan:
         embedded = len(unembedded) == len(sentences)
         if unembedded:
             self._need_vectors(index, unembedded, stored)
+            self.languages[primary_subtag(tag) if tag else language] += len(unembedded)
         chunks = (0, 0) if stored is None else stored.chunks
         review = Review(version, False, event.details, embedded, sentences, chunks, language)
         review.mentions = mentions_of(self._facets, review)

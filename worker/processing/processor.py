@@ -50,6 +50,7 @@ from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
 from worker.state.partition import last_changes, put_last_change, read_last_change
 from worker.state.rows import LastChange, Output
+from worker.text.declared import facts_of
 from worker.text.engine import EmbeddingEngine, reads_all
 
 FINISHED_AT_ONCE = 500  # most summaries published in one transaction at the end of a replay
@@ -391,7 +392,7 @@ class Processor:
         stats.count_outcomes(records, planned.types, planned.outcomes)
         facets_topic = None if self.config.facets is None else self.config.facets_topic
         stats.count_messages(messages, self.config.output_topic, facets_topic)
-        stats.count_plan(planned.plan)
+        stats.count_plan(planned.plan, facts_of(self._engine).languages)
         if self.config.selection.is_by_time:
             stats.count_late(records, planned.outcomes, self.config.selection)
         return stats

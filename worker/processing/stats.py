@@ -1,7 +1,7 @@
 """The counts of a micro-batch, for metrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from worker.limits import Limit
 from worker.processing.changes import Outcome
 from worker.processing.config import RecordSelection
 from worker.processing.plan import BatchPlan
+from worker.text.language import UNKNOWN
 
 UNREADABLE = "unreadable"  # the event type of a dead letter without an event
 SEVERAL = "several"  # the event type of a record with several events
@@ -43,6 +44,10 @@ class Stats:
     tombstones: int = 0
     sentences_embedded: int = 0  # distinct texts passed to the engine
     embed_seconds: float = 0.0
+    read_by_model: Counter[str] = field(default_factory=Counter)
+    """Sentences without a given vector, by whether the model declares the language of their review:
+    `yes`, `no`, `unknown`; empty if it declares none.
+    """
     vectors_found: int = 0  # distinct texts found in the vector store
     vectors_missed: int = 0  # distinct texts not found there
     vector_store_bytes: int | None = None  # on disk; None without a store
@@ -91,8 +96,14 @@ class Stats:
             elif any(name in TRUNCATED_HEADERS for name, _ in message.headers):
                 self.limits[Limit.MESSAGE_BYTES] += 1
 
-    def count_plan(self, plan: BatchPlan) -> None:
-        """Count cut sentences, set changes, entities and the core's decisions, after ranking."""
+    def count_plan(self, plan: BatchPlan, model_languages: Collection[str] | None) -> None:
+        """Count languages, cut sentences, set changes, entities and the core's decisions, after
+        ranking.
+        """
+        if model_languages is not None:
+            for language, count in plan.languages.items():
+                is_read = "yes" if language in model_languages else "no"
+                self.read_by_model["unknown" if language in ("", UNKNOWN) else is_read] += count
         if plan.cut_sentences:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final, NamedTuple
@@ -20,20 +20,29 @@ from worker.kafka.topics import topic_specs
 from worker.processing.stats import Coordinates, Stats
 from worker.settings import Settings
 from worker.stream.surroundings import Threads
+from worker.text.declared import facts_of
 from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
 
 
-def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> None:
+def log_start(
+    settings: Settings,
+    partitions: int,
+    engine: EmbeddingEngine | None,
+    named_languages: Collection[str] = (),
+) -> None:
     """Log what starts, and with which settings, before the worker joins its group.
 
     `partitions` is the input's partition count; without an `engine` events bring their embeddings.
+    `named_languages` are those of the facets.
     """
     if engine is None:
         model, dimension = "none: events bring their embeddings", settings.dimension
     else:
         model, dimension = engine.model, engine.dimension
+    languages = list(facts_of(engine).languages or ())
+    reads = f", reads {', '.join(languages)}" if languages else ""
     topics = {spec.role: spec.name for spec in topic_specs(settings).values()}
     named = ", ".join(f"{role} {name}" for role, name in topics.items())
     changed = settings.changed()
@@ -53,12 +62,20 @@ def log_start(settings: Settings, partitions: int, engine: EmbeddingEngine | Non
     _info(f"topics of {of}: {named}", topics=topics, topic_partitions=partitions)
     _info(
         f"summaries of {many(settings.k, 'sentences')}, epoch {settings.epoch}; "
-        f"model {model}, {dimension} dimensions",
+        f"model {model}, {dimension} dimensions{reads}",
         k=settings.k,
         epoch=settings.epoch,
         model=model,
         dimension=dimension,
+        model_languages=languages,
     )
+    if languages and (missing := sorted(set(named_languages) - set(languages))):
+        log.warning(
+            "COVERSUMM_FACETS names languages that the model does not read: %s; phrases find few "
+            "sentences in them: take a multilingual model",
+            ", ".join(missing),
+            extra={"facts": {"languages": missing}},
+        )
     _info(f"settings that differ from their defaults: {shown or 'none'}", settings=changed)
 
 

@@ -38,6 +38,11 @@ a half for the last bit of a logarithm to matter.
 """
 
 
+def primary_subtag(tag: str) -> str:
+    """`pt` of `pt-BR`."""
+    return tag.replace("_", "-").partition("-")[0].lower()
+
+
 class LanguageDetector:
     """Decides among `languages`: primary subtags as `en`. It is pure and callable from any thread.
 
@@ -66,7 +71,7 @@ class LanguageDetector:
 
         `tag`: the event's `language`, as `pt-BR`; if it has one, the text is not looked at.
         """
-        found = tag.replace("_", "-").partition("-")[0].lower() if tag else self._detected(text)
+        found = primary_subtag(tag) if tag else self._detected(text)
         return found if found in self.languages else UNKNOWN
 
     def _detected(self, text: str) -> str:
