@@ -1,7 +1,7 @@
 """The tables about facets, from the records of `make quality` and of the sentences judged."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -144,6 +144,35 @@ def judged_table(record: Mapping[str, Any]) -> str:
     return markdown(("preset", "judged on", "belong there", "by facet"), lines)
 
 
+def words_table(record: Mapping[str, Any]) -> str:
+    """By preset and facet precision and recall of the words, weighted by the sizes of the strata
+    that the sentences were drawn from.
+    """
+    lines = []
+    for preset, of in record["presets"].items():
+        for facet, strata in of["after"].items():
+            first, last = (_precision_and_recall(one) for one in (of["before"][facet], strata))
+            lines.append((f"`{preset}`", facet, *first, *last))
+    heads = ("preset", "facet", "first: precision", "recall", "now: precision", "recall")
+    return markdown(heads, lines)
+
+
+def _precision_and_recall(strata: Mapping[str, Sequence[int]]) -> tuple[str, str]:
+    right = [size * belong / drawn for size, drawn, belong in strata.values()]
+    _, drawn, belong = strata["with"]
+    return f"{belong / drawn:.2f}", f"{right[0] / sum(right):.2f}"
+
+
+def words_languages_table(record: Mapping[str, Any]) -> str:
+    """By language what the words of `stays` name, over all nine facets."""
+    names = ("sentences", "named", "wrong", "missed")
+    lines = [
+        (language, *(str(of[name]) for name in names))
+        for language, of in record["languages"].items()
+    ]
+    return markdown(("language", "sentences read", "facets named", "wrong", "missed"), lines)
+
+
 def when(record: Mapping[str, Any]) -> str:
     """Where and when."""
     return f"Measured on {machine_of(record)}."
@@ -171,5 +200,7 @@ RECORDED: dict[str, Callable[[], str]] = {
     name: partial(_recorded, table, "quality_facets.json") for name, table in TABLES.items()
 }
 JUDGED: dict[str, Callable[[], str]] = {
-    "judged": partial(_recorded, judged_table, "facets_judged.json")
+    "judged": partial(_recorded, judged_table, "facets_judged.json"),
+    "words_judged": partial(_recorded, words_table, "words_judged.json"),
+    "words_languages": partial(_recorded, words_languages_table, "words_judged.json"),
 }

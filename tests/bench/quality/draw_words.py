@@ -3,8 +3,9 @@
 `python -m tests.bench.quality.draw_words stays --seed 2`, `hotels` or `products --data FOLDER`.
 For each visible facet it draws 50 sentences with its words, 30 without them that are near one of
 its phrases, and 20 others, and prints them mixed, with their numbers. The numbers of those that
-mention it are written by hand into a JSON file, by facet; `--judged FILE` then draws the same again
-and prints what belongs into tests/bench/results/words_judged.json. Sentences of one language only.
+mention it are written by hand into a JSON file, by facet. While the words are the same,
+`--judged FILE` draws the same sentences again, and prints what belongs into
+tests/bench/results/words_judged.json. Sentences of reviews in one language only.
 """
 
 import argparse
