@@ -56,7 +56,7 @@ class LanguageDetector:
         wanted = {*OTHERS, *languages}
         columns = [i for i, name in enumerate(model.names) if name in wanted]
         self._names = [model.names[i] for i in columns]
-        self._weights = _scaled(model.weights[:, columns], _WEIGHT_BITS)
+        self._weights = _scaled(model.weights[:, columns], _WEIGHT_BITS).astype(np.int16)
         self._priors = _scaled(model.priors[columns], _WEIGHT_BITS + _LOG_BITS)
         self._model = model
 
@@ -75,7 +75,7 @@ class LanguageDetector:
         return found if found in self.languages else UNKNOWN
 
     def _detected(self, text: str) -> str:
-        if len("".join(filter(str.isalpha, text)).encode("utf-8", "replace")) < LEAST_BYTES:
+        if not _says_enough(text):
             return UNKNOWN
         counts = self._model.visits(text)
         if not counts:
@@ -84,6 +84,15 @@ class LanguageDetector:
         scores = logs @ self._weights[list(counts)] + self._priors
         found: str = self._names[int(scores.argmax())]
         return found
+
+
+def _says_enough(text: str) -> bool:
+    size = 0
+    for character in text:
+        size += len(character.encode()) if character.isalpha() else 0
+        if size >= LEAST_BYTES:
+            return True
+    return False
 
 
 def _scaled(numbers: Any, bits: int) -> Any:
