@@ -33,8 +33,8 @@ def overviews_table(record: Mapping[str, Any]) -> str:
                 else NAMES.get(row["method"], row["method"]),
                 score(row["mean"]),
                 score(row["jackknife"]),
-                "" if row["method"] == OURS else _interval(row["from_plain"]),
-                "" if row["method"] == record["rival"] else _interval(row["from_rival"]),
+                "" if row["method"] == OURS else interval_of(row["from_plain"]),
+                "" if row["method"] == record["rival"] else interval_of(row["from_rival"]),
                 "" if row["published"] else f"{row['repeats']:.2f}",
                 "" if row["published"] else f"{row['near']:.2f}",
             )
@@ -178,7 +178,8 @@ def when(record: Mapping[str, Any]) -> str:
     return f"Measured on {machine_of(record)}."
 
 
-def _interval(ends: tuple[float, float]) -> str:
+def interval_of(ends: tuple[float, float]) -> str:
+    """The ends of an interval, with signs."""
     return "{:+.1f} to {:+.1f}".format(*ends)
 
 

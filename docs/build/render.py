@@ -25,6 +25,7 @@ from docs.build.soaks import (
     soak_line,
     storm_table,
 )
+from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.peers.table import peers_table
@@ -62,7 +63,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "pauses": pauses_table,
         "disk": disk_table,
     },
-    "docs/quality.md": {**QUALITY, **FACETS, **LANGUAGES},
+    "docs/quality.md": {**QUALITY, **FACETS, **LANGUAGES, **SUPPORT},
     "docs/facets.md": JUDGED,
     "docs/llm.md": {"calls": calls_table},
     "docs/image.md": {"sizes": image_table},

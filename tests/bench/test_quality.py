@@ -636,6 +636,11 @@ def folder(tmp_path):
         )
     }
     (folder / data.SEEDS.name).write_text(json.dumps(seeds))
+    others = [
+        {"entity_id": f"lara:{n % 2}", "text": f"{text.capitalize()} here."}
+        for n, text in enumerate(one for of_ in REVIEWS for one in of_)
+    ]
+    packed(folder / data.OTHER_HOTELS.name, [*others, {"entity_id": "amz:x", "text": "Good."}])
     product = [
         {
             "entity_id": "p",

@@ -1,4 +1,5 @@
-"""`python -m tests.bench.quality [--data FOLDER] [--sample | --facets | --precision]`; see
+"""`python -m tests.bench.quality [--data FOLDER] [--sample | --facets | --support |
+--precision]`; see
 `tests.bench.quality` and docs/quality.md.
 
 Exit status 2 where data are missing, 1 where published texts do not score what they are known to
@@ -15,7 +16,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         "1"  # read when NumPy is loaded, here and in the processes that are started
     )
 
-from docs.build import facets, quality  # noqa: E402
+from docs.build import facets, quality, support  # noqa: E402
 from tests.bench import tables  # noqa: E402
 from tests.bench.paper.screen import Screen  # noqa: E402
 from tests.bench.quality.calibration import NotCalibrated  # noqa: E402
@@ -23,6 +24,7 @@ from tests.bench.quality.data import DataError  # noqa: E402
 from tests.bench.quality.facets_study import FacetStudy  # noqa: E402
 from tests.bench.quality.precision import PrecisionStudy  # noqa: E402
 from tests.bench.quality.study import Study, sample  # noqa: E402
+from tests.bench.quality.support_study import SupportStudy  # noqa: E402
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--sample", action="store_true", help="what can be told by the bundled sample alone"
     )
     parser.add_argument("--facets", action="store_true", help="the part with facets alone")
+    parser.add_argument("--support", action="store_true", help="support and suggested facets alone")
     parser.add_argument(
         "--precision",
         action="store_true",
@@ -53,8 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.precision:
             print(tables.precision_lines(PrecisionStudy(options.data, screen).run()))
             return 0
-        found = {} if options.facets else Study(options.data, screen).run()
-        of_facets = FacetStudy(options.data, screen).run()
+        is_all = not (options.facets or options.support)
+        found = Study(options.data, screen).run() if is_all else {}
+        of_facets = {} if options.support else FacetStudy(options.data, screen).run()
+        of_support = {} if options.facets else SupportStudy(options.data, screen).run()
     except DataError as error:
         print(error, file=sys.stderr)
         return 2
@@ -64,10 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say("stopped; nothing was recorded")
         return 130
-    for name, table in quality.TABLES.items() if found else ():
-        print(f"\n{name}\n\n{table(found)}")
-    for name, table in facets.TABLES.items():
-        print(f"\n{name}\n\n{table(of_facets)}")
+    parts = (quality.TABLES, found), (facets.TABLES, of_facets), (support.TABLES, of_support)
+    for tables_, of in parts:
+        for name, table in tables_.items() if of else ():
+            print(f"\n{name}\n\n{table(of)}")
     return 0
 
 

@@ -65,7 +65,13 @@ PRODUCTS = Source(
     "reviews of Amazon's devices: entity_id, review_id, rating, created_at, text",
     "Consumer Reviews of Amazon Products by Datafiniti, https://www.kaggle.com/datafiniti",
 )
-SOURCES = (HOTELS, REFERENCES, PUBLISHED, SEEDS, PRODUCTS)
+OTHER_HOTELS = Source(
+    "small_dev.jsonl.gz",
+    "reviews of other hotels, whose ids begin with lara: (others are skipped): entity_id, text",
+    "LARA's reviews of TripAdvisor, https://www.cs.virginia.edu/~hw5x/dataset.html",
+)
+OTHER_HOTELS_BEGIN = "lara:"
+SOURCES = (HOTELS, REFERENCES, PUBLISHED, SEEDS, PRODUCTS, OTHER_HOTELS)
 
 
 def check(folder: Path) -> None:

@@ -93,7 +93,8 @@ def facets_of(phrasing: Phrasing, threshold: float, embed: Embed) -> FacetCriter
 def groups_of(entity: Entity, facets: FacetCriteria) -> Groups:
     """The members of each facet of phrases."""
     found = facets.nearest_facets(entity.vectors)
-    return [np.flatnonzero(found == n).tolist() for n in range(len(facets.definitions.facets))]
+    numbers = range(len(facets.definitions.facets))
+    return [np.flatnonzero(found & np.uint64(1 << number)).tolist() for number in numbers]
 
 
 def central(entity: Entity, rows: Sequence[int], k: int) -> list[int]:

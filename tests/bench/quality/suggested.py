@@ -1,0 +1,54 @@
+"""Suggested facets on hotels that they were not made of: the overview of facets as `facets suggest`
+writes them, from six other hotels. Nothing about the method was chosen by these figures.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tests.bench.quality.data import MAX_CHARS, Embed, TextReview
+from tests.bench.quality.facets import central, groups_of, in_turn
+from tests.bench.quality.hotels import Hotel
+from tests.bench.quality.rouge import Rouge, scored
+from tests.bench.quality.walk import text_of, walk
+from worker.coversumm import SCALE
+from worker.facets import suggest as clusters
+from worker.facets.definitions import parse_definitions
+from worker.facets.membership import FacetCriteria
+from worker.text.splitting import split_sentences
+
+COUNTS = (6, 9, 12, 15)
+"""Facets asked for; 9 is the default."""
+
+
+def sentences_of(reviews: Iterable[TextReview]) -> clusters.ShortSentences:
+    """The short sentences of these reviews."""
+    found: dict[str, Counter[str]] = {}
+    for review in reviews:
+        for text in filter(clusters.is_short, split_sentences(review.text or "", MAX_CHARS)):
+            found.setdefault(text, Counter())[review.entity_id] += 1
+    return clusters.ShortSentences(found)
+
+
+def suggestions(sentences: clusters.ShortSentences, count: int, embed: Embed) -> FacetCriteria:
+    """The facets of the file that is suggested, unedited."""
+    phrases, _ = clusters.reference_phrases()
+    vectors, references = embed(sentences.texts), embed(list(phrases))
+    found = clusters.suggest(sentences, vectors / SCALE, references / SCALE, count)
+    definitions = parse_definitions(clusters.definitions_file(found, "other hotels"), "suggested")
+    return FacetCriteria(
+        definitions, embed([phrase for one in definitions.facets for phrase in one.phrases or ()])
+    )
+
+
+def overview(hotel: Hotel, facets: FacetCriteria, k: int) -> list[int]:
+    """The rows of 75 words of the facets that are not hidden, read in turn."""
+    entity = hotel.entity
+    groups = groups_of(entity, facets)
+    visible = [groups[number] for number in facets.definitions.visible]
+    ranked = [central(entity, rows, k) for rows in visible]
+    return walk(in_turn(visible, ranked), entity.sentences, hotel.tfidf)
+
+
+def score(hotel: Hotel, rows: Sequence[int]) -> dict[str, Rouge]:
+    """ROUGE of these sentences, by protocol."""
+    return scored(text_of(rows, hotel.entity.sentences), hotel.references)
