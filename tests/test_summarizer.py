@@ -18,6 +18,7 @@ from tests.harness.drive import FakeEngine, config
 from tests.harness.model import Model
 from worker.errors import SetupError
 from worker.events import Record, SummaryChanged, read_line
+from worker.processing.entity_view import UnknownLanguage
 from worker.summarizer import ReviewError, Skipped, Summarizer
 
 TOPIC = "marketplace.reviews.v1"
@@ -305,12 +306,29 @@ def test_facets(tmp_path):
     for ask in (stays.facets, stays.overview):
         with pytest.raises(KeyError, match="nobody"):
             ask("nobody")
+    with pytest.raises(UnknownLanguage, match="language 'fr': no facet is of one language"):
+        stays.overview("e", language="fr")
     with pytest.raises(SetupError, match="COVERSUMM_FACETS: no preset 'huts'"):
         Summarizer(k=3, embedder=FakeEngine(), facets="preset:huts")
     plain = Summarizer(k=3, embedder=FakeEngine())
     plain.add([review(1)])
     with pytest.raises(SetupError, match="COVERSUMM_FACETS"):
         plain.facets("e")
+
+
+def test_facets_of_a_language(tmp_path):
+    path = tmp_path / "facets.toml"
+    path.write_text('languages = ["en", "fr"]\n[[facet]]\nname = "new"\nnewest = 9\n')
+    stays = Summarizer(k=3, embedder=FakeEngine(), facets=path)
+    words = "Nice. Quiet place. So clean. Friendly. We slept well."
+    stays.add([review(1, words, language="en"), review(2, "Bien. Calme.", language="fr")])
+    assert [one.label for one in stays.facets("e", language="fr").facets] == [
+        "everything (fr)",
+        "new (fr)",
+    ]
+    overview = stays.overview("e")
+    assert (overview.language, overview.sentences[0].facet) == ("en", "new")
+    assert stays.overview("e", language="fr").sentences == ()  # two sentences are too few
 
 
 @pytest.mark.parametrize("rating", [float("inf"), np.float32("-inf"), "9" * 5000])

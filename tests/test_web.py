@@ -166,6 +166,8 @@ def test_a_short_view(state):
         ("view=short&threshold=1", "threshold is a number like 0.8"),
         ("view=short&threshold=nan", "threshold is a number like 0.8"),
         ("view=short&threshold=1e-3", "threshold is a number like 0.8"),
+        ("language=fr", "language is for the views facets and overview"),
+        ("view=short&language=fr", "language is for the views facets and overview"),
     ],
 )
 def test_a_short_view_that_is_none(state, query, message):
@@ -194,6 +196,23 @@ def test_facets_and_overview(state):
     assert "COVERSUMM_FACETS" in plain[2]["error"]
     state.owner = (False, OTHER_WORKER)
     for path in ("/entities/x/facets", "/entities/x/facets?view=overview&words=9"):
+        ((status, headers, _),) = get(state, path)
+        assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}")
+
+
+def test_a_language_of_facets(state):
+    paths = [
+        "/entities/x/facets?language=fr",
+        "/entities/x/facets?view=overview&language=fr",
+        "/entities/x/summary?view=overview&language=fr&words=9&threshold=0.5",
+    ]
+    assert [status for status, _, _ in get(state, *paths)] == [200, 200, 200]
+    extents = [Extent(language="fr"), Extent(language="fr"), Extent(None, 9, 0.5, "fr")]
+    assert state.extents == [("x", extent) for extent in extents]
+    ((status, _, body),) = get(state, "/entities/x/facets?language=nl")
+    assert (status, body) == (400, {"error": "language 'nl': the facets are in fr, en"})
+    state.owner = (False, OTHER_WORKER)
+    for path in paths:
         ((status, headers, _),) = get(state, path)
         assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}")
 

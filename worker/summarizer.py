@@ -190,11 +190,12 @@ class Summarizer:
         """
         return self._view(entity_id, ShortView, Extent(sentences, words, threshold))
 
-    def facets(self, entity_id: str) -> FacetsView:
-        """An entity's facets now, by descending sentence count. Raises KeyError for an unknown
-        entity, NoFacets without `facets`.
+    def facets(self, entity_id: str, *, language: str | None = None) -> FacetsView:
+        """An entity's facets now, by descending sentence count; with a `language` those of it.
+
+        Raises KeyError for an unknown entity, NoFacets without `facets`, UnknownLanguage.
         """
-        return self._view(entity_id, FacetsView)
+        return self._view(entity_id, FacetsView, Extent(language=language))
 
     def overview(
         self,
@@ -203,12 +204,15 @@ class Summarizer:
         sentences: int | None = None,
         words: int | None = None,
         threshold: float = THRESHOLD,
+        language: str | None = None,
     ) -> Overview:
         """An entity's overview now: the nearest sentence of each facet, then the next round.
 
-        The arguments and errors are those of `short_view`; raises NoFacets without `facets`.
+        Of facets with languages it is of one: `language`, by default that of the most sentences.
+        The other arguments and errors are those of `short_view`; raises NoFacets without `facets`,
+        UnknownLanguage.
         """
-        return self._view(entity_id, Overview, Extent(sentences, words, threshold))
+        return self._view(entity_id, Overview, Extent(sentences, words, threshold, language))
 
     def entities(self) -> list[str]:
         """The ids of all known entities, in order of their first review."""

@@ -9,11 +9,11 @@ bound before the worker joins its group. An answer of `/healthz` proves that the
 /status                200: identity, readiness, partitions, and the owners of the others
 /entities              200: entities of this worker, by page: prefix, contains, after, limit;
                        503 if not ready
-/entities/ID/facets    as the next, with the entity's facets
+/entities/ID/facets    as the next, with the entity's facets; language=fr: those of this language
 /entities/ID/summary   200: the summary as of the last commit; 404: unknown; 307: at the owner;
                        503: not ready, or no known owner. ID is percent-encoded. view=short is the
                        short view: sentences, words, threshold; view=overview is that of
-                       facets, with the same. Clients remove the ids `.` and `..`
+                       facets, with the same and language. Clients remove the ids `.` and `..`
                        from paths: /entities//summary?id=..
 
 Methods other than GET and HEAD get 405, requests with a body 413. `worker.server` checks the host.
@@ -36,7 +36,7 @@ from aiohttp import web
 from faust.web.drivers.aiohttp import Web
 
 from worker.metrics import CONTENT_TYPE, Metrics
-from worker.processing.entity_view import KINDS, Extent, NoFacets, View
+from worker.processing.entity_view import KINDS, Extent, NoFacets, UnknownLanguage, View
 from worker.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
 from worker.state.listing import LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
@@ -174,7 +174,8 @@ class Pages:
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
-            query = request.rel_url.raw_query_string if "view" in request.query else ""
+            is_chosen = "view" in request.query or "language" in request.query
+            query = request.rel_url.raw_query_string if is_chosen else ""
             location = url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query)
             return web.Response(status=307, headers={"Location": location})
         try:
@@ -184,7 +185,7 @@ class Pages:
             return error(503, "the worker is busy")
         except NotHere:
             return error(503, "the entity's partition is being handed over")
-        except NoFacets as why:
+        except (NoFacets, UnknownLanguage) as why:
             return error(400, str(why))
         if found is None:
             return error(404, "there is no such entity")
@@ -224,15 +225,18 @@ def _kind_and_extent(query: Mapping[str, str], default: str) -> tuple[type[View]
     name = query.get("view", default)
     if name not in KINDS:
         raise ValueError("view is set, short, facets or overview")
+    language = query.get("language")
+    if language is not None and name in ("set", "short"):
+        raise ValueError("language is for the views facets and overview")
     if name in ("set", "facets"):
-        return KINDS[name], None
+        return KINDS[name], None if language is None else Extent(language=language)
     numbers = {one: _number(one, query[one]) for one in ("sentences", "words") if one in query}
     threshold = query.get("threshold")
     if threshold is None:
-        return KINDS[name], Extent(**numbers)
+        return KINDS[name], Extent(**numbers, language=language)
     if not re.fullmatch(r"0(\.[0-9]{1,9})?", threshold):
         raise ValueError("threshold is a number like 0.8, from 0 up to, but not including, 1")
-    return KINDS[name], Extent(**numbers, threshold=float(threshold))
+    return KINDS[name], Extent(**numbers, threshold=float(threshold), language=language)
 
 
 def _number(name: str, value: str) -> int:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.web_worker import SHORT, VIEW
+from tests.cli.web_worker import FACETS, OVERVIEW, SHORT, VIEW
 
 
 @pytest.mark.parametrize("entity", ["a/b é", "elsewhere"])
@@ -78,3 +78,16 @@ def test_a_short_view(run, port):
         "inspect", "x", "--url", f"http://127.0.0.1:{port}", "--view", "short", "--words", "9"
     )
     assert (ended.code, json.loads(ended.out)) == (0, SHORT)
+
+
+def test_a_language_of_facets(run, port):
+    def ask(view, language):
+        url = f"http://127.0.0.1:{port}"
+        return run("inspect", "x", "--url", url, "--view", view, "--language", language)
+
+    assert json.loads(ask("facets", "fr").out) == FACETS
+    assert json.loads(ask("overview", "fr").out) == OVERVIEW
+    refused = ask("facets", "nl")
+    assert (refused.code, refused.out) == (2, "")
+    assert "answers 400: the facets are in fr, en" in refused.err
+    assert ask("short", "fr").code == 2

@@ -271,6 +271,39 @@ def test_the_facets_of_an_entity(run, tmp_path, data_dir, terminal):
         assert "news" in shown
 
 
+def test_facets_of_one_name_in_two_languages(run, tmp_path, terminal, monkeypatch):
+    text = 'languages = ["fr", "en"]\n[[facet]]\nname = "news"\nnewest = 99\n'
+    facets = facet_criteria(parse_definitions(text, "test"), 3, None)
+    events = [{**event, "language": "en"} for event in sample(9)]
+    events[4] |= {"language": "fr", "sentences": events[4]["sentences"][:2]}
+    store_rows(tmp_path, 0, rows_after(events, 0, facets))
+    entity = events[0]["entity_id"]
+
+    def shown(view, *options):
+        return run("inspect", entity, "--data-dir", tmp_path, "--view", view, *options)
+
+    both = json.loads(shown("facets").out)["facets"]
+    assert [(one["name"], one["language"]) for one in both] == [
+        (name, language) for language in ("en", "fr") for name in ("everything", "news")
+    ]
+    french = json.loads(shown("facets", "--language", "fr").out)["facets"]
+    assert french == [one for one in both if one["language"] == "fr"]
+    overviews = [json.loads(shown("overview", *one).out) for one in ((), ("--language", "fr"))]
+    assert [one["language"] for one in overviews] == ["en", "fr"]
+    assert {one["facet"] for one in overviews[0]["sentences"]} == {"news"}
+    assert overviews[1]["sentences"] == []  # its facet has fewer than COVERSUMM_LANGUAGE_MIN
+    monkeypatch.setenv("COVERSUMM_LANGUAGE_MIN", "1")
+    (sentence, *_) = json.loads(shown("overview", "--language", "fr").out)["sentences"]
+    assert sentence["review_id"] == events[4]["review_id"]
+    refused = shown("facets", "--language", "nl")
+    assert (refused.code, refused.out) == (2, "")
+    assert "language 'nl': the facets are in fr, en" in refused.err
+    terminal()
+    table = shown("facets").out
+    assert "news (en): " in table
+    assert "news (fr): " in table
+
+
 def test_the_short_view_of_an_entity(run, data_dir, terminal):
     ended = run("inspect", "other", "--data-dir", data_dir, "--view", "short", "--sentences", "3")
     assert (ended.code, ended.err) == (0, "")

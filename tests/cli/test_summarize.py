@@ -252,6 +252,40 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
         assert "COVERSUMM_FACETS" in refused.err
 
 
+def test_facets_of_languages(run, write, tmp_path):
+    """Those of one language, of events with a language and without one; changes of facets that
+    have one name are told apart.
+    """
+    facets = tmp_path / "languages.toml"
+    facets.write_text('languages = ["en", "fr"]\n[[facet]]\nname = "news"\nnewest = 99\n')
+    events = sample(40)
+    events[7]["language"] = "fr-FR"
+    file = write("reviews.jsonl", lines(events))
+    for language in ("en", "fr"):
+        options = ["--facets", facets, "--view", "facets", "--language", language]
+        (view,) = map(json.loads, run("summarize", file, *options).out.splitlines())
+        assert [(one["name"], one["language"]) for one in view["facets"]] == [
+            ("everything", language),
+            ("news", language),
+        ]
+        reviews = {one["review_id"] for one in view["facets"][0]["sentences"]}
+        assert (events[7]["review_id"] in reviews) == (language == "fr")
+        assert f"news ({language})," in run("summarize", file, *options, "--pretty").out
+        overview = [*options[:3], "overview", *options[4:]]
+        (shown,) = map(json.loads, run("summarize", file, *overview).out.splitlines() or ["{}"])
+        assert (shown.get("language"), language) in [("en", "en"), (None, "fr")]
+    refused = run("summarize", file, "--facets", facets, "--view", "overview", "--language", "nl")
+    assert (refused.code, refused.out) == (2, "")
+    assert "language 'nl': the facets are in en, fr" in refused.err
+
+    events[7]["sentences"] = events[8]["sentences"]
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, content in zip(paths, (file, write("others.jsonl", lines(events))), strict=True):
+        assert run("summarize", content, "--facets", facets, "--final", "-o", path).code == 0
+    compared = json.loads(run("compare", *paths, "--facets", "--examples", "9", "--json").out)
+    assert {one["facet"] for one in compared["examples"]} >= {"news (fr)", "everything (fr)"}
+
+
 def test_the_card_of_a_facet_shows_each_text_once():
     texts = ["Off street parking.", "Off street parking.", "Parking was easy."]
     sentences = [{"rank": rank, "text": text} for rank, text in enumerate(texts)]
@@ -272,6 +306,8 @@ def test_the_card_of_a_facet_shows_each_text_once():
         ["--view", "short", "--threshold", "1"],
         ["--view", "short", "--threshold", "nan"],
         ["--view", "long"],
+        ["--view", "short", "--language", "fr"],
+        ["--language", "fr"],
     ],
 )
 def test_a_short_view_that_is_none(run, write, content, options):

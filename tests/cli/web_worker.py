@@ -28,7 +28,12 @@ SHORT = {
     "threshold": 0.8,
     "sentences": [{**VIEW["sentences"][0], "stands_for": 12345, "stands_for_reviews": 7}],
 }
+FACETS = {**VIEW, "ratings": {"count": 0, "mean": None}, "facets": []}
+OVERVIEW = {**VIEW, "threshold": 0.8, "language": "fr", "sentences": []}
 ANSWERS = {
+    "/entities/x/facets?language=fr": (200, FACETS, {}),
+    "/entities/x/summary?language=fr&view=overview&threshold=0.800000000": (200, OVERVIEW, {}),
+    "/entities/x/facets?language=nl": (400, {"error": "the facets are in fr, en"}, {}),
     "/status": (200, {"group": "coversumm-worker"}, {}),
     "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
     "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),

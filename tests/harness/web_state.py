@@ -9,6 +9,7 @@ from worker.processing.entity_view import (
     ShortSentence,
     ShortView,
     SummaryView,
+    UnknownLanguage,
     ViewSentence,
 )
 from worker.state.listing import ListedEntity, Page
@@ -131,5 +132,7 @@ class FakeState:
             return self.summaries.get(entity_id)
         if kind is FacetsView and entity_id == "plain":
             raise NoFacets
+        if extent is not None and extent.language == "nl":
+            raise UnknownLanguage("language 'nl': the facets are in fr, en")
         found = {ShortView: SHORT, FacetsView: FACETS, Overview: OVERVIEW}[kind]
         return found if entity_id == "x" else None

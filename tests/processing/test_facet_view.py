@@ -3,30 +3,53 @@ sentences and of many.
 """
 
 import math
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from tests.coversumm.naive_short_view import cosine
 from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete, upsert
-from tests.harness.facet_model import FacetModel
+from tests.harness.facet_model import FacetModel, label
 from tests.harness.model import ratings
-from tests.processing.facet_runs import FACETS, runs, with_facets
+from tests.processing.facet_runs import FACETS, packed, runs, with_facets
 from tests.processing.operations import ENTITIES
 from worker.coversumm import brute_force
 from worker.coversumm.short_view import read_once
 from worker.events.outputs import decode_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_criteria
+from worker.facets.membership import facet_criteria, label_bits
 from worker.processing import entity_view
-from worker.processing.entity_view import Extent, FacetsView, NoFacets, Overview, fitting, read_view
+from worker.processing.entity_view import (
+    Extent,
+    FacetsView,
+    NoFacets,
+    Overview,
+    UnknownLanguage,
+    fitting,
+    read_view,
+)
 from worker.state import verify_partition
 from worker.state.keys import FACET_SETS
 
-NUMBERS = {facet.name: n for n, facet in enumerate(FACETS.definitions.facets)}
+LANGUAGES = ("fr", "de", "qqq")  # texts here have none of them, and no text has the last
+BY_LANGUAGE = facet_criteria(
+    Definitions(
+        [
+            Facet("x", vectors=(packed([1, 0, 0]),), threshold=0),
+            Facet("y", vectors=(packed([0, 1, 0]),), k=1),
+            Facet("fans", rating=RatingRange(min=4), language=("fr", "qqq")),
+            Facet("secret", newest=2, hidden=True),
+        ],
+        LANGUAGES,
+    ),
+    DIMENSION,
+    FakeEngine().embed,
+)
 
 
 def view_of(driver, key, kind=FacetsView, extent=None):
@@ -41,13 +64,43 @@ def view_of(driver, key, kind=FacetsView, extent=None):
         k=settings.k,
         distinct=settings.distinct,
         by_text=settings.by_text,
+        language_min=settings.language_min,
     )
 
 
-def naive_overview(model, key, extent):
-    """The nearest sentence of each facet in turn, without near-copies of a chosen one."""
-    members = model.members(key)
-    ordered = [NUMBERS[one["name"]] for one in model.now(key) if one["sentence_count"]]
+def main_language(model, key):
+    """That of the most live sentences among those declared, the first of equals."""
+    counts = dict.fromkeys(LANGUAGES, 0)
+    for _, _, review_id, *_ in model.entities[key].live().values():
+        language = model.language(model.facts[(*key, review_id)][2])
+        if language in counts:
+            counts[language] += 1
+    return max(LANGUAGES, key=counts.__getitem__)
+
+
+def turns_of(model, key, language):
+    """The numbers of the facets that an overview reads."""
+    definitions = model.config.facets.definitions
+    numbers = {
+        (facet.name, facet.only_language): n
+        for n, facet in enumerate(definitions.facets)
+        if not facet.hidden
+    }
+    found = []
+    for one in model.now(key):
+        least = model.config.language_min if one.get("language") else 1
+        if one["sentence_count"] < least or language not in (None, one.get("language")):
+            continue
+        if not (definitions.languages and one["name"] == "everything"):
+            found.append(numbers[one["name"], one.get("language")])
+    return found
+
+
+def naive_overview(model, key, extent, language=None):
+    """The nearest sentence of each facet in turn, without near-copies of a chosen one: the number
+    of the facet and the id.
+    """
+    members, ordered = model.members(key), turns_of(model, key, language)
     walks = []
     for number in ordered:
         live = {sid: one[1] for sid, one in members[number].items()}
@@ -66,7 +119,7 @@ def naive_overview(model, key, extent):
         is_full = len(chosen) == before
     texts = [members[number][sid][0] for number, sid, _ in chosen]
     taken = range(len(chosen)) if extent.words is None else fitting(texts, extent.words)
-    return [(FACETS.definitions.facets[chosen[at][0]].name, chosen[at][1].decode()) for at in taken]
+    return [(chosen[at][0], chosen[at][1].decode()) for at in taken]
 
 
 extents = st.builds(
@@ -106,16 +159,111 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
         assert view.review_count == len(reviews)
         assert msgspec.to_builtins(view.ratings) == ratings([one.rating for one in reviews])
         assert view.sequence == model.sets.get(key, (None, None))[1]
+        naive = naive_overview(model, key, extent)
+        labels = [label_of(number) for number, _ in naive]
         shown = [(one.facet, one.sentence_id) for one in overview.sentences]
-        assert shown == naive_overview(model, key, extent)
-        counts = {one["name"]: one["sentence_count"] for one in now}
-        for rank, one in enumerate(overview.sentences):
+        assert shown == [(name, sid) for name, (_, sid) in zip(labels, naive, strict=True)]
+        assert overview.language is UNSET
+        counts = {label(one): one["sentence_count"] for one in now}
+        for rank, (one, (number, sid)) in enumerate(zip(overview.sentences, naive, strict=True)):
             assert one.rank == rank
             assert one.facet_sentence_count == counts[one.facet]
-            text, _, review_id, rating, _ = model.members(key)[NUMBERS[one.facet]][
-                one.sentence_id.encode()
-            ]
+            text, _, review_id, rating, _ = model.members(key)[number][sid.encode()]
             assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
+
+
+def label_of(number):
+    facet = FACETS.definitions.facets[number]
+    return f"{facet.name} ({facet.only_language})" if facet.only_language else facet.name
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    least=st.sampled_from([1, 2, 5]),
+    batches=runs(),
+    asked=st.sampled_from([None, *LANGUAGES]),
+    extent=extents,
+)
+def test_views_of_one_language_equal_brute_force(least, batches, asked, extent):
+    limits = {"label_bits": label_bits(BY_LANGUAGE)}
+    driver = Driver(
+        config(facets=BY_LANGUAGE, facets_topic="facets", limits=limits, language_min=least)
+    )
+    model = FacetModel(driver.config, FakeEngine.vector)
+    model.run([record for _, batch in batches for record in batch])
+    for _, batch in batches:
+        driver.run_whole(*batch)
+    for at, entity_id in enumerate(ENTITIES):
+        key = at, entity_id
+        overview = view_of(driver, key, Overview, replace(extent, language=asked))
+        if key not in model.entities:
+            assert overview is None
+            continue
+        now = model.now(key)
+        view = view_of(driver, key, FacetsView, Extent(language=asked))
+        assert msgspec.to_builtins(view.facets) == tuple(
+            one for one in now if asked in (None, one["language"])
+        )
+        language = asked or main_language(model, key)
+        assert overview.language == language
+        counts = {one["name"]: one["sentence_count"] for one in now if one["language"] == language}
+        names = [facet.name for facet in BY_LANGUAGE.definitions.facets]
+        naive = naive_overview(model, key, extent, language)
+        assert [
+            (one.facet, one.sentence_id, one.facet_sentence_count) for one in overview.sentences
+        ] == [(names[n], sid, counts[names[n]]) for n, sid in naive]
+
+
+def of_languages(facets, *reviews, least=1):
+    """A worker after reviews: the language of each, and its sentences."""
+    driver = Driver(config(facets=facets, facets_topic="facets", language_min=least))
+    for at, (language, *sentences) in enumerate(reviews):
+        driver.run(upsert(at, f"r{at}", *sentences, language=language))
+    return driver
+
+
+def test_an_overview_reads_the_facets_of_the_main_language():
+    near, other = [("Quiet.", [1, 0, 0]), ("Clean.", [0, 1, 0])], [("Fin.", [-1, -1, 0])]
+    driver = of_languages(BY_LANGUAGE, ("de", *near), ("fr", *near), ("fr", *other), least=1)
+    shown = view_of(driver, (0, "e"), Overview)
+    assert (shown.language, {one.facet for one in shown.sentences}) == ("fr", {"x", "y"})
+    assert {one.review_id for one in shown.sentences} == {"r1"}
+    asked = view_of(driver, (0, "e"), Overview, Extent(language="de"))
+    assert (asked.language, {one.review_id for one in asked.sentences}) == ("de", {"r0"})
+    assert view_of(driver, (0, "e"), Overview, Extent(language="qqq")).sentences == ()
+
+
+def test_a_facet_of_a_language_needs_enough_sentences():
+    mixed = facet_criteria(
+        Definitions(
+            [
+                Facet("french", language=("fr",)),
+                Facet("new", newest=1),
+                Facet("x", language=("de",)),
+            ]
+        ),
+        DIMENSION,
+        None,
+    )
+    sentences = [(f"s{n}", [math.cos(n / 3), math.sin(n / 3), 0]) for n in range(4)]
+    driver = of_languages(mixed, ("de", *sentences[:3]), ("fr", *sentences), least=4)
+    shown = view_of(driver, (0, "e"), Overview, Extent(threshold=0.999))
+    assert {one.facet for one in shown.sentences} == {"french (fr)", "new"}
+    assert shown.language is UNSET
+
+
+@pytest.mark.parametrize(
+    ("facets", "message"),
+    [
+        (BY_LANGUAGE, "language 'nl': the facets are in fr, de, qqq"),
+        (FACETS, "language 'nl': no facet is of one language"),
+    ],
+)
+def test_an_unknown_language_is_refused_with_the_known_ones(facets, message):
+    driver = of_languages(facets, ("fr", ("Quiet.", [1, 0, 0])))
+    for kind in (FacetsView, Overview):
+        with pytest.raises(UnknownLanguage, match=message):
+            view_of(driver, (0, "e"), kind, Extent(language="nl"))
 
 
 @settings(max_examples=60, deadline=None)

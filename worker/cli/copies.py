@@ -126,7 +126,8 @@ def stored_views(
     entity: str, data_dir: Path, settings: Settings, view: str, extent: Extent | None
 ) -> list[dict[str, Any]]:
     """The view of the entity in each partition of the data directory that has it, and its age."""
-    read = partial(stored_view, view=view, extent=extent)
+    least = settings.language_min
+    read = partial(stored_view, view=view, extent=extent, language_min=least)
     return [
         {**fields, "as_of": copy.words, "current": copy.is_current}
         for copy, fields in look_up(entity, data_dir, settings, read)
@@ -186,9 +187,9 @@ def _listed(partitions: Iterable[int]) -> str:
 
 
 def stored_view(
-    part: StoredPartition, entity: str, view: str, extent: Extent | None
+    part: StoredPartition, entity: str, view: str, extent: Extent | None, language_min: int
 ) -> dict[str, Any]:
-    """The fields of this view of the entity; empty if it is unknown. Raises NoFacets."""
+    """The fields of this view of the entity; empty if it is unknown. See `read_view`."""
     found = read_view(
         part.rows,
         entity,
@@ -199,6 +200,7 @@ def stored_view(
         k=part.k,
         distinct=part.distinct,
         by_text=part.by_text,
+        language_min=language_min,
     )
     return {} if found is None else msgspec.to_builtins(found)
 

@@ -163,7 +163,9 @@ def listed_in(entity: str, url: str) -> str:
 def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
     """The view of the entity that its owner serves; empty if it is unknown. Raises SetupError."""
     query: dict[str, object] = {"id": entity} if entity in (".", "..") else {}
-    if extent is not None:
+    if extent is not None and extent.language is not None:
+        query["language"] = extent.language
+    if extent is not None and view != "facets":
         query["view"] = view
         query |= {name: n for name in ("sentences", "words") if (n := getattr(extent, name))}
         query["threshold"] = f"{extent.threshold:.9f}"

@@ -62,6 +62,7 @@ COLUMNS = {
     ("inspect B00X --url http://worker-1:8080", "from any worker of a group"),
     ("inspect B00X --view short --words 75", "75 words for readers, without repetitions"),
     ("inspect B00X --view facets", "each of its facets, such as parking"),
+    ("inspect B00X --view overview --language fr", "what its French reviews say of each subject"),
     ("inspect B00X --history 5", "its last five changes"),
     ("inspect B00X --reviews --data-dir /var/lib/coversumm", "its reviews, deleted ones too"),
 )
@@ -94,6 +95,7 @@ def command(
     sentences: int | None,
     words: int | None,
     threshold: float | None,
+    language: str | None,
     as_json: bool,
 ) -> int:
     """Show an entity's summary, counts and last offsets; from a data directory its reservoir too.
@@ -107,7 +109,7 @@ def command(
     from worker.cli.entity_sources import listed_in, local_worker, served_view
 
     _check_usage(entity, url, data_dir, reviews, history)
-    extent = extent_of(view, sentences, words, threshold)
+    extent = extent_of(view, sentences, words, threshold, language)
     if view != "set" and (reviews or history is not None):
         raise click.UsageError(f"--view {view}: leave --reviews and --history out.")
     settings = Settings.from_environment()
@@ -207,7 +209,7 @@ def _title(facet: dict[str, Any]) -> str:
     parts = [output.many(facet[f"{one}_count"], f"{one}s") for one in ("sentence", "review")]
     if facet["ratings"]["count"]:
         parts.append(f"ratings {_ratings(facet['ratings'])}")
-    return f"{facet['name']}: {', '.join(parts)}"
+    return f"{output.facet_label(facet)}: {', '.join(parts)}"
 
 
 def _ratings(ratings: dict[str, Any]) -> str:

@@ -169,8 +169,13 @@ MAX_SENTENCES, MAX_WORDS = 100, 10_000
 
 
 def view_options(command: F) -> F:
-    """`--view`, `--sentences`, `--words` and `--threshold`, for `extent_of`."""
+    """`--view` and the options of `extent_of`."""
     for option in (
+        click.option(
+            "--language",
+            help="Facets, overview: only facets of this language, such as fr. The default of an "
+            "overview is the entity's main language.",
+        ),
         click.option(
             "--threshold",
             type=click.FloatRange(0, 1, max_open=True),
@@ -202,19 +207,26 @@ def view_options(command: F) -> F:
 
 
 def extent_of(
-    view: str, sentences: int | None, words: int | None, threshold: float | None
+    view: str,
+    sentences: int | None,
+    words: int | None,
+    threshold: float | None,
+    language: str | None,
 ) -> Extent | None:
-    """The size of the short view or overview; None for the others. Raises click.UsageError."""
+    """The limits of the view; None if it has none. Raises click.UsageError."""
+    if language is not None and view in ("set", "short"):
+        raise click.UsageError("--language is for --view facets or overview.")
     if view in ("set", "facets"):
         if (sentences, words, threshold) != (None, None, None):
             raise click.UsageError(
                 "--sentences, --words and --threshold are for --view short or overview."
             )
-        return None
+        if language is None:
+            return None
     from worker.processing.entity_view import THRESHOLD, Extent
 
     try:
-        return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
+        return Extent(sentences, words, THRESHOLD if threshold is None else threshold, language)
     except ValueError as wrong:  # a threshold of `nan`, which every range accepts
         raise click.UsageError(f"--{wrong}.") from wrong
 

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,12 @@ def exit_code(problems: Iterable[object]) -> int:
 def cell(value: object) -> str:
     """A value as text for a table."""
     return "-" if value is None else printable(str(value))
+
+
+def facet_label(facet: Mapping[str, Any]) -> str:
+    """The name of a facet in JSON, with its language if it has one."""
+    language = facet.get("language")
+    return f"{facet['name']} ({language})" if language else str(facet["name"])
 
 
 def ranges(numbers: list[int]) -> str:

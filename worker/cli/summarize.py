@@ -89,6 +89,7 @@ def command(
     sentences: int | None,
     words: int | None,
     threshold: float | None,
+    language: str | None,
     target: str | None,
     fields: Mapping[str, str],
     embedder: str | None,
@@ -113,7 +114,7 @@ def command(
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
 
-    extent = extent_of(view, sentences, words, threshold)
+    extent = extent_of(view, sentences, words, threshold, language)
     settings = Settings.from_environment(
         k=None if k is None else str(k),
         distinct=None if distinct is None else str(distinct),
@@ -141,6 +142,11 @@ def command(
         raise click.UsageError(
             f"--view {view} needs facets: --facets preset:stays or a file, or COVERSUMM_FACETS."
         )
+    if extent is not None and extent.language is not None:
+        from worker.facets.definitions import read_definitions
+        from worker.processing.entity_view import check_language
+
+        check_language(read_definitions(settings.facets), extent.language)
     if pretty or view != "set":
         views = [view, "facets"] if view == "set" and settings.facets else [view]
         form = runs.FinalStates(lines, views, extent)

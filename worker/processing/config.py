@@ -133,6 +133,7 @@ class ProcessorConfig:
     facets: FacetCriteria | None = None
     facets_topic: str = ""
     by_text: bool = False  # each distinct vector counts once
+    language_min: int = 1  # sentences with which a facet of a language is in an overview
     output: OutputCodec = DEFAULT
     """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
 
@@ -219,6 +220,7 @@ def processor_config(
         index=settings.index,
         facets=facets,
         facets_topic=settings.facets_topic,
+        language_min=settings.language_min,
         output=output or OUTPUTS.get(settings.output_format, DEFAULT),
     )
 

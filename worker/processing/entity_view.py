@@ -5,6 +5,9 @@ a nearer sentence. An overview reads the facets in turn: the facets by their num
 from each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
 sentence, of whichever facet. With a word limit a walk goes down to `MOST_SENTENCES`, takes each
 chosen sentence that still fits, and skips the others.
+
+Facets of languages that a file declares are read in one language: that of the most sentences,
+unless another is asked for. `everything` repeats the others and has no turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,15 +16,18 @@ from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from worker.coversumm import EntityCore, FlatIndex, Ranking
 from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once, stands_for
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.events.fields import LanguageCode
 from worker.events.outputs import Mentions
 from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import NO_RATINGS, RatingCounts
+from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetCriteria
 from worker.state import Rows, read_applied
 from worker.state.entity import EntityRows, VectorBlock, read_header
@@ -39,12 +45,13 @@ THRESHOLD = 0.8  # of MiniLM: sentences with a cosine above it mean the same
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The limits of a short view. Raises ValueError, for the user, if one is out of range."""
+    """The limits of a view. Raises ValueError, for the user, if one is out of range."""
 
     sentences: int | None = None
     """At most this many; by default as many as the words allow, or `SENTENCES`."""
     words: int | None = None  # at most this many in all, separated by blanks; by default any number
     threshold: float = THRESHOLD  # a sentence whose cosine to an earlier one is above is skipped
+    language: str | None = None  # of the facets
 
     def __post_init__(self) -> None:
         if self.sentences is not None and not 1 <= self.sentences <= MOST_SENTENCES:
@@ -84,6 +91,18 @@ class NoFacets(SetupError):
         )
 
 
+class UnknownLanguage(SetupError):
+    """No published facet is of this language alone."""
+
+
+def check_language(definitions: Definitions, language: str) -> None:
+    """Raise UnknownLanguage unless a published facet is of this language alone."""
+    of_facets = (definitions.facets[number].only_language for number in definitions.visible)
+    if language not in (known := dict.fromkeys(code for code in of_facets if code is not None)):
+        have = f"the facets are in {', '.join(known)}" if known else "no facet is of one language"
+        raise UnknownLanguage(f"language {language!r}: {have}")
+
+
 class Source(NamedTuple):
     """The rows of an entity, and what its views depend on."""
 
@@ -92,6 +111,7 @@ class Source(NamedTuple):
     k: int
     distinct: bool
     by_text: bool
+    language_min: int
     extent: Extent
 
     @property
@@ -127,7 +147,7 @@ class EntityView:
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        """The view of this entity, without its place. Raises NoFacets, CorruptRow."""
+        """The view of this entity, without its place. Raises as `read_view`."""
         raise NotImplementedError
 
 
@@ -145,18 +165,21 @@ def read_view(
     k: int,
     distinct: bool,
     by_text: bool = False,
+    language_min: int,
 ) -> V | None:
     """The entity's view of this kind as of the last commit, or None if there is no such entity.
 
     Reads all of its vectors: twice if they are many, and for facets once more for each facet.
-    `partition` is the number of these rows' partition, the next three are those of the sets.
-    Raises NoFacets, CorruptRow.
+    `partition` is the number of these rows' partition; `k`, `distinct` and `by_text` are those of
+    the sets. An overview leaves out facets of a language with fewer than `language_min` sentences.
+    Raises NoFacets, UnknownLanguage, CorruptRow.
     """
     header, applied = read_header(rows, entity_id.encode()), read_applied(rows)
     if header is None or applied is None:
         return None
     entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
-    view = kind.read(Source(entity, header, k, distinct, by_text, extent or Extent()))
+    extent = extent or Extent()
+    view = kind.read(Source(entity, header, k, distinct, by_text, language_min, extent))
     place = {"partition": partition, "next_offset": applied.next_offset}
     return replace(view, **place)  # type: ignore[arg-type]  # fields of each kind
 
@@ -295,7 +318,7 @@ class FacetsView(EntityView):
             *source.counts,
             source.entity.ratings(source.header).ratings(),
             None if published is None else published.sequence,
-            tuple(_facet(source, members, one) for one in members.ordered()),
+            tuple(_facet(source, members, one) for one in members.ordered(source.extent.language)),
         )
 
 
@@ -319,6 +342,7 @@ class Overview(EntityView):
 
     threshold: float
     sentences: tuple[OverviewSentence, ...]
+    language: LanguageCode | UnsetType = UNSET  # of its facets; absent if they may have several
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
 
@@ -326,7 +350,8 @@ class Overview(EntityView):
     def read(cls, source: Source) -> Self:
         """See `EntityView`."""
         extent, members = source.extent, _Members(source)
-        facets = [one for one in members.ordered() if one.sentences]
+        language = extent.language or members.language
+        facets = members.turns(language, source.language_min)
         walks = [
             Walk(
                 members.scan(one.number),
@@ -344,7 +369,7 @@ class Overview(EntityView):
             sentences.append(
                 OverviewSentence(
                     rank,
-                    facets[walk].facet.label,
+                    facets[walk].facet.label if language is None else facets[walk].facet.name,
                     facets[walk].sentences,
                     found.id.decode(),
                     review_of(found.id).decode(),
@@ -353,7 +378,7 @@ class Overview(EntityView):
                     walks[walk].distance(found),
                 )
             )
-        return cls(*source.counts, extent.threshold, tuple(sentences))
+        return cls(*source.counts, extent.threshold, tuple(sentences), language or UNSET)
 
 
 View: TypeAlias = SummaryView | ShortView | FacetsView | Overview
@@ -407,7 +432,7 @@ class _Members:
         facets: FacetCriteria | None = read_criteria(source.entity.rows)
         if facets is None:
             raise NoFacets
-        entity = source.entity
+        entity, self._definitions = source.entity, facets.definitions
         self._blocks = read_once(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
         self._counted = [
@@ -434,9 +459,34 @@ class _Members:
                     one.mentions += count
                     one.mention_ratings = one.mention_ratings.plus(rating, count)
 
-    def ordered(self) -> list[_Counted]:
-        """The visible facets by descending sentence count, then name."""
-        return sorted(self._counted, key=lambda one: (-one.sentences, one.facet.label))
+    def ordered(self, language: str | None = None) -> list[_Counted]:
+        """The visible facets by descending sentence count, then name; with a language those of it
+        alone. Raises UnknownLanguage.
+        """
+        if language is not None:
+            check_language(self._definitions, language)
+        found = (one for one in self._counted if language in (None, one.facet.language))
+        return sorted(found, key=lambda one: (-one.sentences, one.facet.label))
+
+    @property
+    def language(self) -> str | None:
+        """The declared language with the most sentences, the first of equals; None without any."""
+        sizes = {one.facet.language: one.sentences for one in self._counted if self._takes_all(one)}
+        return max(self._definitions.languages, key=sizes.__getitem__, default=None)
+
+    def turns(self, language: str | None, language_min: int) -> list[_Counted]:
+        """The facets of an overview, of one language or all: `ordered`, without those that take all
+        sentences of a language, and those of a language with fewer than `language_min` sentences.
+        """
+        return [
+            one
+            for one in self.ordered(language)
+            if one.sentences >= (language_min if one.facet.language else 1)
+            and not self._takes_all(one)
+        ]
+
+    def _takes_all(self, one: _Counted) -> bool:
+        return self._definitions.origin[one.number] is None
 
     def scan(self, number: int) -> Scan:
         """Reads the sentences of a facet."""

@@ -176,6 +176,7 @@ class Summaries:
             k=config.k,
             distinct=config.distinct,
             by_text=config.by_text,
+            language_min=config.language_min,
         )
         if isinstance(view, SummaryView):
             view = replace(view, reservoir=None)  # it is not that of the entity in memory

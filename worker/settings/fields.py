@@ -107,6 +107,11 @@ class Fields:
         kinds.name(249),
         "Changes of facets, if any are defined; each epoch its own topic",
     )
+    language_min: int = setting(
+        5,
+        kinds.integer(1, 1000),
+        "A facet of one language with fewer sentences is left out of the overview",
+    )
     app_id: str = setting(
         "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
     )

@@ -45,7 +45,9 @@ class ViewReader:
     async def read(
         self, partition: int, entity_id: str, kind: type[V], extent: Extent | None = None
     ) -> V | None:
-        """The entity's view of this kind, None without such an entity. Raises NotHere, NoFacets."""
+        """The entity's view of this kind, None without such an entity. Raises NotHere, and as
+        `read_view`.
+        """
         key = EntityKey(partition, entity_id)
         try:
             return await self._quick.run(lambda: self._look(key, kind, extent, False))
