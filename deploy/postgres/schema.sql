@@ -103,10 +103,12 @@ SELECT
     (facet.ratings ->> 'count')::bigint AS rating_count,
     (facet.ratings ->> 'mean')::double precision AS rating_mean,
     facet.ratings -> 'histogram' AS rating_histogram,
-    facet.sentences
+    facet.sentences, facet.language,
+    (facet.mentions ->> 'review_count')::bigint AS mention_count,
+    facet.mentions -> 'ratings' AS mention_ratings
 FROM facets, jsonb_to_recordset(facets.facets) AS facet (
     name text, k integer, sentence_count bigint, review_count bigint, ratings jsonb,
-    sentences jsonb
+    sentences jsonb, language text, mentions jsonb
 );
 
 CREATE OR REPLACE VIEW facet_sentences AS

@@ -225,6 +225,13 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
     for fact in ("mean", "histogram"):
         wanted_ones = {key: one.get(fact) for key, one in ratings.items()}
         assert {key: one[f"rating_{fact}"] for key, one in found.items()} == wanted_ones
+    mentions = {(name, one["name"]): one.get("mentions") for name, one in facets}
+    shown_ones = {
+        key: one["mention_count"] is not None
+        and {"review_count": one["mention_count"], "ratings": one["mention_ratings"]}
+        for key, one in found.items()
+    }
+    assert shown_ones == {key: one or False for key, one in mentions.items()}
 
 
 def send_older(kafka: KafkaBroker, topic: str, bodies: dict[str, Any]) -> None:

@@ -82,6 +82,8 @@ def _heading(change: PublishedChange) -> Iterator[str]:
     if not change.tombstone:
         of = output.many(change.sentence_count or 0, "sentences")
         yield f"{change.sentences} of {of}, {output.many(change.review_count or 0, 'reviews')}"
+        if change.mention_count is not None:
+            yield output.many(change.mention_count, "mentions")
 
 
 def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]) -> ShownSteps:

@@ -209,6 +209,8 @@ def _title(facet: dict[str, Any]) -> str:
     parts = [output.many(facet[f"{one}_count"], f"{one}s") for one in ("sentence", "review")]
     if facet["ratings"]["count"]:
         parts.append(f"ratings {_ratings(facet['ratings'])}")
+    if "mentions" in facet:
+        parts.append(output.many(facet["mentions"]["review_count"], "mentions"))
     return f"{output.facet_label(facet)}: {', '.join(parts)}"
 
 

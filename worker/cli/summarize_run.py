@@ -121,6 +121,8 @@ def _print_card(console: Any, body: dict[str, Any]) -> None:
             mean = facet["ratings"]["mean"]
             facts = output.many(facet["sentence_count"], "sentences")
             facts += "" if mean is None else f", rated {mean:.1f}"
+            if "mentions" in facet:
+                facts += f", {output.many(facet['mentions']['review_count'], 'mentions')}"
             label = output.printable(output.facet_label(facet))
             console.print(Text(f"{label},"), Text(facts, style="dim"))
             _print_sentences(console, _each_text_once(facet["sentences"]))

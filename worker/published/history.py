@@ -89,6 +89,7 @@ class PublishedChange:
     sentences: int = 0  # their number in the set
     sentence_count: int | None = None
     review_count: int | None = None
+    mention_count: int | None = None  # of a facet with words
 
     @classmethod
     def of(cls, step: HistoryStep) -> "PublishedChange":
@@ -120,4 +121,5 @@ class PublishedChange:
             sentences=len(texts),
             sentence_count=body.sentence_count,
             review_count=body.review_count,
+            mention_count=found.mentions,
         )

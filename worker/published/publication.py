@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged, SummarySentence
@@ -38,6 +38,7 @@ class Publication(NamedTuple):
     published_ms: int  # timestamp of the message, milliseconds since 1970; -1 in a file
     facet: str | None = None  # its name; None for a summary and for a tombstone
     is_changed: bool = True  # whether the message says that this set changed; it has all facets
+    mentions: int | None = None  # of a facet with words: reviews that mention it
 
     @property
     def name(self) -> SetName:
@@ -91,13 +92,15 @@ def decoded(record: Record, *, kind: OutputTopic) -> list[Publication] | None:
     if isinstance(body, SummaryChanged):
         return [Publication(entity_id, body, *place)]
     return [
-        Publication(entity_id, one, *place, facet, is_changed)
-        for facet, is_changed, one in _parts(body)
+        Publication(entity_id, one, *place, facet, is_changed, mentions)
+        for facet, is_changed, mentions, one in _parts(body)
     ]
 
 
-def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, SummaryChanged]]:
-    """The facets of a message: the label of each, whether it may have changed, and its summary."""
+def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, int | None, SummaryChanged]]:
+    """The facets of a message: the label of each, whether it may have changed, its mentions, and
+    its summary.
+    """
     for facet in body.facets:
         summary = SummaryChanged(
             entity_id=body.entity_id,
@@ -116,7 +119,9 @@ def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, SummaryChanged]]:
             algorithm=body.algorithm,
             ratings=facet.ratings,
         )
-        yield facet.label, facet.name in body.changed, summary
+        mentions = facet.mentions
+        count = None if mentions is UNSET else mentions.review_count
+        yield facet.label, facet.name in body.changed, count, summary
 
 
 def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None) -> SummaryChanged:

@@ -20,6 +20,7 @@ export function rows(view, changes, heading, drawn) {
 function facts(facet, ratings) {
   const counts = [many(facet.sentence_count, "sentence"), many(facet.review_count, "review")];
   if (facet.ratings.mean !== null) counts.push(`rated ${mean(facet.ratings)}${ratings.mean === null ? "" : `, all reviews ${mean(ratings)}`}`);
+  if (facet.mentions) counts.push(`${many(facet.mentions.review_count, "mention")}${facet.mentions.ratings.mean === null ? "" : `, rated ${mean(facet.mentions.ratings)}`}`);
   return counts.map((textContent) => el("span", { textContent }));
 }
 
