@@ -293,6 +293,87 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
     tab.close()
 
 
+def in_language(name: str, language: str, count: int, sentence: SummarySentence) -> FacetSummary:
+    return FacetSummary(name, 3, count, count, Ratings(0, None), [sentence], language)
+
+
+def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
+    """At first the language of the most sentences; a change is that of its own language."""
+    quiet, calme, calm = said("r3#0", "Quiet."), said("r4#0", "Calme."), said("r1#0", EASY)
+    facets = [
+        in_language("everything", "fr", 9, calme),
+        in_language("parking", "fr", 7, calme),
+        in_language("everything", "en", 5, calm),
+        in_language("parking", "en", 4, calm),
+    ]
+
+    async def view(*_: object) -> FacetsView:
+        return FacetsView("x", 0, 14, 14, Ratings(0, None), 3, tuple(facets))
+
+    async def read(*_: object) -> ChangeHistory:
+        of = {"parking (en)": ("r1#0", EASY), "parking (fr)": ("r4#0", "Calme.")}
+        changes = [
+            dataclasses.replace(
+                published(at, "2016-08-07T00:00:00Z"),
+                facet=name,
+                added=[sid],
+                added_texts={sid: text},
+            )
+            for at, (name, (sid, text)) in enumerate(of.items(), 1)
+        ]
+        return ChangeHistory(changes, None, 3)
+
+    async def either(entity_id: str, kind: Any, extent: Any) -> Any:
+        return await (
+            view() if kind is FacetsView else FakeState.view(site.state, entity_id, kind, extent)
+        )
+
+    site.state.view = either
+    site.history.read = read  # type: ignore[method-assign,assignment]
+    tab = browser.open(f"{site.url}#/entity/x")
+    live(tab)
+    show_facets(tab)
+    switch = "document.querySelector('[aria-label=Language]')"
+    pressed = f"{switch}.querySelector('[aria-pressed=true]').textContent"
+    assert tab.evaluate(f"[...{switch}.children].map((one) => one.textContent)") == [
+        "French", "English", "All languages",
+    ]  # fmt: skip
+    assert tab.evaluate(pressed) == "French"
+    everything, parking = rows_of(tab)
+    assert everything.startswith("everything 9 sentences")
+    assert parking.startswith("parking 7 sentences")
+    assert "review upserted Calme." in parking
+    chart, changes = ".chart .rows", ".changes:not(.facets *)"
+    for part in (chart, changes):
+        assert "Calme." in tab.text(part)
+        assert EASY not in tab.text(part)
+
+    tab.evaluate(f"{switch}.children[2].click()")
+    names = "[...document.querySelectorAll('.facets h2')].map((one) => one.innerText)"
+    all_names = [f"{one.name} ({one.language})" for one in facets]
+    assert tab.evaluate(names) == all_names
+    assert EASY in tab.text(chart)
+    tab.evaluate(f"{switch}.children[1].focus()")
+    tab.press(*ENTER)
+    assert tab.evaluate(names) == ["everything", "parking"]
+    assert EASY in rows_of(tab)[1]
+
+    facets[1:4:2] = [in_language("parking", "fr", 7, calme), in_language("parking", "en", 5, quiet)]
+    body = FacetsChanged("x", 1, 9, 3, ["parking"], 15, 15, facets, BODY.cause, None, "m")
+    site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
+    tab.wait("document.querySelector('.facets').innerText.includes('Quiet.')")
+    assert "review upserted Quiet." in rows_of(tab)[1]
+    assert tab.evaluate("document.querySelector('.facets .new p').innerText") == "Quiet."
+    assert tab.evaluate("document.activeElement.textContent") == "English"
+    tab.evaluate(f"{switch}.children[0].click()")
+    assert "review upserted Calme." in rows_of(tab)[1]  # another language of this name changed
+    assert tab.evaluate(f"document.querySelectorAll('{changes} li').length") == 1
+    tab.evaluate("document.querySelector('.views button').click()")
+    assert tab.evaluate(f"{switch}.hidden")
+    assert tab.complaints == []
+    tab.close()
+
+
 def test_without_facets_there_is_no_button(site: StaysSite, browser: Browser) -> None:
     site.state.describe = lambda: {"ready": True, "lag": {}, "facets": False}
     tab = browser.open(f"{site.url}#/entity/x")

@@ -2,7 +2,7 @@
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
 import { el, foreign, letScroll, many, moment, number } from "./dom.js";
-import { asChanges, rows } from "./facets.js";
+import { asChanges, labelOf, languagesOf, rows } from "./facets.js";
 import { timeline } from "./timeline.js";
 import { MOST, ask, follow, ofEntity, showState } from "./server.js";
 
@@ -46,6 +46,8 @@ class Entity {
     this.problem = el("p", { className: "problem", role: "alert", hidden: true });
     this.sentences = el("ol", { className: "sentences" });
     this.facets = el("ul", { className: "facets" });
+    this.language = null; // the chosen one; empty: all
+    this.languages = el("div", { className: "views", role: "group", ariaLabel: "Language" });
     this.picture = el("div");
     this.list = el("ol", { className: "changes" });
     this.note = el("p", { className: "note" });
@@ -58,7 +60,7 @@ class Entity {
     this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
-      el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences, this.facets,
+      el("div", { className: "views" }, ...Object.values(this.buttons)), this.languages, this.sentences, this.facets,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     this.choose(view);
     ask("/page/status").then((status) => (this.buttons.facets.hidden = !status.facets), () => {});
@@ -225,9 +227,11 @@ class Entity {
 
   draw() {
     this.drawState();
-    const past = this.past, isOfFacets = this.view === "facets";
-    const shown = this.view in VIEWS ? this.views[this.view] : this.summary;
+    const isOfFacets = this.view === "facets";
+    const known = this.view in VIEWS ? this.views[this.view] : this.summary;
+    const [shown, past] = isOfFacets && known ? this.ofLanguage(known) : [known, this.past];
     this.counts.textContent = shown?.review_count !== undefined ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
+    this.languages.hidden = !isOfFacets || this.languages.childElementCount === 0;
     this.sentences.hidden = isOfFacets;
     this.facets.hidden = !isOfFacets;
     this.sentences.replaceChildren();
@@ -249,10 +253,33 @@ class Entity {
     this.drawChart(past, this.summary?.sentences ?? []);
   }
 
+  /** Facets and their history in the chosen language, at first that of the most sentences; draws the switch if there are several. */
+  ofLanguage(view) {
+    const several = languagesOf(view.facets);
+    if (several.length < 2) return [view, this.past];
+    const chosen = (this.language ??= several[0]);
+    if (!this.languages.childElementCount) {
+      this.languages.append(...[...several, ""].map((code) =>
+        el("button", { type: "button", value: code, textContent: code ? nameOf(code) : "All languages", onclick: () => this.chooseLanguage(code) })));
+    }
+    for (const button of this.languages.children) button.setAttribute("aria-pressed", String(button.value === chosen));
+    if (!chosen) return [view, this.past];
+    const facets = view.facets.filter((one) => !one.language || one.language === chosen);
+    const labels = new Set(facets.map(labelOf));
+    const changes = this.past.changes.filter((one) => one.tombstone || labels.has(one.facet));
+    return [{ ...view, facets, language: chosen }, { ...this.past, changes }];
+  }
+
+  chooseLanguage(code) {
+    this.language = code;
+    this.draw();
+  }
+
   drawFacets(shown, past) {
-    const drawn = { sentence: (one, came) => this.sentence(one, came), line };
+    const named = (facet) => (shown.language ? facet.name : labelOf(facet));
+    const drawn = { sentence: (one, came) => this.sentence(one, came), line, named };
     if (shown) this.facets.append(...rows(shown, past.changes, this.heading, drawn));
-    this.drawChart(past, (shown?.facets ?? []).flatMap(({ name, sentences }) => sentences.map((one) => ({ ...one, facet: name }))));
+    this.drawChart(past, (shown?.facets ?? []).flatMap((facet) => facet.sentences.map((one) => ({ ...one, facet: labelOf(facet) }))));
   }
 
   drawChart(past, sentences) {
@@ -273,6 +300,11 @@ class Entity {
     return el("li", { className: this.fresh.has(one.sentence_id) ? "new" : "", title: one.sentence_id },
       el("span", { className: "rank", textContent: one.rank + 1 }), el("p", {}, foreign(one.text)), el("dl", {}, ...pairs));
   }
+}
+
+/** A language as its readers call it. */
+function nameOf(code) {
+  return new Intl.DisplayNames([], { type: "language" }).of(code);
 }
 
 function line(change) {

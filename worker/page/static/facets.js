@@ -3,17 +3,26 @@
 import { cameWith } from "./changes.js";
 import { el, foreign, many } from "./dom.js";
 
-/** Rows of a view of facets, with headings of this kind. `drawn` has what draws a `sentence` and a `line` of a change. */
+/** The name of a facet, with its language if it has one: unique among the facets, and as changes name it. */
+export const labelOf = ({ name, language }) => (language ? `${name} (${language})` : name);
+
+/** The languages of facets, that of the most sentences first: facets are in the order of their sentences. */
+export const languagesOf = (facets) => [...new Set(facets.map((one) => one.language).filter(Boolean))];
+
+/**
+ * Rows of a view of facets, with headings of this kind. `drawn` has what draws a `sentence` and a `line` of a change, and what
+ * names a facet: `named`.
+ */
 export function rows(view, changes, heading, drawn) {
   return view.facets.map((facet) => {
-    const own = changes.filter((one) => one.tombstone || one.facet === facet.name);
+    const own = changes.filter((one) => one.tombstone || one.facet === labelOf(facet));
     const came = cameWith(own);
     const last = own.at(-1);
     const sentences = facet.sentences.map((one) => drawn.sentence(one, came.get(one.sentence_id)));
     return el("li", {},
-      el("div", {}, el(heading, {}, foreign(facet.name)), el("p", { className: "facts" }, ...facts(facet, view.ratings))),
+      el("div", {}, el(heading, {}, foreign(drawn.named(facet))), el("p", { className: "facts" }, ...facts(facet, view.ratings))),
       sentences.length ? el("ol", { className: "sentences" }, ...sentences) : el("p", { className: "note", textContent: "no sentence" }),
-      el("ul", { className: "changes", ariaLabel: `Last change of ${facet.name}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "no change known" })));
+      el("ul", { className: "changes", ariaLabel: `Last change of ${drawn.named(facet)}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "no change known" })));
   });
 }
 
@@ -28,16 +37,17 @@ const mean = (ratings) => ratings.mean.toLocaleString([], { minimumFractionDigit
 
 /** A new `facets.changed` as changes of the history: what came to a facet and left it follows from the facets before. */
 export function asChanges(body, before) {
-  const known = new Map(before.map((one) => [one.name, one.sentences]));
-  return body.facets.filter((one) => body.changed.includes(one.name) && known.has(one.name)).map((facet) => {
-    const added = missingIn(known.get(facet.name), facet.sentences);
-    const removed = missingIn(facet.sentences, known.get(facet.name));
+  const known = new Map(before.map((one) => [labelOf(one), one.sentences]));
+  const changes = body.facets.filter((one) => body.changed.includes(one.name) && known.has(labelOf(one))).map((facet) => {
+    const added = missingIn(known.get(labelOf(facet)), facet.sentences);
+    const removed = missingIn(facet.sentences, known.get(labelOf(facet)));
     return {
-      isLive: true, tombstone: false, facet: facet.name, sequence: body.sequence, occurred_at: body.occurred_at,
+      isLive: true, tombstone: false, facet: labelOf(facet), sequence: body.sequence, occurred_at: body.occurred_at,
       published_at: new Date().toISOString(), cause: body.cause, added: [...added.keys()], removed: [...removed.keys()],
       added_texts: Object.fromEntries(added), removed_texts: Object.fromEntries(removed),
     };
   });
+  return changes.filter((one) => one.added.length || one.removed.length); // a name in `changed` may be that of another language
 }
 
 /** Texts by id of those that are not among some. */
