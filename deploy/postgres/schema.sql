@@ -96,7 +96,8 @@ FROM summaries, jsonb_to_recordset(sentences) AS sentence (
     verified boolean, country text, author_id text
 );
 
--- One row for each facet of an entity, and one for each sentence of a facet.
+-- One row for each facet of an entity, and one for each sentence of a facet. With facets in several
+-- languages a facet is named by its name and its language.
 CREATE OR REPLACE VIEW entity_facets AS
 SELECT
     entity_id, facet.name, facet.k, facet.sentence_count, facet.review_count,
@@ -112,7 +113,7 @@ FROM facets, jsonb_to_recordset(facets.facets) AS facet (
 );
 
 CREATE OR REPLACE VIEW facet_sentences AS
-SELECT entity_id, name AS facet, sentence.*
+SELECT entity_id, name AS facet, sentence.*, entity_facets.language AS facet_language
 FROM entity_facets, jsonb_to_recordset(sentences) AS sentence (
     rank integer, sentence_id text, review_id text, text text, rating double precision,
     occurred_at text, language text, distance double precision, support bigint,

@@ -293,6 +293,18 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
     tab.close()
 
 
+def axe(tab: Tab) -> None:
+    """Raise AssertionError if axe-core finds anything."""
+    tab.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
+    tab.evaluate(f"{AXE};0")
+    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    told = [
+        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
+        for one in found["violations"]
+    ]
+    assert told == [], json.dumps(told, indent=1)
+
+
 def in_language(name: str, language: str, count: int, sentence: SummarySentence) -> FacetSummary:
     return FacetSummary(name, 3, count, count, Ratings(0, None), [sentence], language)
 
@@ -368,8 +380,14 @@ def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
     tab.evaluate(f"{switch}.children[0].click()")
     assert "review upserted Calme." in rows_of(tab)[1]  # another language of this name changed
     assert tab.evaluate(f"document.querySelectorAll('{changes} li').length") == 1
+    assert tab.evaluate("location.hash") == "#/entity/x?view=facets&language=fr"
+    axe(tab)
     tab.evaluate("document.querySelector('.views button').click()")
     assert tab.evaluate(f"{switch}.hidden")
+    assert tab.evaluate("location.hash") == "#/entity/x"
+    for language, shown in (("en", "English"), ("", "All languages"), ("nl", "French")):
+        tab.evaluate(f"location.hash = '#/entity/x?view=facets&language={language}'")
+        tab.wait(f"{switch}?.querySelector('[aria-pressed=true]')?.textContent === '{shown}'")
     assert tab.complaints == []
     tab.close()
 
@@ -446,14 +464,7 @@ def test_axe_finds_nothing(
     tab.wait("/live|waiting/.test(document.querySelector('.state')?.textContent)")
     if facets:
         show_facets(tab)
-    tab.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
-    tab.evaluate(f"{AXE};0")
-    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    told = [
-        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
-        for one in found["violations"]
-    ]
-    assert told == [], json.dumps(told, indent=1)
+    axe(tab)
     edge = tab.evaluate(
         "(() => { const of = getComputedStyle(document.querySelector('#contains')); "
         "return [of.borderColor, of.backgroundColor, "

@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(TEST_
 
 FOLDER = ROOT / "deploy" / "postgres"
 ROUNDS = 4
+LANGUAGES = ["en", "fr"]
 AUDIT = """
 CREATE TABLE audit (of_table text, entity_id text, epoch int, sequence bigint);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -66,8 +67,13 @@ def database(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
     with server.connect() as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         schema = (FOLDER / "schema.sql").read_text()
-        before = schema.replace(",\n    verified boolean, country text, author_id text", "")
-        assert before != schema
+        before = schema
+        for new in (
+            ",\n    verified boolean, country text, author_id text",
+            ", entity_facets.language AS facet_language",
+        ):
+            assert new in before
+            before = before.replace(new, "")
         for one in (before, schema, schema):  # it can be applied again, also to an earlier one
             connection.execute(one)
         yield connection
@@ -151,8 +157,11 @@ def test_the_consumer_under_kills(
         for one in events(400)
     ]
     load = [*with_authors, *long_ids()]
+    facets = tmp_path / "facets.toml"
+    facets.write_text(f"languages = {LANGUAGES}\n" + Path(FACETS["COVERSUMM_FACETS"]).read_text())
+    more_sets = {"COVERSUMM_FACETS": str(facets), "COVERSUMM_MAX_MESSAGE_BYTES": str(8 << 20)}
     with pipeline(
-        kafka, "postgres", tmp_path, settings=SETTINGS | FACETS, input_config=LARGE_MESSAGES
+        kafka, "postgres", tmp_path, settings=SETTINGS | more_sets, input_config=LARGE_MESSAGES
     ) as site:
         (worker,) = site.start()
         tables = tables_of(site)
@@ -217,15 +226,20 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
 
     summaries = [(name, one["sentences"], {}) for name, one in wanted["summaries"].items()]
     facets = [(name, one) for name, body in wanted["facets"].items() for one in body["facets"]]
-    shown = [(name, one["sentences"], {"facet": one["name"]}) for name, one in facets]
+    shown = [
+        (name, one["sentences"], {"facet": one["name"], "facet_language": one["language"]})
+        for name, one in facets
+    ]
     assert view("summary_sentences") == rows_of(summaries)
     assert view("facet_sentences") == rows_of(shown)
-    ratings = {(name, one["name"]): one["ratings"] for name, one in facets}
-    found = {(one["entity_id"], one["name"]): one for one in view("entity_facets")}
+    ratings = {(name, one["name"], one["language"]): one["ratings"] for name, one in facets}
+    found = {(one["entity_id"], one["name"], one["language"]): one for one in view("entity_facets")}
+    assert len(found) == len(facets)
+    assert {language for _, _, language in found} == set(LANGUAGES)
     for fact in ("mean", "histogram"):
         wanted_ones = {key: one.get(fact) for key, one in ratings.items()}
         assert {key: one[f"rating_{fact}"] for key, one in found.items()} == wanted_ones
-    mentions = {(name, one["name"]): one.get("mentions") for name, one in facets}
+    mentions = {(name, one["name"], one["language"]): one.get("mentions") for name, one in facets}
     shown_ones = {
         key: one["mention_count"] is not None
         and {"review_count": one["mention_count"], "ratings": one["mention_ratings"]}

@@ -1,5 +1,7 @@
 """Bodies of `summary.changed` and `facets.changed`, made by hand."""
 
+from msgspec import UNSET
+
 from worker.events import (
     Cause,
     FacetsChanged,
@@ -65,14 +67,16 @@ def facets_body(*facts, **more):
 
 
 def facets_changed(entity_id, sequence, facets, changed=(), **more):
-    """A change to these facets: by name a text by sentence id, in rank order; `more` as for
-    `summary`.
+    """A change to these facets: by name, or name and language, a text by sentence id, in rank
+    order; `more` as for `summary`.
     """
     one = summary(entity_id, sequence, {}, **more)
     parts = [
         FacetSummary(
-            name, 5, 10 * len(texts), len(texts), Ratings(0, None),
+            name if isinstance(name, str) else name[0],
+            5, 10 * len(texts), len(texts), Ratings(0, None),
             summary(entity_id, sequence, texts, **more).sentences,
+            UNSET if isinstance(name, str) else name[1],
         )
         for name, texts in facets.items()
     ]  # fmt: skip

@@ -54,6 +54,18 @@ def take_facets(board, sequence, facets, changed, **more):
     return [change for one in found if (change := board.take_publication(one, 1.0))]
 
 
+def test_a_change_of_a_facet_in_one_language_is_none_of_the_others():
+    board = Board()
+    one = {("parking", "en"): {"a#0": "Easy."}, ("parking", "fr"): {"b#0": "Facile."}}
+    first = take_facets(board, 5, one, ["parking"], previous=3)
+    assert len(first) == 2  # what was before is unknown
+    two = one | {("parking", "fr"): {"c#0": "Calme."}}
+    (change,) = take_facets(board, 6, two, ["parking"], previous=5)
+    assert (change.name.facet, [one.text for one in change.added]) == ("parking (fr)", ["Calme."])
+    assert board.entities["e", "parking (en)"].first_sentence == "Easy."
+    assert (board.entities["e", "parking (en)"].changes, board.changes) == (1, 3)
+
+
 def test_facets_are_sets_of_their_own():
     """Those that a message does not change are known after it: the next one tells what came."""
     board = Board()

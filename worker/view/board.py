@@ -112,11 +112,19 @@ class Board:
         """
         if found.body is None:
             self.take_tombstone(found.entity_id)
-        elif found.is_changed:
+        elif found.is_changed and not self._is_known(found.name, found.body):
             return self.take(found.body, now, found.facet)
         else:
             self.begin_with(found.body, found.facet)
         return None
+
+    def _is_known(self, name: SetName, body: SummaryChanged) -> bool:
+        """Whether a facet has the set it had: the message changes another language of its name."""
+        known = self.entities.get(name)
+        if known is None or name.facet is None:
+            return False
+        change = with_changes(body, known.sentences)
+        return not change.added and not change.removed
 
     def take(self, body: SummaryChanged, now: float, facet: str | None = None) -> ShownChange:
         """Take a change of a summary or facet."""

@@ -22,18 +22,21 @@ class Past {
   }
 }
 
-/** Show a view of the entity in the element, with a heading of this kind; returns a function that ends it. */
-export function entity(id, shown, heading = "h1", view = "set") {
-  const page = new Entity(id, shown, heading, view);
+/**
+ * Show an entity in the element, with a heading of this kind; returns a function that ends it. `chosen` has the `view`, the
+ * `language` of facets, and what takes note, as a query, when another is chosen: `onChoose`.
+ */
+export function entity(id, shown, heading = "h1", chosen = {}) {
+  const page = new Entity(id, shown, heading, chosen);
   return () => page.end();
 }
 
 class Entity {
-  constructor(id, shown, heading, view) {
+  constructor(id, shown, heading, { view, language, onChoose }) {
     this.id = id;
     this.isMissing = false; // there is no such entity now
     this.stream = ["connecting", ""];
-    this.view = view;
+    this.onChoose = onChoose ?? (() => {});
     this.summary = null;
     this.views = { short: null, facets: null };
     this.pasts = { set: new Past({}), facets: new Past({ facets: 1 }) };
@@ -46,7 +49,7 @@ class Entity {
     this.problem = el("p", { className: "problem", role: "alert", hidden: true });
     this.sentences = el("ol", { className: "sentences" });
     this.facets = el("ul", { className: "facets" });
-    this.language = null; // the chosen one; empty: all
+    this.language = language ?? null; // the chosen one; empty: all
     this.languages = el("div", { className: "views", role: "group", ariaLabel: "Language" });
     this.picture = el("div");
     this.list = el("ol", { className: "changes" });
@@ -62,7 +65,7 @@ class Entity {
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
       el("div", { className: "views" }, ...Object.values(this.buttons)), this.languages, this.sentences, this.facets,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
-    this.choose(view);
+    this.open(Object.hasOwn(this.buttons, view) ? view : "set");
     ask("/page/status").then((status) => (this.buttons.facets.hidden = !status.facets), () => {});
     this.close = follow(ofEntity(id, "changes"), {
       state: (name, why) => this.setState(name, why),
@@ -97,6 +100,24 @@ class Entity {
   }
 
   choose(view) {
+    this.open(view);
+    this.tell();
+  }
+
+  chooseLanguage(code) {
+    this.language = code;
+    this.draw();
+    this.tell();
+  }
+
+  /** Tell what the reader has chosen. */
+  tell() {
+    const { view, language } = this;
+    const query = { ...(view !== "set" && { view }), ...(view === "facets" && language !== null && { language }) };
+    this.onChoose(new URLSearchParams(query));
+  }
+
+  open(view) {
     this.view = view;
     for (const [name, button] of Object.entries(this.buttons)) button.setAttribute("aria-pressed", String(name === view));
     if (view in VIEWS) this.loadView();
@@ -257,6 +278,7 @@ class Entity {
   ofLanguage(view) {
     const several = languagesOf(view.facets);
     if (several.length < 2) return [view, this.past];
+    if (this.language && !several.includes(this.language)) this.language = null; // the address has an unknown one
     const chosen = (this.language ??= several[0]);
     if (!this.languages.childElementCount) {
       this.languages.append(...[...several, ""].map((code) =>
@@ -268,11 +290,6 @@ class Entity {
     const labels = new Set(facets.map(labelOf));
     const changes = this.past.changes.filter((one) => one.tombstone || labels.has(one.facet));
     return [{ ...view, facets, language: chosen }, { ...this.past, changes }];
-  }
-
-  chooseLanguage(code) {
-    this.language = code;
-    this.draw();
   }
 
   drawFacets(shown, past) {

@@ -1,4 +1,4 @@
-// The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity.
+// The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity, "#/entity/ID?view=facets&language=fr" for a view.
 
 import { el, number } from "./dom.js";
 import { entity } from "./entity.js";
@@ -17,10 +17,10 @@ let typing;
 
 function show() {
   end();
-  const id = chosen();
+  const { id, view, language } = chosen();
   document.body.classList.toggle("one", id !== null);
   document.title = id === null ? "Summaries" : `${id}: summary`;
-  end = id === null ? home() : entity(id, shown);
+  end = id === null ? home() : entity(id, shown, "h1", { view, language, onChoose: (query) => remember(id, query) });
   mark(id);
 }
 
@@ -48,21 +48,27 @@ function enter() {
   heading.focus();
 }
 
-/** The entity that the address names; null where it names none. */
+/** The entity that the address names, null where it names none, and what of it is shown. */
 function chosen() {
-  if (!location.hash.startsWith(ENTITY)) return null;
+  if (!location.hash.startsWith(ENTITY)) return { id: null };
+  const [path, query] = location.hash.slice(ENTITY.length).split("?", 2);
   try {
-    return decodeURIComponent(location.hash.slice(ENTITY.length)) || null;
+    return { id: decodeURIComponent(path) || null, ...Object.fromEntries(new URLSearchParams(query)) };
   } catch {
-    return null; // not UTF-8
+    return { id: null }; // not UTF-8
   }
+}
+
+/** Name in the address what is shown of the entity, without a step in the browser's history. */
+function remember(id, query) {
+  history.replaceState(null, "", `${ENTITY}${encodeURIComponent(id)}${query.size ? `?${query}` : ""}`);
 }
 
 async function find() {
   clearTimeout(typing);
   document.body.classList.remove("one");
   await search(contains.value);
-  mark(chosen());
+  mark(chosen().id);
 }
 
 async function introduce() {
@@ -95,6 +101,6 @@ document.querySelector("#search").addEventListener("submit", (event) => {
   find();
 });
 show();
-listed.then(() => mark(chosen()));
+listed.then(() => mark(chosen().id));
 introduce();
 setInterval(() => document.hidden || introduce(), 30_000);

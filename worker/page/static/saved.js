@@ -29,4 +29,4 @@ export function follow(_path, on) {
 }
 
 document.title = `${saved.entity_id}: history of its ${saved.view === "set" ? "summary" : "facets"}`;
-entity(saved.entity_id, document.querySelector("#shown"), "h1", saved.view);
+entity(saved.entity_id, document.querySelector("#shown"), "h1", { view: saved.view });
