@@ -23,7 +23,7 @@ from worker.events import Message, Record
 from worker.events.codec import DEFAULT
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
-from worker.processing.entity_view import KINDS, Extent, FacetsView, V, View
+from worker.processing.entity_view import KINDS, Extent, FacetsView, Overview, V, View
 from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.settings import Settings
 from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
@@ -236,12 +236,22 @@ class FinalStates(AllChanges):
 
     def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
         """See `AllChanges`."""
-        states = (
-            summarizer.view(one, KINDS[view], self.extent)
-            for one in sorted(self._entities)
-            for view in self.views
-        )
-        return self.lines(msgspec.json.encode(one) for one in states if one and _is_shown(one))
+        return self.lines(self._states(summarizer))
+
+    def _states(self, summarizer: FileSummarizer) -> Iterator[bytes]:
+        left_out = 0
+        for one in sorted(self._entities):
+            for view in self.views:
+                state = summarizer.view(one, KINDS[view], self.extent)
+                if state is not None and _is_shown(state):
+                    yield msgspec.json.encode(state)
+                elif isinstance(state, Overview) and state.language:
+                    left_out += 1
+        if left_out:
+            output.note(
+                f"no overview of {output.many(left_out, 'entities')}: no facet of the language has "
+                "COVERSUMM_LANGUAGE_MIN sentences"
+            )
 
 
 def _is_shown(state: View) -> bool:
