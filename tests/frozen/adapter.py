@@ -128,7 +128,7 @@ def _config(setup: Setup, folder: Path) -> ProcessorConfig:
         max_sentences_per_review=40,
         max_sentences_per_deletion=6,
         max_sentences_per_entity=12 if setup.is_small else 5000,
-        max_message_bytes=2**19,
+        max_message_bytes=2**21 if "sides" in setup.facets else 2**19,
     )
     unused = parse_definitions(setup.facets, "facets").unused if setup.facets else frozenset()
     avro = AvroOutput({SummaryChanged: 7, FacetsChanged: 8}, unused)

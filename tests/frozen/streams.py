@@ -60,6 +60,35 @@ k = 2
 name = "fans"
 rating = { min = 4, max = 5 }
 """
+SIDED = {
+    True: f"""
+languages = ["en", "fr"]
+polarity = {{ good_vectors = ["{_near(1, 1)}"], bad_vectors = ["{_near(0, -1, 1)}"], middle = 2.5 }}
+""",
+    False: """
+languages = ["en", "fr"]
+[polarity]
+good = ["The room was clean.", "The bed was warm."]
+bad = ["The street was noisy."]
+margin = 0.05
+""",
+}
+"""Before facets with sides, in two languages."""
+WITH_SIDES = """
+[[facet]]
+name = "of late"
+within_days = 400
+sides = true
+k = 2
+[[facet]]
+name = "critics of cost"
+rating = { max = 3 }
+labels = ["price", "cost", "view"]
+sides = true
+[[facet]]
+name = "checked"
+verified = true
+"""
 LABELS = """
 [[facet]]
 name = "cost"
@@ -122,6 +151,7 @@ class Stream(NamedTuple):
             "newest": NEWEST,
             "words": WORDS,
             "mixed": NEWEST + near + RATINGS + LABELS,
+            "sided": SIDED[has_vectors] + WITH_SIDES + near,
         }
         setup = Setup(
             self.emit,
@@ -154,7 +184,7 @@ class Stream(NamedTuple):
 
 VALUES = Stream(
     "every coalesced final none every:2 coalesced:3",
-    "plain near ratings labels newest words mixed",
+    "plain near ratings labels newest words mixed sided",
     "json json-row avro",
     "all distinct texts",
     "flat sgtree",
@@ -212,6 +242,11 @@ final newest json all sgtree texts absent limits small authors
 every mixed json texts flat vectors mixed ten grown
 coalesced near json-row texts sgtree texts present limits grown
 final newest avro texts flat base64 absent all small
+every sided json all flat vectors mixed all grown authors
+every sided json-row distinct sgtree texts present ten small authors
+every:2 sided avro all flat base64 absent all small authors
+coalesced sided avro all flat texts mixed limits grown authors
+final sided json all sgtree vectors present one small authors
 """
 STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
 

@@ -59,22 +59,24 @@ class FacetModel(Model):
     # -- membership
 
     def members(self, key):
-        """By visible facet its sentences, as `Entity.live` has them."""
+        """By set its sentences, as `Entity.live` has them."""
         entity = self.entities.get(key)
         live = {} if entity is None else entity.live()
         facets = self.config.facets.definitions.facets
-        found = {n: {} for n, facet in enumerate(facets) if not facet.hidden}
+        found = {key: {} for key in self._keys()}
         dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
         dated.sort(key=lambda r: self._recency(key, r))
         for sid, sentence in live.items():
             _, vector, rid, rating, _ = sentence
-            for number in found:
+            for number, sign in found:
                 facet = facets[number]
+                if sign and self._side(vector, rating) != sign:
+                    continue
                 if self._review_meets(facet, key, rid, rating, dated) and (
                     (facet.labels is None or set(facet.labels) & self._labels(key, rid, sid))
                     and (not has_phrases(facet) or self.nearest(vector, number) == number)
                 ):
-                    found[number][sid] = sentence
+                    found[number, sign][sid] = sentence
         return found
 
     def mentions(self, key):
@@ -97,6 +99,32 @@ class FacetModel(Model):
         """As it was found, if a facet depends on languages, else by the tag alone."""
         event = self.facts[(*key, rid)][2]
         return self.language(event) or self.entities[key].reviews[rid].details.get("language")
+
+    def _keys(self):
+        """The published sets: each facet, then the pros (1) and cons (-1) of those with sides."""
+        facets = [(n, one) for n, one in enumerate(self.config.facets.definitions.facets)]
+        visible = [(n, one) for n, one in facets if not one.hidden]
+        sides = [(n, sign) for n, one in visible if one.sides for sign in (1, -1)]
+        return [(n, 0) for n, _ in visible] + sides
+
+    def _side(self, vector, rating):
+        """1 for praise, -1 for a complaint: by the rating and by the means of the phrases."""
+        polarity = self.config.facets.definitions.polarity
+        if rating is None:
+            return 0
+        good, bad = (len(one) for one in (polarity.good_vectors, polarity.bad_vectors))
+        rows = self.config.facets.vectors[-good - bad :].tolist()
+        way = Fraction(0)
+        for at, x in enumerate(vector.tolist()):
+            means = (
+                Fraction(sum(row[at] for row in some), len(some))
+                for some in (rows[:good], rows[good:])
+            )
+            way += x * (next(means) - next(means))
+        margin = Fraction(repr(polarity.margin)) * 32767**2
+        if rating > polarity.middle:
+            return int(way > margin)
+        return -int(way < -margin)
 
     def _labels(self, key, rid, sid):
         return set(self.facts[(*key, rid)][1].get(sid, ()))
@@ -194,8 +222,7 @@ class FacetModel(Model):
         return outcome
 
     def _published(self, key):
-        visible = self.config.facets.definitions.visible
-        return self.sets.get(key, ({n: [] for n in visible}, None))[0]
+        return self.sets.get(key, ({one: [] for one in self._keys()}, None))[0]
 
     def _facets_after(self, i, record, event, key, deleted):
         members = self.members(key)
@@ -249,7 +276,7 @@ class FacetModel(Model):
     def _rank(self, number, found):
         if not found:
             return (), (), ()
-        facet = self.config.facets.definitions.facets[number]
+        facet = self.config.facets.definitions.facets[number[0]]
         vectors = {sid: one[1] for sid, one in found.items()}
         ranking = self.rank(
             vectors, facet.k, distinct=self.config.distinct, by_text=self.config.by_text
@@ -260,7 +287,9 @@ class FacetModel(Model):
         """The facets of a message, in its order."""
         facets, parts = self.config.facets.definitions.facets, []
         mentions = self.mentions(key)
-        for n, found in members.items():
+        for (n, sign), found in members.items():
+            if sign:
+                continue
             reviews = {one[2]: one[3] for one in found.values()}
             part = {
                 "name": facets[n].name,
@@ -268,7 +297,7 @@ class FacetModel(Model):
                 "sentence_count": len(found),
                 "review_count": len(reviews),
                 "ratings": ratings(reviews.values()),
-                "sentences": self.sentences(found, *ranked[n]),
+                "sentences": self.sentences(found, *ranked[n, 0]),
             }
             if any(facet.language for facet in facets):
                 languages = facets[n].language or ()
@@ -279,6 +308,9 @@ class FacetModel(Model):
                     "review_count": len(found),
                     "ratings": ratings(found.values()),
                 }
+            if facets[n].sides:
+                for name, side in (("pros", (n, 1)), ("cons", (n, -1))):
+                    part[name] = self.sentences(members[side], *ranked[side])
             parts.append(part)
         return sorted(parts, key=lambda one: (-one["sentence_count"], label(one)))
 
@@ -298,7 +330,7 @@ class FacetModel(Model):
             "sequence": record.offset,
             "previous_sequence": self.sets.get(key, (None, None))[1],
             "changed": list(
-                dict.fromkeys(facets[n].name for n in now if set(now[n]) != set(published[n]))
+                dict.fromkeys(facets[n[0]].name for n in now if set(now[n]) != set(published[n]))
             ),
             "review_count": len(reviews),
             "sentence_count": 0 if entity is None else len(entity.live()),

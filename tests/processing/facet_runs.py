@@ -16,7 +16,7 @@ from tests.processing.operations import (
     operations,
     records_of,
 )
-from worker.facets.definitions import Definitions, Facet, RatingRange
+from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
 from worker.facets.membership import facet_criteria, label_bits
 
 
@@ -24,6 +24,9 @@ def packed(vector):
     return base64.b64encode(np.array(vector, "<f4").tobytes()).decode()
 
 
+POLARITY = Polarity(
+    good_vectors=(packed([1, 1, 1]), packed([1, 0.5, 0.5])), bad_vectors=(packed([1, -1, 0]),)
+)
 FACETS = facet_criteria(
     Definitions(
         [
@@ -46,8 +49,11 @@ FACETS = facet_criteria(
             Facet("y of critics", vectors=(packed([0, 1, 0]),), rating=RatingRange(max=1), k=1),
             Facet("of late", within_days=30, labels=("price",)),
             Facet("french", language=("fr", "de"), verified=True, newest=3, words=("bad", "t*")),
+            Facet("all", within_days=36_500, k=2, sides=True),
+            Facet("z", vectors=(packed([0, 0, 1]),), country=("NL", "FR"), sides=True, k=1),
             Facet("mine", author_id=("me",), country=("NL", "FR")),
-        ]
+        ],
+        polarity=POLARITY,
     ),
     DIMENSION,
     FakeEngine().embed,

@@ -103,7 +103,7 @@ def naive_overview(model, key, extent, language=None):
     members, ordered = model.members(key), turns_of(model, key, language)
     walks = []
     for number in ordered:
-        live = {sid: one[1] for sid, one in members[number].items()}
+        live = {sid: one[1] for sid, one in members[number, 0].items()}
         ranking = brute_force(live, len(live), by_text=model.config.by_text)
         walks.append((number, live, ranking.ids))
     chosen = []
@@ -117,7 +117,7 @@ def naive_overview(model, key, extent, language=None):
                     chosen.append((number, sid, live[sid]))
                     break
         is_full = len(chosen) == before
-    texts = [members[number][sid][0] for number, sid, _ in chosen]
+    texts = [members[number, 0][sid][0] for number, sid, _ in chosen]
     taken = range(len(chosen)) if extent.words is None else fitting(texts, extent.words)
     return [(chosen[at][0], chosen[at][1].decode()) for at in taken]
 
@@ -168,7 +168,7 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
         for rank, (one, (number, sid)) in enumerate(zip(overview.sentences, naive, strict=True)):
             assert one.rank == rank
             assert one.facet_sentence_count == counts[one.facet]
-            text, _, review_id, rating, _ = model.members(key)[number][sid.encode()]
+            text, _, review_id, rating, _ = model.members(key)[number, 0][sid.encode()]
             assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
 
 

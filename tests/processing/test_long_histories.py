@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete, sent, upsert
 from tests.harness.facet_model import FacetModel
-from tests.processing.facet_runs import FACETS, packed
+from tests.processing.facet_runs import FACETS, POLARITY, packed
 from tests.processing.test_facet_view import view_of
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria, label_bits
@@ -40,6 +40,11 @@ KINDS = {
         Facet("near", vectors=(packed([1, 1, 0]),), newest=5, verified=True),
         Facet("x of mine", vectors=(packed([1, 0, 0]),), author_id=("me",), country=("NL",)),
     ],
+    "sides": [
+        Facet("x", vectors=(packed([1, 0, 0]),), k=2, sides=True),
+        Facet("y", vectors=(packed([0, 1, 0]),), sides=True),
+        Facet("late", newest=6, sides=True),
+    ],
     "languages": [
         Facet("x", vectors=(packed([1, 0, 0]),), k=2),
         Facet("y", vectors=(packed([0, 1, 0]),), words={"en": ("good",), "fr": ("bad",)}),
@@ -56,7 +61,9 @@ KINDS = {
 
 def of_kind(kind):
     languages = ("en", "fr") if kind == "languages" else ()
-    return facet_criteria(Definitions(KINDS[kind], languages), DIMENSION, FakeEngine().embed)
+    polarity = POLARITY if kind in ("sides", "mixed") else None
+    definitions = Definitions(KINDS[kind], languages, polarity)
+    return facet_criteria(definitions, DIMENSION, FakeEngine().embed)
 
 
 class History:
@@ -116,7 +123,7 @@ class History:
             sentences=sentences,
             occurred_at=(FIRST_DAY + timedelta(days=at)).isoformat(),
             rating=pick.choice([None, 1, 2, 5, 5, 5]),
-            language=pick.choice(["en", "fr-FR", "it"]),
+            language=pick.choice(["en", "fr-FR", "it", None]),
             verified=pick.choice([None, True, False]),
             country=pick.choice([None, "NL"]),
             author_id=pick.choice([None, "me", "you"]),

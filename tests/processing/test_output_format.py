@@ -1,7 +1,10 @@
 """Flat rows are the JSON messages with nested values as JSON text, and readers take both."""
 
+import base64
 import json
 from dataclasses import replace
+from pathlib import Path
+from struct import pack
 
 import pytest
 
@@ -10,6 +13,7 @@ from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_row import NESTED, to_json
 from worker.events.publishing import TOPICS
+from worker.facets.definitions import read_definitions
 from worker.page.watchers import _of_one
 from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
@@ -17,23 +21,51 @@ from worker.published.publication import publications
 from worker.registry.output import AvroOutput
 from worker.settings import Settings
 
-AVRO = AvroOutput({SummaryChanged: 7, FacetsChanged: 8})
+PLAIN = FACETS["COVERSUMM_FACETS"]
+SIDED = """
+languages = ["en", "fr"]
+[polarity]
+good_vectors = [{good}]
+bad_vectors = [{bad}]
+margin = 0.01
+[[facet]]
+name = "all"
+within_days = 36500
+sides = true
+[[facet]]
+name = "some"
+rating = {{ max = 3 }}
+"""
 
 
-def messages(output_format: str, emit: str = "every") -> list[Message]:
+def avro_of(facets: str) -> AvroOutput:
+    """The codec of these facets."""
+    return AvroOutput({SummaryChanged: 7, FacetsChanged: 8}, read_definitions(facets).unused)
+
+
+def rated(value: bytes | None, rating: int) -> bytes | None:
+    """The event with this rating, if it is a review."""
+    return value and value.replace(b'"rating": null', b'"rating": %d' % rating)
+
+
+def messages(output_format: str, emit: str = "every", facets: str = PLAIN) -> list[Message]:
     """Those of summaries and facets."""
     settings = Settings(
         embedder="none",
         dimension=DIMENSION,
         k=5,
-        facets=FACETS["COVERSUMM_FACETS"],
+        facets=facets,
+        max_message_bytes=2**23,
         output_format=output_format,
         schema_registry_url="http://registry:8081",
     )
-    output = AVRO if output_format == "avro" else None
+    output = avro_of(facets) if output_format == "avro" else None
     config = replace(processor_config(settings, 1, None, output=output), emit=emit)
     processor = ProcessorInMemory(config, None)
-    load = [Record("reviews", 0, at, 0, one.key, one.value) for at, one in enumerate(events(150))]
+    load = [
+        Record("reviews", 0, at, 0, one.key, rated(one.value, at % 5 + 1))
+        for at, one in enumerate(events(150))
+    ]
     made = [one for batch in processor.process(load) for one in batch.messages]
     return [one for one in made if one.topic != config.dlq_topic]
 
@@ -71,9 +103,18 @@ def test_readers_take_both_forms() -> None:
         assert _of_one("change", (1, [one])) == _of_one("change", (1, [one._replace(value=plain)]))
 
 
+@pytest.mark.parametrize("is_sided", [False, True])
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
-def test_avro_messages_are_the_json_messages(emit: str) -> None:
-    plain, packed = messages("json", emit), messages("avro", emit)
+def test_avro_messages_are_the_json_messages(emit: str, is_sided: bool, tmp_path: Path) -> None:
+    facets = PLAIN
+    if is_sided:
+        vectors = [base64.b64encode(pack("<f", x) * DIMENSION).decode() for x in (1, -1)]
+        (tmp_path / "facets.toml").write_text(
+            SIDED.format(good=json.dumps(vectors[0]), bad=json.dumps(vectors[1]))
+        )
+        facets = str(tmp_path / "facets.toml")
+    codec = avro_of(facets)
+    plain, packed = messages("json", emit, facets), messages("avro", emit, facets)
     assert len(plain) == len(packed) > 10
     kinds = set()
     for one, other in zip(plain, packed, strict=True):
@@ -81,8 +122,16 @@ def test_avro_messages_are_the_json_messages(emit: str) -> None:
         if one.value is None or other.value is None:
             assert one == other
             continue
-        assert AVRO.to_json(other.value) == one.value
-        assert AVRO.encode(decode_change(one.value)) == other.value
+        assert codec.to_json(other.value) == one.value
+        assert codec.encode(decode_change(one.value)) == other.value
         assert dict(other.headers) == dict(one.headers) | {"content-type": b"application/avro"}
         kinds.add(other.value[:5])
     assert kinds == {b"\0\0\0\0\7", b"\0\0\0\0\x08"}
+    of_facets = [
+        json.loads(one.value)["facets"] for one in plain if b"facets.changed" in (one.value or b"")
+    ]
+    names = [
+        {name for facet in facets for name in ("pros", "cons") if facet.get(name)}
+        for facets in of_facets
+    ]
+    assert set().union(*names) == ({"pros", "cons"} if is_sided else set())

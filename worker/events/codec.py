@@ -14,7 +14,13 @@ from msgspec.json import Decoder
 
 from worker.events import json_codec, json_row
 from worker.events.inputs import Body, ReviewDetails
-from worker.events.outputs import FacetsChanged, FacetSummary, RankedChange, SummaryChanged
+from worker.events.outputs import (
+    FacetsChanged,
+    FacetSummary,
+    RankedChange,
+    RankedQuotes,
+    SummaryChanged,
+)
 from worker.events.reasons import BadEvent, Reason, shown
 
 T = TypeVar("T")
@@ -53,8 +59,11 @@ class OutputCodec(Protocol):
         quotes: Sequence[bytes],
         distances: Sequence[float],
         support: Sequence[int],
+        sides: Sequence[RankedQuotes] = (),
     ) -> bytes:
-        """A facet, given without its sentences, for `encode_facets`."""
+        """A facet, given without its sentences, for `encode_facets`; `sides` are its pros and cons,
+        if it has them.
+        """
 
     def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
         """The value of a change of facets, from a body without them; deterministic."""

@@ -19,6 +19,7 @@ from worker.events.outputs import (
     FacetsChanged,
     FacetSummary,
     RankedChange,
+    RankedQuotes,
     SummaryChanged,
     summary_sentence,
 )
@@ -150,7 +151,7 @@ def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
     for body, quotes, distances, support in changes:
         sentences = _sentences(quotes, islice(numbers, len(distances)), support)
         head, _, tail = _encode_body(body).partition(_NO_SENTENCES)
-        values.append(b"".join((head, sentences, tail)))
+        values.append(b"".join((head, b'"sentences":', sentences, tail)))
     return values
 
 
@@ -159,10 +160,16 @@ def encode_facet(
     quotes: Sequence[bytes],
     distances: Sequence[float],
     support: Sequence[int],
+    sides: Sequence[RankedQuotes] = (),
 ) -> bytes:
     """A facet of a `facets.changed`, given without its sentences, as `encode` writes it."""
-    head, _, tail = _encode_body(facet).partition(_NO_SENTENCES)
-    return b"".join((head, _sentences(quotes, _numbers(list(distances)), support), tail))
+    head, _, rest = _encode_body(facet).partition(_NO_SENTENCES)
+    parts = [head, b'"sentences":', _sentences(quotes, _numbers(list(distances)), support)]
+    for name, side in zip((b'"pros":', b'"cons":'), sides, strict=False):
+        between, _, rest = rest.partition(name + b"[]")
+        numbers = _numbers(list(side.distances))
+        parts += [between, name, _sentences(side.quotes, numbers, side.support)]
+    return b"".join((*parts, rest))
 
 
 def encode_facets(body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
@@ -174,7 +181,7 @@ def encode_facets(body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
 
 
 def _sentences(quotes: Sequence[bytes], numbers: Iterable[bytes], support: Sequence[int]) -> bytes:
-    """The field `sentences` with these sentences, in rank order."""
+    """An array of these sentences, in rank order."""
     count = len(quotes)
     parts = [b""] * (4 * count)
     parts[::4] = (
@@ -183,7 +190,7 @@ def _sentences(quotes: Sequence[bytes], numbers: Iterable[bytes], support: Seque
     parts[1::4] = quotes
     parts[2::4] = numbers
     parts[3::4] = [_ALONE if copies == 1 else b',"support":%d}' % copies for copies in support]
-    return b"".join((b'"sentences":[', b"".join(parts)[1:], b"]"))
+    return b"".join((b"[", b"".join(parts)[1:], b"]"))
 
 
 def _numbers(numbers: list[float]) -> list[bytes]:

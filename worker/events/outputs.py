@@ -156,6 +156,14 @@ class RankedChange(NamedTuple):
     support: Sequence[int]
 
 
+class RankedQuotes(NamedTuple):
+    """A set as a codec needs it."""
+
+    quotes: Sequence[bytes]  # by rank, as are the others
+    distances: Sequence[float]
+    support: Sequence[int]
+
+
 class LastSummary(Struct, array_like=True, frozen=True):
     """The last change of a summary before it is published, as stored in its row.
 
@@ -218,6 +226,20 @@ class FacetSummary(Struct, frozen=True):
     ) = UNSET
     mentions: (
         Annotated[Mentions, Meta(description="By its words; absent without any.")] | UnsetType
+    ) = UNSET
+    pros: (
+        Annotated[
+            list[SummarySentence],
+            Meta(
+                description="Of its praise the sentences nearest to the centroid of all of that, "
+                "in rank order; absent without `sides`."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    cons: (
+        Annotated[list[SummarySentence], Meta(description="Likewise of its complaints.")]
+        | UnsetType
     ) = UNSET
 
     @property

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from worker.errors import SetupError
@@ -61,6 +61,44 @@ class RatingRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return (self.min is None or rating >= self.min) and (self.max is None or rating <= self.max)
 
 
+OPTIONAL_FIELDS: Final = frozenset(("language", "mentions", "pros", "cons"))
+"""Fields of a published facet, absent where no facet uses them."""
+
+
+class Polarity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What praise and complaints are, for facets with `sides`.
+
+    Attributes:
+        good: complete sentences of praise.
+        bad: complete sentences of complaint.
+        good_vectors: embeddings in place of `good`, as `vectors` of a facet.
+        bad_vectors: likewise of `bad`.
+        margin: a product of more with the mean of the good less that of the bad is praise, of less
+            than its negative a complaint.
+        middle: ratings above it are good, others bad.
+    """
+
+    good: Annotated[tuple[Phrase, ...], Meta(min_length=1, max_length=100)] | None = None
+    bad: Annotated[tuple[Phrase, ...], Meta(min_length=1, max_length=100)] | None = None
+    good_vectors: Annotated[tuple[Base64, ...], Meta(min_length=1, max_length=100)] | None = None
+    bad_vectors: Annotated[tuple[Base64, ...], Meta(min_length=1, max_length=100)] | None = None
+    margin: Annotated[float, Meta(ge=0, le=2)] = 0.1
+    middle: float = 3.0
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many good and bad phrases or vectors it has."""
+        return len(self.good or self.good_vectors or ()), len(self.bad or self.bad_vectors or ())
+
+    @property
+    def facets(self) -> "tuple[Facet, Facet]":
+        """Its phrases or vectors as if they were of facets, which are embedded likewise."""
+        return (
+            Facet("polarity", phrases=self.good, vectors=self.good_vectors),
+            Facet("polarity", phrases=self.bad, vectors=self.bad_vectors),
+        )
+
+
 class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One `[[facet]]` of the file.
 
@@ -83,6 +121,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
             in all languages, or by language. They exclude no sentence.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
+        sides: its praise and its complaints are published as two more sets of `k` sentences.
     """
 
     name: Name
@@ -100,6 +139,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     words: Patterns | Annotated[dict[LanguageCode, Patterns], Meta(min_length=1)] | None = None
     k: Annotated[int, Meta(ge=1, le=100)] = 3
     hidden: bool = False
+    sides: bool = False
 
     @property
     def is_exclusive(self) -> bool:
@@ -110,7 +150,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     def rivals(self) -> "Facet":
         """Equal for facets whose phrases exclude one another: those of the same other criteria."""
         others = replace(self, phrases=None, vectors=None, threshold=None, words=None)
-        return replace(others, name="", k=1, hidden=False)
+        return replace(others, name="", k=1, hidden=False, sides=False)
 
     @property
     def only_language(self) -> str | None:
@@ -124,10 +164,12 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     Attributes:
         facet: as defined.
         languages: each facet exists once for each of these, beside one of all its sentences.
+        polarity: of facets with sides.
     """
 
     facet: Annotated[tuple[Facet, ...], Meta(min_length=1, max_length=MAX_FACETS)]
     languages: Annotated[tuple[LanguageCode, ...], Meta(min_length=1)] | None = None
+    polarity: Polarity | None = None
 
 
 class Definitions:
@@ -138,19 +180,25 @@ class Definitions:
     `identity` stands for them in the fingerprint: other definitions make other sets.
     """
 
-    def __init__(self, defined: Sequence[Facet], languages: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        defined: Sequence[Facet],
+        languages: Sequence[str] = (),
+        polarity: Polarity | None = None,
+    ) -> None:
         self.defined = tuple(defined)
         self.languages = tuple(languages)
+        self.polarity = polarity
         self.identity = blake2b(self.to_json(), digest_size=16).hexdigest()
         made = list(_by_language(self.defined, self.languages) if languages else enumerate(defined))
         self.origin = tuple(number for number, _ in made)
         self.facets = tuple(facet for _, facet in made)
 
     def to_json(self) -> bytes:
-        """The definitions as they are stored: without languages the facets alone."""
-        if not self.languages:
+        """The definitions as they are stored: mostly the facets alone."""
+        if not self.languages and self.polarity is None:
             return msgspec.json.encode(self.defined)
-        return msgspec.json.encode(Document(self.defined, self.languages))
+        return msgspec.json.encode(Document(self.defined, self.languages or None, self.polarity))
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Definitions":
@@ -158,7 +206,7 @@ class Definitions:
         if stored.startswith(b"["):
             return cls(_decode_facets(stored))
         document = _decode_document(stored)
-        return cls(document.facet, document.languages or ())
+        return cls(document.facet, document.languages or (), document.polarity)
 
     def with_threshold(self, threshold: float | None) -> "Definitions":
         """The same with this threshold where a facet of phrases or vectors gives none; None: with
@@ -174,6 +222,7 @@ class Definitions:
                 for facet in self.defined
             ],
             self.languages,
+            self.polarity,
         )
 
     @property
@@ -181,20 +230,40 @@ class Definitions:
         """Positions of the facets that are published."""
         return tuple(i for i, facet in enumerate(self.facets) if not facet.hidden)
 
+    @property
+    def sided(self) -> tuple[int, ...]:
+        """Positions of those that are published with their pros and cons."""
+        return tuple(i for i in self.visible if self.facets[i].sides)
+
+    @property
+    def sets(self) -> tuple[tuple[int, int], ...]:
+        """The published sets in the order of their row: the position of the facet, and 1 for its
+        pros, -1 for its cons, 0 for all of its sentences.
+        """
+        sides = [(number, sign) for number in self.sided for sign in (1, -1)]
+        return (*[(number, 0) for number in self.visible], *sides)
+
     def summary(self, number: int) -> FacetSummary:
         """A facet without sentences, as it is published."""
         facet = self.facets[number]
-        language = facet.only_language if self.named_languages else UNSET
         ratings = NO_RATINGS.ratings()
-        mentions = UNSET if facet.words is None else Mentions(0, ratings)
-        return FacetSummary(facet.name, facet.k, 0, 0, ratings, [], language, mentions)
+        summary = FacetSummary(facet.name, facet.k, 0, 0, ratings, [])
+        if self.named_languages:
+            summary = replace(summary, language=facet.only_language)
+        if facet.words is not None:
+            summary = replace(summary, mentions=Mentions(0, ratings))
+        return replace(summary, pros=[], cons=[]) if facet.sides else summary
 
     @property
     def unused(self) -> frozenset[str]:
         """The fields of a published facet that no facet of these definitions has."""
-        has_words = any(facet.words is not None for facet in self.defined if not facet.hidden)
-        used = {"language": bool(self.named_languages), "mentions": has_words}
-        return frozenset(name for name, is_used in used.items() if not is_used)
+        used = {
+            "language": self.named_languages,
+            "mentions": any(self.facets[number].words is not None for number in self.visible),
+            "pros": self.sided,
+            "cons": self.sided,
+        }
+        return frozenset(name for name in OPTIONAL_FIELDS if not used[name])
 
     @cached_property
     def named_languages(self) -> frozenset[str]:
@@ -250,7 +319,8 @@ def parse_definitions(text: str, source: str) -> Definitions:
     """The definitions in `text`; `source` names it in errors. Raises SetupError."""
     try:
         document = parse_toml(text)
-        definitions = Definitions(list(_facets(document, text)), _languages(document))
+        facets, languages = list(_facets(document, text)), _languages(document)
+        definitions = Definitions(facets, languages, _polarity(document))
         _check_together(definitions)
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
@@ -272,6 +342,23 @@ def _languages(document: Mapping[str, Any]) -> tuple[str, ...]:
     return languages
 
 
+def _polarity(document: Mapping[str, Any]) -> Polarity | None:
+    """The polarity of the file. Raises ValueError."""
+    if "polarity" not in document:
+        return None
+    try:
+        polarity = msgspec.convert(document["polarity"], Polarity)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"polarity: {_plain(str(error), Polarity)}") from None
+    for side in ("good", "bad"):
+        given = getattr(polarity, side), getattr(polarity, f"{side}_vectors")
+        if (given[0] is None) == (given[1] is None):
+            raise ValueError(f"polarity: give {side}, complete sentences, or {side}_vectors")
+    if not isfinite(polarity.margin) or not isfinite(polarity.middle):
+        raise ValueError("polarity: margin and middle are numbers")
+    return polarity
+
+
 def _check_together(definitions: Definitions) -> None:
     """The conditions on all facets together. Raises ValueError."""
     facets, languages = definitions.facets, definitions.languages
@@ -282,6 +369,9 @@ def _check_together(definitions: Definitions) -> None:
         raise ValueError("every facet is hidden: nothing would be published")
     if languages and any(facet.name == EVERYTHING for facet in definitions.defined):
         raise ValueError(f"facet {EVERYTHING!r}: with languages another facet has this name")
+    if definitions.sided and definitions.polarity is None:
+        name = definitions.facets[definitions.sided[0]].name
+        raise ValueError(f"facet {name!r}: sides need polarity = {{ good = [...], bad = [...] }}")
     for facet in definitions.defined if languages else ():
         if others := sorted(set(facet.language or ()) - set(languages)):
             raise ValueError(f"facet {facet.name!r}: language: {others[0]!r} is not in languages")
@@ -289,10 +379,10 @@ def _check_together(definitions: Definitions) -> None:
 
 def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
     """The checked facets. Raises ValueError."""
-    known = {"facet": "[[facet]]", "languages": "languages"}
+    known = {"facet": "[[facet]]", "languages": "languages", "polarity": "polarity"}
     if unknown := sorted(document.keys() - known.keys()):
         raise ValueError(
-            f"unknown field {unknown[0]!r}: only {' and '.join(known.values())} are expected"
+            f"unknown field {unknown[0]!r}: only {', '.join(known.values())} are expected"
             f"{near(unknown[0], known)}"
         )
     bodies = document.get("facet")
@@ -324,6 +414,8 @@ def _check(facet: Facet, names: set[str]) -> None:
         raise ValueError("another facet has the same name")
     if facet.threshold is not None and not facet.is_exclusive:
         raise ValueError("threshold: only for phrases or vectors")
+    if facet.sides and facet.hidden:
+        raise ValueError("sides: a hidden facet is not published")
     if facet.rating is not None:
         low, high = facet.rating.min, facet.rating.max
         if low is None and high is None:
@@ -344,11 +436,11 @@ def _check(facet: Facet, names: set[str]) -> None:
             raise ValueError(f"{name}: one is given twice")
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, whole: type[Struct] = Facet) -> str:
     """msgspec's message with the field first."""
     text, _, path = message.replace("`", "").partition(" - at ")
     if unknown := _UNKNOWN.fullmatch(text):
-        kind = RatingRange if path else Facet
+        kind = RatingRange if path else whole
         text += near(unknown[1], kind.__struct_fields__)
     field = path.removeprefix("key in ").removeprefix("$").removeprefix(".")
     return f"{field}: {text}" if field else text

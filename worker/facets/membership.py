@@ -29,6 +29,7 @@ from worker.facets.definitions import (
     Facet,
     given_vectors,
 )
+from worker.facets.polarity import Direction
 from worker.facets.words import Words
 from worker.text.language import LanguageDetector
 
@@ -107,8 +108,9 @@ class FacetCriteria:
 
     Attributes:
         definitions: as configured.
-        vectors: (p, D) int16, of all phrases in the order of the definitions; stored with the
-            partition, because another machine may compute other last bits.
+        vectors: (p, D) int16, of all phrases in the order of the definitions, then those of the
+            polarity; stored with the partition, because another machine may compute other last
+            bits.
         dimension: D.
         label_bits: by label the facets that take it.
         recent: facets of the newest reviews.
@@ -116,6 +118,7 @@ class FacetCriteria:
         phrase_bits: the bits of facets with phrases or vectors.
         every: the bits of all.
         visible: the bits of all that are published.
+        direction: tells praise from complaints; None without polarity.
     """
 
     def __init__(self, definitions: Definitions, vectors: NDArray[np.int16]) -> None:
@@ -143,7 +146,10 @@ class FacetCriteria:
         self._languages = _Values(facets, "language")
         self._countries = _Values(facets, "country")
         self._authors = _Values(facets, "author_id")
-        self._rivals = _rivals(definitions, vectors)
+        polarity = definitions.polarity
+        phrases = len(vectors) - (0 if polarity is None else sum(polarity.counts))
+        self._rivals = _rivals(definitions, vectors[:phrases])
+        self.direction = None if polarity is None else Direction(polarity, vectors[phrases:])
         self._words = Words([None if one.hidden else one.words for one in definitions.facets])
 
     @cached_property
@@ -152,6 +158,11 @@ class FacetCriteria:
         return self.label_bits != {} or any(
             facet.rivals != Facet("", k=1) for facet in self.definitions.facets
         )
+
+    @cached_property
+    def sided_bits(self) -> int:
+        """The bits of facets with sides."""
+        return sum(1 << number for number in self.definitions.sided)
 
     @cached_property
     def most_recent(self) -> int:
@@ -294,7 +305,8 @@ def facet_criteria(
     Raises SetupError if phrases cannot be embedded, or vectors do not fit.
     """
     rows: list[NDArray[np.int16]] = [np.empty((0, dimension), np.int16)]
-    for facet in definitions.defined:
+    polarity = definitions.polarity
+    for facet in (*definitions.defined, *(() if polarity is None else polarity.facets)):
         if facet.phrases and embed is None:
             raise SetupError(
                 f"COVERSUMM_FACETS: facet {facet.name!r}: phrases need an embedder, and "

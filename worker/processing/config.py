@@ -12,7 +12,7 @@ from worker.errors import SetupError
 from worker.events import Event, Limits, Record, RecordMapping, Rejected
 from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
-from worker.facets.definitions import read_definitions
+from worker.facets.definitions import OPTIONAL_FIELDS, read_definitions
 from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
 from worker.settings import Settings
 from worker.settings.checks import largest_message
@@ -74,6 +74,7 @@ ALL = RecordSelection()
 
 VECTOR_OVERHEAD = 64  # bytes of a stored sentence besides vector and text: ordinals, share of a key
 FACET_BYTES: Final = 512  # upper bound of a facet's field names, counts and ratings in a message
+OPTIONAL_BYTES: Final = 24  # upper bound of the name and the brackets of another field
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]
@@ -236,12 +237,13 @@ def load_facets(
         return None
     definitions = read_definitions(settings.facets).with_threshold(facts_of(engine).threshold)
     visible = [definitions.facets[number] for number in definitions.visible]
-    shown = sum(facet.k for facet in visible)
+    shown = sum(facet.k * (3 if facet.sides else 1) for facet in visible)
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice
     names = [len(json.encode(json.encode(facet.name).decode())) for facet in visible]
     most = largest_message(settings, shown, sentence_ids=1)
     counted = len(visible) + sum(facet.words is not None for facet in visible)  # by words again
-    most += FACET_BYTES * counted + 2 * sum(names)
+    optional = len(OPTIONAL_FIELDS - definitions.unused)
+    most += FACET_BYTES * counted + 2 * sum(names) + OPTIONAL_BYTES * optional * len(visible)
     if most > settings.max_message_bytes:
         raise SetupError(
             f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from worker.coversumm import EntityCore, FlatIndex, Ranking
 from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once, stands_for
 from worker.errors import SetupError
-from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.events import FacetSummary, Ratings, ReviewDetails, SummarySentence, summary_sentence
 from worker.events.fields import LanguageCode
 from worker.events.outputs import Mentions
 from worker.events.publishing import FACETS, SUMMARIES
@@ -440,11 +440,13 @@ class _Members:
             for number in facets.definitions.visible
         ]
         self._bits: list[NDArray[np.uint64]] = []  # by block
+        self._signs: list[NDArray[np.int8]] = []
         reviews = ReviewBits()
         for block in self._blocks():
             assert isinstance(block, VectorBlock)
             bits = members.bits(block.vectors, block.places)
             self._bits.append(bits)
+            self._signs.append(members.signs(block.vectors, block.places))
             reviews.add(block.reviews, bits)
             for one in self._counted:
                 one.sentences += len(rows_of(bits, one.number))
@@ -488,13 +490,13 @@ class _Members:
     def _takes_all(self, one: _Counted) -> bool:
         return self._definitions.origin[one.number] is None
 
-    def scan(self, number: int) -> Scan:
-        """Reads the sentences of a facet."""
+    def scan(self, number: int, sign: int = 0) -> Scan:
+        """Reads the sentences of a facet, or its pros (1) or cons (-1)."""
 
         def read() -> Iterator[VectorBlock]:
-            for block, bits in zip(self._blocks(), self._bits, strict=True):
+            for block, bits, signs in zip(self._blocks(), self._bits, self._signs, strict=True):
                 assert isinstance(block, VectorBlock)
-                if len(rows := rows_of(bits, number)):
+                if len(rows := rows_of(bits, number, sign, signs)):
                     yield block.part(rows.tolist())
 
         return read
@@ -509,14 +511,25 @@ def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
         review_count=one.reviews,
         ratings=one.ratings.ratings(),
     )
-    if facet.mentions is not msgspec.UNSET:
+    if facet.mentions is not UNSET:
         mentions = Mentions(one.mentions, one.mention_ratings.ratings())
         summary = msgspec.structs.replace(summary, mentions=mentions)
-    if not one.sentences:
-        return summary
-    ranking = source.core(facet.k, read_once(members.scan(one.number))).ranking()
+    sets = {"sentences": 0} if facet.pros is UNSET else {"sentences": 0, "pros": 1, "cons": -1}
+    nearest = {
+        name: _nearest(source, facet.k, members.scan(one.number, sign))
+        for name, sign in sets.items()
+    }
+    return msgspec.structs.replace(summary, **nearest)
+
+
+def _nearest(source: Source, k: int, scan: Scan) -> list[SummarySentence]:
+    """The sentences of a scan that are nearest to their centroid."""
+    scan = read_once(scan)
+    if not any(len(block.vectors) for block in scan()):
+        return []
+    ranking = source.core(k, scan).ranking()
     ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
-    sentences = [
+    return [
         summary_sentence(
             rank,
             identifier.decode(),
@@ -527,4 +540,3 @@ def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
         )
         for rank, (identifier, distance, support) in enumerate(ranked)
     ]
-    return msgspec.structs.replace(summary, sentences=sentences)

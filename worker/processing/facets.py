@@ -49,9 +49,13 @@ class ReviewMove(NamedTuple):
     is_arriving: bool
 
 
+SetKey = tuple[int, int]
+"""A set of an entity's facets: see `Definitions.sets`."""
+
+
 @dataclass(eq=False)
 class EntityFacets:
-    """The visible facets of an entity, by number; sets and `newest` are read at their first use."""
+    """The visible facets of an entity, by key; sets and `newest` are read at their first use."""
 
     criteria: FacetCriteria
     rows: EntityRows
@@ -62,14 +66,14 @@ class EntityFacets:
     def __post_init__(self) -> None:
         """Raises CorruptRow."""
         definitions = self.criteria.definitions
-        sets = [TrackedSet(definitions.summary(number)) for number in definitions.visible]
+        sets = [TrackedSet(definitions.summary(number), sign) for number, sign in definitions.sets]
         published = None if self.is_new else self.rows.published(FACETS)
         self.tracked = TrackedSets(FACETS, sets, published)
-        self._sets = dict(zip(definitions.visible, sets, strict=True))
+        self._sets = dict(zip(definitions.sets, sets, strict=True))
         self._newest = NewestReviews(self.criteria.most_recent)
         self.is_loaded = self.is_new  # whether sets and newest reviews are in memory
-        self._touched: set[int] = set()
-        self._set_bytes = dict.fromkeys(definitions.visible, SET_BYTES)
+        self._touched: set[SetKey] = set()
+        self._set_bytes = dict.fromkeys(self._sets, SET_BYTES)
 
     @property
     def newest(self) -> NewestReviews:
@@ -97,43 +101,48 @@ class EntityFacets:
         members = FacetMembers(self.criteria, reviews)
         counted = ReviewBits()
         own = [] if core is None else [core]
+        has_sides = bool(self.criteria.sided_bits)
 
         def rows(block: Block) -> list[NDArray[np.int64] | None]:
             assert isinstance(block, VectorBlock)
             bits = members.bits(block.vectors, block.places)
+            signs = members.signs(block.vectors, block.places) if has_sides else None
             counted.add(block.reviews, bits)
-            return [*(None for _ in own), *(rows_of(bits, number) for number in self._sets)]
+            return [*(None for _ in own), *(rows_of(bits, *key, signs) for key in self._sets)]
 
         subsets = Subsets(self.criteria.dimension, read_once(self.rows.blocks), rows)
         load_all([*own, *map(self._begin, self._sets)], subsets)
         for (bits, rating), count in counted.counts(members).items():
-            for number in _numbers(bits):
-                self._count_review(number, rating, count)
+            for key in _of_facets(bits):
+                self._count_review(key, rating, count)
         for (bits, rating), count in members.mention_counts().items():
-            for number in _numbers(bits):
-                self._count_mention(number, rating, count)
+            for key in _of_facets(bits):
+                self._count_mention(key, rating, count)
         for facet in self._sets.values():
             facet.touch()
             if facet.core is not None and facet.sentences:
                 facet.now = digests(self.texts(facet.core.ranking().ids))
         self._touched.update(self._sets)
 
-    def _begin(self, number: int) -> EntityCore:
-        """The core of a facet without sentences."""
-        one = self._sets[number]
-        k = self.criteria.definitions.facets[number].k
-        index = one.index = FlatIndex(self.criteria.dimension, self._scan(number))
+    def _begin(self, key: SetKey) -> EntityCore:
+        """The core of a set without sentences."""
+        one = self._sets[key]
+        k = self.criteria.definitions.facets[key[0]].k
+        index = one.index = FlatIndex(self.criteria.dimension, self._scan(key))
         core = one.core = self.new_core(k, index)
         return core
 
-    def _scan(self, number: int) -> Callable[[], Iterator[VectorBlock]]:
-        """Reads the stored sentences of a facet."""
+    def _scan(self, key: SetKey) -> Callable[[], Iterator[VectorBlock]]:
+        """Reads the stored sentences of a set."""
+        sign = key[1]
 
         def read() -> Iterator[VectorBlock]:
-            reviews = self.rows.review_facts() if self.criteria.needs_reviews else ()
-            members = FacetMembers(self.criteria, reviews)
+            needs_reviews = self.criteria.needs_reviews or sign
+            members = FacetMembers(self.criteria, self.rows.review_facts() if needs_reviews else ())
             for block in self.rows.blocks():
-                rows = rows_of(members.bits(block.vectors, block.places), number)
+                bits = members.bits(block.vectors, block.places)
+                signs = members.signs(block.vectors, block.places) if sign else None
+                rows = rows_of(bits, *key, signs)
                 if len(rows):
                     yield block.part(rows.tolist())
 
@@ -146,19 +155,19 @@ class EntityFacets:
 
         The facets are loaded. `texts` gives the sentences of a set. Raises CorruptRow.
         """
-        removed: dict[int, dict[bytes, Sentence]] = {}
-        added: dict[int, dict[bytes, Sentence]] = {}
+        removed: dict[SetKey, dict[bytes, Sentence]] = {}
+        added: dict[SetKey, dict[bytes, Sentence]] = {}
         for move in moves:
             self._collect(move, removed, added)
         changed = False
-        for number in removed.keys() | added.keys():
-            gone, come = removed.get(number, {}), added.get(number, {})
+        for key in removed.keys() | added.keys():
+            gone, come = removed.get(key, {}), added.get(key, {})
             for name in [name for name, one in gone.items() if come.get(name) is one]:
                 del gone[name], come[name]
-            one = self._sets[number]
-            ranking = self._step(number, gone.values(), come.values()) if gone or come else None
+            one = self._sets[key]
+            ranking = self._step(key, gone.values(), come.values()) if gone or come else None
             one.touch()
-            self._touched.add(number)
+            self._touched.add(key)
             if ranking is not None:
                 one.ranking = ranking
                 now = digests(texts(ranking.ids))
@@ -169,52 +178,57 @@ class EntityFacets:
     def _collect(
         self,
         move: ReviewMove,
-        removed: dict[int, dict[bytes, Sentence]],
-        added: dict[int, dict[bytes, Sentence]],
+        removed: dict[SetKey, dict[bytes, Sentence]],
+        added: dict[SetKey, dict[bytes, Sentence]],
     ) -> None:
-        """Add the review's sentences to those of their facets, and count the review there."""
+        """Add the review's sentences to those of their sets, and count the review there."""
         target = added if move.is_arriving else removed
         review, facets, joined = move.review, self.criteria, 0
+        direction = facets.direction
+        side = 0 if direction is None else direction.of_rating(review.details.rating)
         for sentence in review.sentences:
             bits = facets.facets_of(sentence.phrase_bits or 0, sentence.label_bits, move.bits)
             joined |= bits
-            for number in _numbers(bits):
-                if target is removed and number in added and sentence.id in added[number]:
-                    del added[number][sentence.id]  # an earlier event of the record added it
+            keys = _of_facets(bits)
+            if side and sentence.sign == side:
+                keys += _of_facets(bits & facets.sided_bits, side)
+            for key in keys:
+                if target is removed and key in added and sentence.id in added[key]:
+                    del added[key][sentence.id]  # an earlier event of the record added it
                 else:
-                    target.setdefault(number, {})[sentence.id] = sentence
+                    target.setdefault(key, {})[sentence.id] = sentence
         by = 1 if move.is_arriving else -1
-        for number in _numbers(joined):
-            self._count_review(number, review.details.rating, by)
-        for number in _numbers(review.mentions & move.bits):
-            self._count_mention(number, review.details.rating, by)
+        for key in _of_facets(joined):
+            self._count_review(key, review.details.rating, by)
+        for key in _of_facets(review.mentions & move.bits):
+            self._count_mention(key, review.details.rating, by)
 
-    def _count_review(self, number: int, rating: float | None, by: int) -> None:
+    def _count_review(self, key: SetKey, rating: float | None, by: int) -> None:
         """Count a review with a sentence in the facet, or no longer."""
-        one = self._sets[number]
+        one = self._sets[key]
         one.reviews += by
         one.ratings = one.ratings.plus(rating, by)
 
-    def _count_mention(self, number: int, rating: float | None, by: int) -> None:
+    def _count_mention(self, key: SetKey, rating: float | None, by: int) -> None:
         """Count a review with the facet's words, or no longer."""
-        one = self._sets[number]
+        one = self._sets[key]
         one.mentions += by
         one.mention_ratings = one.mention_ratings.plus(rating, by)
         one.part = None
 
     def _step(
-        self, number: int, gone: Iterable[Sentence], come: Iterable[Sentence]
+        self, key: SetKey, gone: Iterable[Sentence], come: Iterable[Sentence]
     ) -> Ranking | None:
         dimension = self.criteria.dimension
-        core = self._sets[number].core or self._begin(number)
+        core = self._sets[key].core or self._begin(key)
         step = Step(points(list(gone), dimension), points(list(come), dimension))
         (ranking,) = core.apply([step])
         return ranking
 
     def on_processed(self) -> None:
         """The rows are up to date."""
-        for number in self._touched:
-            one = self._sets[number]
+        for key in self._touched:
+            one = self._sets[key]
             one.ranking = None
             if one.index is not None:
                 one.index.on_rows_written()
@@ -225,17 +239,17 @@ class EntityFacets:
 
     def measure(self) -> int:
         """Approximate bytes in memory."""
-        for number in self._touched:
-            self._set_bytes[number] = self._sets[number].memory_bytes
+        for key in self._touched:
+            self._set_bytes[key] = self._sets[key].memory_bytes
         # a message has parts of all sets
         parts = sum([one.part.memory_bytes for one in self.tracked.sets if one.part is not None])
         return sum(self._set_bytes.values()) + parts + self._newest.memory_bytes
 
 
 @lru_cache(maxsize=1024)
-def _numbers(bits: int) -> tuple[int, ...]:
-    """The positions of the bits, ascending."""
-    return tuple(at for at in range(bits.bit_length()) if bits >> at & 1)
+def _of_facets(bits: int, sign: int = 0) -> tuple[SetKey, ...]:
+    """The sets of these facets, by position."""
+    return tuple((at, sign) for at in range(bits.bit_length()) if bits >> at & 1)
 
 
 def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
@@ -243,7 +257,7 @@ def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
     new = [
         sentence
         for move in moves
-        if move.bits & facets.phrase_bits
+        if move.bits & (facets.phrase_bits | facets.sided_bits)
         for sentence in move.review.sentences
         if sentence.phrase_bits is None
     ]
@@ -251,6 +265,9 @@ def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
         vectors = np.stack([_vector(sentence) for sentence in new])
         for sentence, bits in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
             sentence.phrase_bits = bits
+        if facets.direction is not None:
+            for sentence, sign in zip(new, facets.direction.signs(vectors).tolist(), strict=True):
+                sentence.sign = sign
 
 
 def _vector(sentence: Sentence) -> NDArray[np.int16]:

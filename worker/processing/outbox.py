@@ -111,7 +111,7 @@ class Outbox:
 
 def measure_all(drafts: Sequence[Draft]) -> None:
     """Compute the distances of all sets that are not encoded yet, in one pass."""
-    rankings = {id(part): part.ranking for draft in drafts for part in draft.parts if part.ranking}
+    rankings = {id(one): one for draft in drafts for part in draft.parts for one in part.rankings}
     measure(list(rankings.values()))
 
 

@@ -15,7 +15,7 @@ from msgspec import UNSET, structs
 from worker.coversumm import EntityCore, Index, Ranking
 from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
-from worker.events.outputs import Mentions
+from worker.events.outputs import Mentions, RankedQuotes
 from worker.events.publishing import OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state.keys import review_of
@@ -68,6 +68,7 @@ class SetPart:
     sentences: list[SetSentence]
     ranking: Ranking | None  # None without sentences
     size: int  # at most, encoded
+    sides: Sequence[SetPart] = ()  # pros and cons of a facet with sides
     _encoded: bytes | None = None
 
     @property
@@ -82,6 +83,11 @@ class SetPart:
         return ((), ()) if ranking is None else (ranking.distances(), ranking.support)
 
     @property
+    def rankings(self) -> list[Ranking]:
+        """All that are not encoded."""
+        return [one.ranking for one in (self, *self.sides) if one.ranking is not None]
+
+    @property
     def memory_bytes(self) -> int:
         """Approximate bytes in memory."""
         return self.size if self._encoded is None else len(self._encoded)
@@ -90,8 +96,10 @@ class SetPart:
         """The facet; always of the same codec."""
         if self._encoded is None:
             assert self.facet is not None
-            self._encoded = codec.encode_facet(self.facet, self.quotes, *self.numbers)
-            self.ranking, self.sentences = None, []  # a ranking has a sum of its own
+            sides = [RankedQuotes(side.quotes, *side.numbers) for side in self.sides]
+            self._encoded = codec.encode_facet(self.facet, self.quotes, *self.numbers, sides)
+            # a ranking has a sum of its own
+            self.ranking, self.sentences, self.sides = None, [], ()
         return self._encoded
 
 
@@ -100,6 +108,7 @@ class TrackedSet:
     """One set."""
 
     facet: FacetSummary | None = None  # without sentences; None for the summary
+    sign: int = 0  # of a facet's pros 1, of its cons -1
     core: EntityCore | None = None
     """Of a facet None without sentences, of the summary until it is loaded."""
     index: Index | None = None
@@ -127,21 +136,23 @@ class TrackedSet:
         """Its sentences or reviews changed."""
         self.part = self.ranking = None
 
-    def make_part(self, texts: Texts) -> SetPart:
-        """For messages."""
+    def make_part(self, texts: Texts, sides: Sequence[TrackedSet] = ()) -> SetPart:
+        """For messages; of a facet with its sides. What changes a side changes the facet."""
         if self.part is None:
             ranking, sentences = None, []
             if self.core is not None and self.core.n:
                 ranking = self.ranking or self.core.ranking()
                 sentences = texts(ranking.ids)
             size = SET_BYTES + sum([len(sentence.quote) for sentence in sentences])
-            self.part = SetPart(self._summary(), sentences, ranking, size)
+            parts = [side.make_part(texts) for side in sides]
+            size += sum([part.size for part in parts])
+            self.part = SetPart(self._summary(), sentences, ranking, size, parts)
         return self.part
 
     def _summary(self) -> FacetSummary | None:
         """The facet without its sentences."""
         facet = self.facet
-        if facet is None:
+        if facet is None or self.sign:
             return None
         mentions = facet.mentions
         if mentions is not UNSET:
@@ -220,18 +231,26 @@ class TrackedSets:
 
     def emptied(self) -> TrackedSets:
         """The same sets without sentences, after those last published."""
-        return TrackedSets(self.topic, [TrackedSet(one.facet) for one in self.sets], self.row())
+        empty = [TrackedSet(one.facet, one.sign) for one in self.sets]
+        return TrackedSets(self.topic, empty, self.row())
 
     def alone(self) -> TrackedSets:
         """The same sets, with nothing published before them."""
-        made = TrackedSets(self.topic, [TrackedSet(one.facet) for one in self.sets])
+        made = TrackedSets(self.topic, [TrackedSet(one.facet, one.sign) for one in self.sets])
         for one, present in zip(made.sets, self.sets, strict=True):
             one.now = present.now
         return made
 
     def parts(self, texts: Texts) -> list[SetPart]:
         """All of them as parts of a message, in its order."""
-        ordered = self.sets
-        if len(ordered) > 1:
-            ordered = sorted(ordered, key=lambda one: (-one.sentences, one.name))
-        return [one.make_part(texts) for one in ordered]
+        if len(self.sets) == 1:
+            return [self.sets[0].make_part(texts)]
+        ordered = sorted(
+            [one for one in self.sets if not one.sign],
+            key=lambda one: (-one.sentences, one.name),
+        )
+        sides: dict[str, list[TrackedSet]] = {}
+        for one in self.sets:
+            if one.sign:
+                sides.setdefault(one.name, []).append(one)
+        return [one.make_part(texts, sides.get(one.name, ())) for one in ordered]

@@ -24,6 +24,7 @@ from worker.events.outputs import (
     FacetsChanged,
     FacetSummary,
     RankedChange,
+    RankedQuotes,
     SummaryChanged,
     SummarySentence,
     summary_sentence,
@@ -41,6 +42,8 @@ VALUE: Final = "-value"
 """Ends the subject of a topic's values."""
 Encode = Callable[[Any], bytes]
 
+SIDES: Final = frozenset(("pros", "cons"))
+"""The last fields of a facet."""
 _NUMBERS: Final = ["rank", "distance", "support"]
 """Fields of a sentence that change from message to message: the first, and the last two."""
 _END: Final = b"\0"
@@ -144,7 +147,8 @@ class AvroOutput:
         }
         self._summary = _split(SummaryChanged, "sentences")
         self._facets = _split(FacetsChanged, "facets")
-        self._facet = _split(FacetSummary, "sentences", unused)
+        self._facet = _split(FacetSummary, "sentences", unused | SIDES)
+        self._has_sides = not SIDES & unused
         first, *quoted, distance, support = _fields(SummarySentence)
         assert [first["name"], distance["name"], support["name"]] == _NUMBERS
         self._quote = _struct(quoted, {})
@@ -153,7 +157,13 @@ class AvroOutput:
         """See `OutputCodec`."""
         if isinstance(body, SummaryChanged):
             return self._framed(body, self._summary, self._whole(body.sentences))
-        facets = [self._joined(one, self._facet, self._whole(one.sentences)) for one in body.facets]
+        facets = [
+            self._joined(one, self._facet, self._whole(one.sentences))
+            + self._encode_sides(
+                [self._whole(side) for side in (one.pros, one.cons) if side is not UNSET]
+            )
+            for one in body.facets
+        ]
         return self.encode_facets(body, facets)
 
     def quote(self, sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
@@ -173,9 +183,17 @@ class AvroOutput:
         quotes: Sequence[bytes],
         distances: Sequence[float],
         support: Sequence[int],
+        sides: Sequence[RankedQuotes] = (),
     ) -> bytes:
         """See `OutputCodec`."""
-        return self._joined(facet, self._facet, _sentences(quotes, distances, support))
+        encoded = self._joined(facet, self._facet, _sentences(quotes, distances, support))
+        return encoded + self._encode_sides([_sentences(*side) for side in sides])
+
+    def _encode_sides(self, arrays: Sequence[bytes]) -> bytes:
+        """The last fields of a facet, those of SIDES: null, or an array for each."""
+        if not self._has_sides:
+            return b""
+        return b"".join([b"\2" + array for array in arrays]) if arrays else b"\0\0"
 
     def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
         """See `OutputCodec`."""

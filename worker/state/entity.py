@@ -29,6 +29,7 @@ class Sentence:
     vector: NDArray[np.int16] | None = None
     label_bits: int = 0  # facets that take one of its labels, a bit for each
     phrase_bits: int | None = None  # facets of its nearest phrases, once they are looked for
+    sign: int = 0  # of its direction, once `phrase_bits` are known, if facets have sides
 
 
 @dataclass(slots=True)

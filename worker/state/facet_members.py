@@ -77,6 +77,18 @@ class FacetMembers:
             for name, bits in self._mentions.items()
         )
 
+    def signs(
+        self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]
+    ) -> NDArray[np.int8]:
+        """By sentence 1 if it is praise, -1 if it is a complaint, else 0; see `bits`."""
+        direction = self._facets.direction
+        if direction is None:
+            return np.zeros(len(vectors), np.int8)
+        of_reviews = [direction.of_rating(self.ratings.get(name)) for name, _ in places]
+        signs = direction.signs(vectors)
+        signs[signs != np.array(of_reviews, np.int8)] = 0
+        return signs
+
     def rating(self, review_id: bytes) -> float | None:
         """The rating of a live review. Raises CorruptRow if there is none of this id."""
         try:
@@ -114,6 +126,9 @@ class ReviewBits:
         return Counter(zip(self._bits, map(members.rating, self._names), strict=True))
 
 
-def rows_of(bits: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
-    """The rows whose bit of this facet is set."""
-    return np.flatnonzero(bits & np.uint64(1 << number))
+def rows_of(
+    bits: NDArray[np.uint64], number: int, sign: int = 0, signs: NDArray[np.int8] | None = None
+) -> NDArray[np.int64]:
+    """The rows whose bit of this facet is set; of its pros or cons those of this sign."""
+    rows = np.flatnonzero(bits & np.uint64(1 << number))
+    return rows if not sign or signs is None else rows[signs[rows] == sign]

@@ -10,6 +10,7 @@ from worker.errors import many
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetCriteria
+from worker.facets.polarity import SIDES
 from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import garbage_key, parse_sentence_id
@@ -121,11 +122,13 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
     members = FacetMembers(criteria, snapshot.reviews.items())
     places = [parse_sentence_id(identifier) or (b"", 0) for identifier in snapshot.ids]
     bits = members.bits(snapshot.vectors, places)
-    visible = criteria.definitions.visible
-    published = _published(snapshot, FACETS, len(visible))
-    for number, digests in zip(visible, published, strict=True):
+    signs = members.signs(snapshot.vectors, places)
+    sets = criteria.definitions.sets
+    published = _published(snapshot, FACETS, len(sets))
+    for (number, sign), digests in zip(sets, published, strict=True):
         facet = criteria.definitions.summary(number)
-        yield _Set(facet.k, digests, facet.label, rows_of(bits, number).tolist())
+        name = f"{facet.label}, {SIDES[sign]}" if sign else facet.label
+        yield _Set(facet.k, digests, name, rows_of(bits, number, sign, signs).tolist())
 
 
 def _published(
