@@ -8,6 +8,7 @@ from pathlib import Path
 from docs.build import schemas
 from docs.build.asyncapi import asyncapi_yaml
 from docs.build.chart import values_table
+from docs.build.copies import RECORDED as COPIES
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.facets import JUDGED
 from docs.build.facets import RECORDED as FACETS
@@ -65,6 +66,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     },
     "docs/quality.md": {**QUALITY, **FACETS, **LANGUAGES, **SUPPORT},
     "docs/facets.md": JUDGED,
+    "docs/choosing.md": COPIES,
     "docs/llm.md": {"calls": calls_table},
     "docs/image.md": {"sizes": image_table},
     "docs/reference/results.md": {

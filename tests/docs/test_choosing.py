@@ -14,6 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from docs.build.render import ROOT
+from tests.bench.quality.copies import ADVERTS, PARAPHRASES
+from tests.bench.tables import read_record
 from worker.coversumm import Block, CoverSumm, Points, quantize
 from worker.coversumm.short_view import choose, stands_for
 from worker.text.embedders import load_engine
@@ -163,3 +165,16 @@ def test_complaints_are_far_away(stay: Stay) -> None:
     assert said is not None
     assert (int(said[1]), int(said[2])) == (len(ranks), ranks[0])
     assert sum(rank > int(said[3].replace(",", "")) for rank in ranks) * 2 >= len(ranks)
+
+
+def test_what_weigh_does() -> None:
+    """The sentences beside the generated tables."""
+    record = read_record("quality_copies.json")
+    assert record["entity"] == STAY
+    of_texts = [row for row in record["summary"] if row["weigh"] == "texts"]
+    assert {row["least"] for row in of_texts} == {record["k"]} == {20}
+    assert all(row["texts"]["least"] >= 2 for row in record["facets"])
+    assert any(row["reviews"]["least"] == 0 for row in record["facets"])
+    assert record["forms"] == len(PARAPHRASES) == 40
+    assert record["paraphrases"]["texts"] <= record["paraphrases"]["reviews"] < 20
+    assert len(ADVERTS) == 5
