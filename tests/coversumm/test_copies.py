@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.coversumm.scripts import (
     Disk,
@@ -19,7 +20,15 @@ from tests.coversumm.scripts import (
     points,
     tight,
 )
-from worker.coversumm import EntityCore, FlatIndex, Index, UnknownSentence, copies, no_points
+from worker.coversumm import (
+    EntityCore,
+    FlatIndex,
+    Index,
+    Points,
+    UnknownSentence,
+    copies,
+    no_points,
+)
 from worker.coversumm.copies import Copies
 from worker.coversumm.index import flat
 from worker.coversumm.index.sgtree import SGTreeIndex
@@ -54,6 +63,22 @@ def test_counts_are_those_of_a_counter(fewest: int) -> None:
             assert ours.live == len(live)
     with pytest.raises(UnknownSentence):
         ours.net(points([(b"x", (-1, -1))], 2), no_points(2))
+
+
+def test_digests_may_end_in_zeros() -> None:
+    def ends_in_zeros(vector: NDArray[np.int16]) -> bytes:
+        return bytes([int(vector[0])]) + bytes(14) + bytes([int(vector[1])])
+
+    vectors = np.array([[x, y] for x in range(9) for y in range(2)], np.int16)
+    with mock.patch.object(copies, "digest", ends_in_zeros):
+        ours = Copies()
+        ours.take(vectors)
+        ours.settle()
+        assert ours.memory_bytes == 16 * len(vectors)
+        for at in range(len(vectors)):
+            assert len(ours.net(Points([b"x"], vectors[at : at + 1]), no_points(2)).left) == 1
+            other = vectors[at : at + 1] + np.array([[0, 7]], np.int16)
+            assert ours.net(no_points(2), Points([b"x"], other)).joined == [0]
 
 
 def test_a_vector_of_one_copy_takes_few_bytes() -> None:

@@ -112,8 +112,9 @@ def test_poison_is_one_dead_letter_each_and_the_partition_continues(site: Pipeli
     [
         {"COVERSUMM_EMIT": "coalesced"},
         {"COVERSUMM_DISTINCT": "true", "COVERSUMM_CACHE_BYTES": "0", "COVERSUMM_BATCH_SIZE": "7"},
+        {"COVERSUMM_WEIGH": "texts", "COVERSUMM_CACHE_BYTES": "20000"},
     ],
-    ids=["coalesced", "distinct, nothing cached, small batches"],
+    ids=["coalesced", "distinct, nothing cached, small batches", "texts weighed"],
 )
 @pytest.mark.long
 def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]) -> None:

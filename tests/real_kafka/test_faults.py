@@ -147,8 +147,9 @@ def test_paused_at_every_step(kafka: KafkaBroker, run: Any) -> None:
         (4, "the same, changes of three sentences or more", {"emit_min_changes": "3"}, INVARIANTS),
         (5, "the same, with facets", FACETS, INVARIANTS),
         (6, "the same, with facets, coalesced", {"emit": "coalesced", **FACETS}, COALESCED),
+        (7, "the same, with facets, texts weighed", {"weigh": "texts", **FACETS}, INVARIANTS),
     ],
-    ids=["standbys", "distinct", "coalesced", "min changes", "facets", "facets coalesced"],
+    ids=["standbys", "distinct", "coalesced", "min changes", "facets", "facets coalesced", "texts"],
 )
 def test_random_faults(
     kafka: KafkaBroker,

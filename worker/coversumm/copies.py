@@ -89,7 +89,8 @@ class Copies:
         left = [row_of[key] for key, count in counts.items() if before[key] and not count]
         joined = [row_of[key] for key, count in counts.items() if count and not before[key]]
         live = self.live - len(removed.ids) + len(added.ids)
-        return Net(removed.vectors[left], joined, counts, live)
+        gone = removed.vectors[left] if left else removed.vectors[:0]
+        return Net(gone, joined, counts, live)
 
     def apply(self, net: Net) -> None:
         """Carry out such a step."""
@@ -108,10 +109,9 @@ class Copies:
         self._room = len(self._counts) + max(FEWEST, len(self._counts), len(self._once) // 8)
 
     def _count(self, key: bytes) -> int:
-        found = self._counts.get(key)
-        if found is None:
-            once = self._once
-            found = (
-                int(once.searchsorted(key, "right") - once.searchsorted(key)) if len(once) else 0
-            )
-        return found
+        found, once = self._counts.get(key), self._once
+        if found is not None or not len(once):
+            return found or 0
+        at = int(once.searchsorted(key))
+        # NumPy leaves out zeros at the end of bytes.
+        return int(at < len(once) and once[at] == key.rstrip(b"\0"))

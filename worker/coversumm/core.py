@@ -145,7 +145,7 @@ def _apply_step(state: EntityState, step: Step) -> Ranking | None:
     copies, gone, come = state.copies, removed.vectors, added.vectors
     net = None if copies is None else copies.net(removed, added)
     if net is not None:
-        gone, come = net.left, come[net.joined]
+        gone, come = net.left, come if len(net.joined) == len(come) else come[net.joined]
     n = state.n - len(gone) + len(come)
     if facts:
         state.admit(n, max(facts)[0])
