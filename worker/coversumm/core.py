@@ -100,7 +100,7 @@ class EntityCore(EntityState):
         outside = self.outside(centroid_squared)
         if neighbors is None or not self.proves(neighbors, centroid_squared, outside):
             neighbors = self.refill()
-        return self.ranking_of(neighbors)
+        return self.ranking_of(neighbors, centroid_squared)
 
     def look(self) -> Ranking | None:
         """The current summary by the reservoir alone, or None; changes no state and no counter."""
@@ -170,7 +170,7 @@ def _apply_step(state: EntityState, step: Step) -> Ranking | None:
     else:
         neighbors = state.refill()
         outside = state.outside(centroid_squared)
-    ranking = state.ranking_if_changed(neighbors, added.ids)
+    ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
     state.gap = None
     if len(neighbors.keys) == state.k:
         kth_key, next_key = neighbors.keys[-1], neighbors.next_key
@@ -214,7 +214,7 @@ def _after_joining(state: EntityState, step: Step, joined: Joined) -> Ranking | 
         else:  # equal keys
             neighbors = knn(reservoir, n, state.total, state.k, state.distinct)
             kth_key, next_key = neighbors.keys[-1], neighbors.next_key
-        ranking = state.ranking_if_changed(neighbors, added.ids)
+        ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
     if n >= state.k:
         state.gap = _gap(
             state, kth_key, next_key, centroid_squared, state.outside(centroid_squared)

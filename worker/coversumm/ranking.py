@@ -13,11 +13,6 @@ from worker.coversumm.fixed_point import EXACT, SCALE
 from worker.coversumm.kernel import MICRO, Measured
 
 
-def measured(keys: list[float], n: int, total: NDArray[np.float64]) -> Measured:
-    """Input of a distance computation, with |S/n|^2 computed."""
-    return Measured(keys, n, total, float(total @ total) / (n * n) if n else 0.0)
-
-
 class Ranking:
     """A summary: `ids` in rank order, `support` (live sentences per vector), `n` (sentences that
     count in the centroid).
@@ -38,12 +33,17 @@ class Ranking:
         keys: list[float],
         total: NDArray[np.float64],
         scale: int,
+        centroid_squared: float | None = None,
     ) -> None:
-        """Distances are computed from `keys` (one per id) and `total` (S, not copied)."""
+        """Distances are computed from `keys` (one per id) and `total` (S, not copied); |S/n|^2 may
+        be given.
+        """
         self.ids = ids
         self.support = support
         self.n = n
-        self._measured = measured(keys, n, total)
+        if centroid_squared is None:
+            centroid_squared = float(total @ total) / max(1, n * n)
+        self._measured = Measured(keys, n, total, centroid_squared)
         self._scale = scale
         self._distances: tuple[float, ...] | None = None
 
@@ -67,23 +67,21 @@ class Ranking:
         return f"Ranking(n={self.n}, ids={self.ids!r})"
 
 
-def measure(rankings: Sequence[Ranking]) -> list[tuple[float, ...]]:
-    """The distances of each ranking, computed in one pass; all rankings have one scale."""
+def measure(rankings: Sequence[Ranking]) -> None:
+    """Compute the distances of each ranking, in one pass; all rankings have one scale."""
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
-        scale = new[0]._scale
-        for ranking, found in zip(
-            new, _distances([one._measured for one in new], scale), strict=True
-        ):
+        all_found = _distances([one._measured for one in new], new[0]._scale)
+        for ranking, found in zip(new, all_found, strict=True):
             ranking._distances = found
-    return [ranking.distances() for ranking in rankings]
 
 
 def distances(
     keys: list[float], n: int, total: NDArray[np.float64], scale: int
 ) -> tuple[float, ...]:
     """Distances from total/n of the sentences with these keys, which ascend."""
-    return _distances([measured(keys, n, total)], scale)[0]
+    centroid = Measured(keys, n, total, float(total @ total) / max(1, n * n))
+    return _distances([centroid], scale)[0]
 
 
 def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, ...]]:

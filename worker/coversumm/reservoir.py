@@ -134,7 +134,7 @@ class Reservoir:
     def ids_of(self, rows: list[int]) -> list[bytes]:
         """The ids of ranked rows: of one that stands m times its m lowest."""
         lowest_ids = self.lowest_ids
-        if len(set(rows)) == len(rows):  # most often
+        if self.live == len(self.counts) or len(set(rows)) == len(rows):  # most often
             return [lowest_ids[row][0] for row in rows]
         ids = []
         shown: Counter[int] = Counter()

@@ -243,14 +243,24 @@ class EntityState:
 
     # ---- ranking
 
-    def ranking_of(self, neighbors: Neighbors, ids: Sequence[bytes] | None = None) -> Ranking:
+    def ranking_of(
+        self,
+        neighbors: Neighbors,
+        centroid_squared: float | None = None,
+        ids: Sequence[bytes] | None = None,
+    ) -> Ranking:
         """The neighbors as output."""
         reservoir, rows = self.reservoir, neighbors.rows
-        support = tuple([reservoir.counts[row] for row in rows])
-        named = tuple(reservoir.ids_of(rows) if ids is None else ids)
-        return Ranking(named, support, self.n, neighbors.keys, self.total.copy(), self.scale)
+        if reservoir.live == len(reservoir):  # no copies: most often
+            support = (1,) * len(rows)
+        else:
+            support = tuple([reservoir.counts[row] for row in rows])
+        named, total = tuple(reservoir.ids_of(rows) if ids is None else ids), self.total.copy()
+        return Ranking(named, support, self.n, neighbors.keys, total, self.scale, centroid_squared)
 
-    def ranking_if_changed(self, neighbors: Neighbors, added: Sequence[bytes]) -> Ranking | None:
+    def ranking_if_changed(
+        self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float | None = None
+    ) -> Ranking | None:
         """The ranking of a step that added these ids, if the set of ids changed or one of these is
         in it.
         """
@@ -259,7 +269,8 @@ class EntityState:
             return None
         reservoir.ranked_rows = rows
         ids = reservoir.ids_of(rows)
-        return self.ranking_of(neighbors, ids) if self.is_change(ids, added) else None
+        is_change = self.is_change(ids, added)
+        return self.ranking_of(neighbors, centroid_squared, ids) if is_change else None
 
     def is_change(self, ids: Sequence[bytes], added: Sequence[bytes]) -> bool:
         """Store the ranked ids; whether their set changed, or one was added in this step."""

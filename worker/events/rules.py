@@ -96,17 +96,16 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
         )
     sentences = None
     if body.sentences is not None and body.sentences is not UNSET:
-        sentences = tuple(
+        of_each = zip(body.sentences, rows, label_bits or [0] * len(rows), strict=True)
+        given = [
             GivenSentence(
-                item if isinstance(item, str) else item.text, None if row is None else vectors[row]
+                item if isinstance(item, str) else item.text,
+                None if row is None else vectors[row],
+                bits,
             )
-            for item, row in zip(body.sentences, rows, strict=True)
-        )
-        if label_bits is not None:
-            sentences = tuple(
-                sentence._replace(label_bits=bits)
-                for sentence, bits in zip(sentences, label_bits, strict=True)
-            )
+            for item, row, bits in of_each
+        ]
+        sentences = tuple(given)
     text = None if body.text is UNSET else body.text
     return ReviewUpserted(
         body.entity_id,

@@ -45,20 +45,17 @@ def changed_rows(
                 put_output(pending, output, topic)
         if config.min_changes > partition.min_changes:
             put_min_changes(pending, config.min_changes)
+    formats = dict.fromkeys(rows, 0)
     for one in changes:
         own: dict[bytes, bytes | None] = {}
-        _put_entity(own, one)
+        formats[one.key.partition] = max(formats[one.key.partition], _put_entity(own, one))
         for topic in TOPICS if config.emit == "final" else ():
             if one.changed[topic] or one.end is not None:
                 put_last_change(own, one.entity.rows.entity, topic, one.last.get(topic))
-        for key, value in own.items():
-            load.add(key, value)
+        load.count(len(own))
+        load.weigh(sum(map(len, own)) + sum([len(value) for value in own.values() if value]))
         rows[one.key.partition].update(own)
     ended = {one.key.partition for one in changes if one.end is not None}
-    formats: dict[int, int] = {}
-    for one in changes:
-        written = [review.row_format for review in one.reviews.values()] if one.end is None else []
-        formats[one.key.partition] = max([formats.get(one.key.partition, 0), *written])
     for number, next_offset in next_offsets.items():
         partition, pending = partitions[number], rows[number]
         if next_offset == partition.next_offset:
@@ -68,7 +65,7 @@ def changed_rows(
             partition.has_garbage = collect_garbage(partition.rows, pending, garbage_rows)
         if number in ended:
             partition.has_garbage = True
-        partition.review_format = max(partition.review_format, formats.get(number, 0))
+        partition.review_format = max(partition.review_format, formats[number])
         applied = Applied(
             next_offset, config.input_topic, partition.topic_id, partition.review_format
         )
@@ -76,21 +73,22 @@ def changed_rows(
     return rows
 
 
-def _put_entity(pending: Pending, changes: EntityChanges) -> None:
+def _put_entity(pending: Pending, changes: EntityChanges) -> int:
+    """Returns the newest format of its reviews."""
     entity, rows = changes.entity, changes.entity.rows
     if changes.end is not None:
         if not changes.is_new:
             pending[rows.header_key] = None
             put_garbage(pending, rows.entity, rows.incarnation)
-        return
+        return 0
     header = Header(entity.review_count, entity.sentence_count, rows.incarnation, entity.ratings)
     if changes.is_new or header != changes.stored_header:
         rows.put_header(pending, header)
-    summary = entity.summary.row()
-    if summary is not None and summary.sequence != changes.stored_sequence:
-        rows.put_published(pending, SUMMARIES, summary)
+    summary = entity.summary
+    if summary.sequence != changes.stored_sequence and (sets := summary.row()) is not None:
+        rows.put_published(pending, SUMMARIES, sets)
     facets = entity.facets if changes.changed[FACETS] else None
     if facets is not None and (sets := facets.tracked.row()) is not None:
         rows.put_published(pending, FACETS, sets)
-    for review_id, review in changes.reviews.items():
-        rows.put_review(pending, review_id, review)
+    written = [rows.put_review(pending, name, one) for name, one in changes.reviews.items()]
+    return max(written, default=0)

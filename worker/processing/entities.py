@@ -6,7 +6,7 @@ the sentences in and near the sets. Vectors and reviews stay in the rows.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -135,10 +135,12 @@ class CachedEntity:
             self.keep_sentence(sentence)
         return sentence
 
-    def sentences(self, identifiers: Iterable[bytes]) -> list[SetSentence]:
+    def sentences(self, identifiers: Sequence[bytes]) -> list[SetSentence]:
         """As `sentence`, for several."""
-        known = self.cached.get
-        return [known(identifier) or self.sentence(identifier) for identifier in identifiers]
+        try:
+            return list(map(self.cached.__getitem__, identifiers))  # most often
+        except KeyError:
+            return [self.sentence(identifier) for identifier in identifiers]
 
     def keep_sentence(self, sentence: SetSentence) -> None:
         """Cache a live sentence, replacing its earlier form."""
@@ -168,10 +170,8 @@ class CachedEntity:
 
     def on_processed(self) -> None:
         """The rows are up to date: release what they contain now."""
-        one = self._set
-        one.part = None
-        if one.index is not None:
-            one.index.on_rows_written()
+        if self._set.index is not None:
+            self._set.index.on_rows_written()
         if self._facets is not None:
             self._facets.on_processed()
         self.memory_bytes = self.measure()

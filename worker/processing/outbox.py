@@ -42,6 +42,7 @@ class Draft(NamedTuple):
     topic: OutputTopic
     body: SummaryChanged | FacetsChanged  # without sets
     parts: list[SetPart]
+    quotes: list[bytes]  # of the summary; those of facets are in the parts
 
 
 @dataclass(eq=False)
@@ -59,7 +60,8 @@ class Outbox:
 
     def put(self, index: int, message: Message, order: int = 0) -> None:
         """Add a message, for the record of this index. Raises TooMuch if it exceeds a limit."""
-        self.load.add(message.key, message.value)
+        self.load.count()
+        self.load.weigh(len(message.key or b"") + len(message.value or b""))
         self._messages.append((index, order, message))
 
     def weigh_headers(self, record: Record) -> None:
@@ -100,7 +102,7 @@ class Outbox:
         measure_all(drafts)
         codec = self.config.output
         for draft, value in zip(drafts, encode(drafts, self.config), strict=True):
-            at, record, topic, body, _ = draft
+            at, record, topic, body, *_ = draft
             name, entity_id = topic.of(self.config), body.entity_id
             message = change_message(
                 topic, name, entity_id, body.epoch, body.occurred_at, value, record, codec
@@ -123,7 +125,7 @@ def encode(drafts: Sequence[Draft], config: ProcessorConfig) -> list[bytes]:
         if draft.topic is SUMMARIES:
             (part,) = draft.parts
             body = cast(SummaryChanged, draft.body)
-            ranked.append(RankedChange(body, part.quotes, *part.numbers))
+            ranked.append(RankedChange(body, draft.quotes, *part.numbers))
     summaries = iter(codec.encode_ranked(ranked))
     return [
         next(summaries)

@@ -244,14 +244,11 @@ class Load:
         if characters and self.pace.is_too_long(index + 1, characters):
             raise TooMuch(Limit.BATCH_TIME, index)
 
-    def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Count one message or row. Raises TooMuch, to continue with half of the records."""
-        self.count()
-        self.weigh(len(key or b"") + len(value or b""))
-
-    def count(self) -> None:
-        """Count one message without its bytes. Raises TooMuch as `add` does."""
-        self._transaction_records += 1
+    def count(self, number: int = 1) -> None:
+        """Count messages or rows without their bytes. Raises TooMuch, to continue with half of the
+        records.
+        """
+        self._transaction_records += number
         if self._transaction_records > self.limits.transaction_records and self.records > 1:
             raise TooMuch(Limit.TRANSACTION_RECORDS, self.records // 2)
 
@@ -264,7 +261,7 @@ class Load:
             raise TooMuch(Limit.CACHE_BYTES, index)
 
     def weigh(self, size: int) -> None:
-        """Add bytes of messages or rows already counted. Raises TooMuch as `add` does."""
+        """Add bytes of messages or rows already counted. Raises TooMuch as `count` does."""
         self.size += size
         if self.size > self._most_bytes and self.records > 1:
             is_slow = self._most_bytes < self.limits.transaction_bytes

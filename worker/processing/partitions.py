@@ -74,10 +74,11 @@ class Partitions:
         ends = {record.partition: record.offset + 1 for record in records}
         return {number: max(end, self[number].next_offset or 0) for number, end in ends.items()}
 
-    def is_new(self, record: Record) -> bool:
-        """Whether the record is not applied yet."""
-        next_offset = self[record.partition].next_offset
-        return next_offset is None or record.offset >= next_offset
+    def new(self, records: Sequence[Record]) -> list[int]:
+        """The indexes of the records that are not applied yet."""
+        numbers = {record.partition for record in records}
+        applied = {number: self[number].next_offset or 0 for number in numbers}
+        return [i for i, one in enumerate(records) if one.offset >= applied[one.partition]]
 
     def on_processed(self, rows: Mapping[int, Changes], next_offsets: Mapping[int, int]) -> None:
         """Lay these rows over the stored ones; they contain all records below these offsets."""

@@ -295,8 +295,7 @@ class Processor:
         limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [NO_EVENT] * len(records)
-        new = [i for i, record in enumerate(records) if self._partitions.is_new(record)]
-        events = self._select(records, new, outcomes)
+        events = self._select(records, self._partitions.new(records), outcomes)
         for i, event in events.items():
             types[i] = _type_of(event)
         while True:

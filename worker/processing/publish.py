@@ -81,6 +81,7 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
         if changes.newest is not None:
             facets.newest = changes.newest
     texts.release()
+    one.part = None
     if changes.end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
         entity.ratings = changes.ratings
@@ -103,7 +104,7 @@ class Publisher:
         self._emit = outbox.config.emit
         self._texts = texts
         self._last: tuple[PlannedStep, list[SetPart]] | None = None
-        self._deleted: set[bytes] = set()  # since the last published change
+        self._deleted: frozenset[bytes] = frozenset()  # since the last published change
 
     def after(self, step: PlannedStep, is_changed: bool, deleted: Collection[bytes]) -> None:
         """The next step is carried out: it changed a set, or took down these published sentences.
@@ -114,7 +115,7 @@ class Publisher:
             return
         self._changes.changed[self._tracked.topic] += 1
         if self._emit != "every":
-            self._deleted.update(deleted)
+            self._deleted = self._deleted.union(deleted)
             self._last = step, self._tracked.parts(self._texts.of)
         elif self._is_due(deleted):
             self._publish(step, self._tracked.parts(self._texts.of))
@@ -189,8 +190,8 @@ class Publisher:
                 config.limits.model,
                 ratings=counts.ratings.ratings(),
             )
-            return Draft(index, record, tracked.topic, facets, parts)
-        (one,) = tracked.sets
+            return Draft(index, record, tracked.topic, facets, parts, [])
+        (one,), (part,) = tracked.sets, parts
         now, published = one.now, one.published
         summary = SummaryChanged(
             entity_id,
@@ -208,7 +209,7 @@ class Publisher:
             config.limits.model,
             ratings=counts.ratings.ratings(),
         )
-        return Draft(index, record, tracked.topic, summary, parts)
+        return Draft(index, record, tracked.topic, summary, parts, part.quotes)
 
 
 def _cause(event: Event, record: Record) -> Cause:

@@ -47,13 +47,6 @@ class Review:
     language: str = ""  # as it was found for the facets; empty if none depends on it
     mentions: int = 0  # the facets whose words its sentences have, a bit for each
 
-    @property
-    def row_format(self) -> int:
-        """The oldest format that has room for it; 2 stands for 1 too."""
-        if self.language or self.mentions:
-            return 4
-        return 3 if self.details.has_more else 2
-
 
 class VectorBlock:
     """Some of an entity's live sentences: `vectors` (m, dimension) int16, ids made on demand."""
@@ -214,15 +207,16 @@ class EntityRows:
         key = self.keys.published[topic]
         pending[key] = formats.encode_published(key, topic, published)
 
-    def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
-        """Write the review's rows, remove surplus chunks, and update `review.chunks`."""
+    def put_review(self, pending: Pending, review_id: bytes, review: Review) -> int:
+        """Write the review's rows, remove surplus chunks, and update `review.chunks`; returns the
+        format of its row.
+        """
         keys, sentences, chunks = self.keys, review.sentences, review.chunks
         texts = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
         per_chunk = max(1, formats.CHUNK_BYTES // (4 + 2 * self.dimension))
         vectors = [sentences[at : at + per_chunk] for at in range(0, len(sentences), per_chunk)]
         review.chunks = len(texts), len(vectors)
-        key = keys.review(review_id)
-        first = texts[0] if texts else ()
+        key, first = keys.review(review_id), texts[0] if texts else ()
         row = ReviewRow(
             review.version,
             review.deleted,
@@ -234,7 +228,7 @@ class EntityRows:
             review.language,
             review.mentions,
         )
-        pending[key] = formats.encode_review(key, row)
+        pending[key] = value = formats.encode_review(key, row)
         for number, part in enumerate(vectors):
             key = keys.vector_chunk(review_id, number)
             pending[key] = formats.encode_vectors(
@@ -244,8 +238,9 @@ class EntityRows:
             for number, chunk in enumerate(texts[1:], 1):
                 key = keys.text_chunk(review_id, number)
                 pending[key] = formats.encode_text_chunk(key, chunk)
-        if review.chunks != chunks:
+        if chunks not in ((0, 0), review.chunks):
             self._remove_chunks(pending, review_id, review.chunks, chunks)
+        return value[0]
 
     def _remove_chunks(
         self, pending: Pending, review_id: bytes, now: tuple[int, int], before: tuple[int, int]
