@@ -746,7 +746,7 @@ RULES = (
     Rule(
         "a partition's commits name the newest format of its reviews",
         "worker/processing/changed_rows.py",
-        "        partition.review_format = max(partition.review_format, formats.get(number, 0))\n",
+        "        partition.review_format = max(partition.review_format, formats[number])\n",
         "",
         ("tests/processing/test_processor.py",),
     ),
