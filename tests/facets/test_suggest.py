@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from worker.facets import suggest
 from worker.facets.definitions import parse_definitions
 from worker.facets.suggest import ShortSentences, Suggestion, definitions_file, is_short, k_means
+from worker.facets.words import Words
 
 SUBJECTS = {
     "parking": ["Parking was {}.", "There was {} parking.", "The parking lot is {}."],
@@ -139,6 +140,7 @@ def test_short_sentences_have_three_to_twelve_words(text, short):
     assert is_short(text) == short
 
 
+WORD = st.from_regex("[a-zé日]{1,9}('s)?", fullmatch=True)
 TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip("\x00\x7f \t\r\n"))
 
 
@@ -149,7 +151,7 @@ def line(text):
 @given(
     st.lists(
         st.tuples(
-            TEXT, TEXT, st.lists(TEXT, max_size=3), st.lists(TEXT, max_size=3), st.booleans()
+            TEXT, TEXT, st.lists(TEXT, max_size=3), st.lists(WORD, max_size=3), st.booleans()
         ),
         min_size=1,
         max_size=5,
@@ -169,3 +171,30 @@ def test_a_file_of_any_texts_loads(given):
     assert [one.phrases for one in facets] == [(one.phrase,) for one in suggestions]
     all_junk = all(one.is_junk for one in suggestions)
     assert [one.hidden for one in facets] == [one.is_junk and not all_junk for one in suggestions]
+    assert [one.words for one in facets] == [
+        None if one.is_junk or not one.words else tuple(one.words) for one in suggestions
+    ]
+
+
+def test_words_are_those_that_count_mentions():
+    """Each suggested word finds the sentences that it was counted in."""
+    texts = ["L’ÉTÉ was warm.", "Bob's pool_side, Bob’s!", "It is 30 °C here."]
+    found = []
+    for text in texts:
+        sentences = ShortSentences(
+            {text: Counter({"a": 5}), "Nothing of all that.": Counter({"a": 9})}
+        )
+        for word in sentences.telling_words([0]):
+            assert Words([[word]]).bits([text], None) == 1, word
+            found.append(word)
+    assert {"l'été", "bob's", "pool", "side", "30"} <= set(found)
+
+
+def test_a_word_is_mostly_inside():
+    """Four sentences with it inside and four outside are enough, five outside are too many."""
+    inside = [f"Pool number {n}." for n in range(4)]
+    for outside, found in ((4, True), (5, False)):
+        others = [f"A pool {n} of {n}." for n in range(outside)]
+        others += [f"Nothing here {n}." for n in range(60)]
+        texts = ShortSentences({text: Counter("a") for text in inside + others})
+        assert ("pool" in texts.telling_words(range(4))) is found

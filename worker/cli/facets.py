@@ -66,8 +66,9 @@ def suggest(
 
     The short sentences of all entities, of 3 to 12 words, are divided into clusters by their
     vectors. Each cluster becomes a facet: its most central sentence is the phrase, its most telling
-    word the name. Comments say how many sentences it has, and show five of them. A facet whose
-    phrase is general praise, a complaint or a plan is marked as likely junk, and hidden.
+    words are the words, the first one the name. Comments say how many sentences it has, and show
+    five of them. A facet whose phrase is general praise, a complaint or a plan is marked as likely
+    junk, and hidden.
 
     The same files and model give the same suggestions. Of more than 20,000 different short
     sentences as many are drawn, always the same.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from worker.facets import PRESETS
 from worker.facets.definitions import PRESET, read_definitions
+from worker.facets.words import words_of
 
 WORDS_OF_A_SENTENCE: Final = range(3, 13)
 """Shorter sentences name no subject, longer ones often several."""
@@ -24,13 +25,14 @@ MAX_CHARS: Final = 200  # of a short sentence; scripts without blanks have no wo
 PER_FACET: Final = 10  # least different sentences for each facet asked for
 SAMPLES: Final = 5  # sentences shown of a cluster
 MAX_WORDS: Final = 12  # suggested of a cluster
-RATIO: Final = 5.0  # least ratio of a word's frequency in the cluster to that outside
+WORD_CHARS: Final = range(2, 31)  # of a suggested word
+RATIO: Final = 4.0  # least ratio of a word's frequency in the cluster to that outside
+MAJORITY: Final = 0.5  # least share of the sentences with a suggested word that are in the cluster
 LEAST_SHARE: Final = 0.02  # of the cluster's sentences that have a suggested word
 LEAST_COUNT: Final = 3  # sentences of the cluster that have a suggested word
 SEED: Final = 1
 STARTS: Final = 5  # runs of k-means, of which the best is taken
 ROUNDS: Final = 50  # at most, of a run
-_WORD: Final = re.compile(r"[^\W_]{2,30}(?:['’][^\W_]{1,5})?")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 Vectors = NDArray[np.float32]
@@ -65,7 +67,10 @@ class ShortSentences:
         """`entities_of`: by text, how often each entity has it."""
         self.texts = list(entities_of)
         self._entities = list(entities_of.values())
-        self._words = [frozenset(_WORD.findall(text.casefold())) for text in self.texts]
+        self._words = [
+            frozenset(word for word in words_of(text) if len(word) in WORD_CHARS and word[0] != "'")
+            for text in self.texts
+        ]
         self.weights = np.array([of.total() for of in self._entities], np.float32)
         self.entity_count = len(set().union(*self._entities))
 
@@ -83,8 +88,9 @@ class ShortSentences:
         scores = {}
         for word, count in inside.items():
             ratio = (count / size) / ((everywhere[word] - count + 0.5) / rest)
-            is_frequent = count >= max(LEAST_COUNT, LEAST_SHARE * size) and ratio >= RATIO
-            if is_frequent and len(entities[word]) >= min(2, self.entity_count):
+            is_frequent = count >= max(LEAST_COUNT, LEAST_SHARE * size)
+            is_telling = ratio >= RATIO and count >= MAJORITY * everywhere[word]
+            if is_frequent and is_telling and len(entities[word]) >= min(2, self.entity_count):
                 scores[word] = count * math.log(ratio)
         return sorted(scores, key=lambda word: (-scores[word], word))[:MAX_WORDS]
 
@@ -217,8 +223,8 @@ def _file_lines(suggestions: Sequence[Suggestion], of: str) -> Iterator[str]:
             yield "# likely junk: the phrase is general praise, a complaint or a plan"
             yield "# hidden = true" if all_junk else "hidden = true"
         yield f"phrases = [{_quoted(one.phrase)}]"
-        if one.words:
-            yield f"# words = [{', '.join(map(_quoted, one.words))}]"
+        if one.words and not one.is_junk:
+            yield f"words = [{', '.join(map(_quoted, one.words))}]"
 
 
 def _quoted(text: str) -> str:

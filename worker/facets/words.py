@@ -161,6 +161,11 @@ def fold(text: str) -> str:
     return folded.replace("’", "'").replace("_", " ")
 
 
+def words_of(text: str) -> list[str]:
+    """The words of a text, folded, as patterns match them."""
+    return _WORDS.findall(fold(text))
+
+
 def _parse(pattern: str) -> str | list[Part]:
     """A substring, or a run of words. Raises ValueError."""
     if len(pattern) > MAX_PATTERN_CHARS:
