@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from tests.bench.worker import launch
 from tests.harness.workers import ROOT, Pipeline, WorkerProcess
+from worker.coversumm import kernel
 
 OURS = "ours"
 COMPILED = "compiled"
@@ -77,6 +79,9 @@ def contenders(
     checkout = folder / "checkout"
     _git("worktree", "add", "--detach", str(checkout), against)
     try:
+        if kernel.IS_COMPILED:  # else steps are compared with those in NumPy
+            build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+            subprocess.run(build, cwd=checkout, check=True, capture_output=True)
         yield [*ours, Contender(against, checkout)]
     finally:
         _git("worktree", "remove", "--force", str(checkout))
