@@ -80,7 +80,7 @@ check-compiled: setup-dev wheel ## Check (2 min): The frozen bytes on the compil
 	@rm -rf $(COMPILED)
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
-	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py
+	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py tests/processing/test_several.py
 
 # Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
 test: setup-dev ## Check (9 min): Every kind of test; skips and names those that need Java or Maven if these are missing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -98,7 +97,10 @@ class EntityChanges:
 
     def copy(self) -> EntityChanges:
         """The changes so far, which later events do not alter."""
-        other = copy(self)
+        # compiled objects cannot be copied by the standard library
+        other = EntityChanges(self.key, self.entity, is_new=self.is_new)
+        other.review_count, other.sentence_count = self.review_count, self.sentence_count
+        other.ratings, other.end, other._unread = self.ratings, self.end, self._unread
         other.reviews, other.steps = self.reviews.copy(), self.steps.copy()
         other.newest = None if self.newest is None else self.newest.copy()
         return other

@@ -197,7 +197,7 @@ class SGTree:
             some = live[at : at + TILE]
             counts = self.sentences.counts.rows[some]
             if copies is not None:
-                copies.take(self.nodes.vectors.rows[some], counts.tolist())
+                copies.take(self.nodes.vectors.rows[some], counts.astype(int).tolist())
                 counts = np.ones(len(some))
             total = total + counts @ self.nodes.vectors.rows[some].astype(np.float64)
             max_squared_norm = max(
