@@ -6,6 +6,7 @@ import json
 import uuid
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 
 import msgspec
 
@@ -20,6 +21,12 @@ def signed_square_of_cosine(a, b):
         sum(x * y for x, y in zip(*both, strict=True)) for both in ((a, b), (a, a), (b, b))
     )
     return Fraction(product * abs(product), one * other)
+
+
+@cache
+def detector(languages):
+    """Making one takes a second."""
+    return LanguageDetector(languages)
 
 
 def has_phrases(facet):
@@ -152,7 +159,7 @@ class FacetModel(Model):
             return found if found in named else "und"
         items = event.get("sentences") or ()
         texts = [one if isinstance(one, str) else one["text"] for one in items]
-        return LanguageDetector(sorted(named)).language_of(event.get("text") or " ".join(texts))
+        return detector(tuple(sorted(named))).language_of(event.get("text") or " ".join(texts))
 
     def _is_within(self, days, key, rid, dated):
         mine, newest = (_instant(self.facts[(*key, one)][0]) for one in (rid, dated[0]))

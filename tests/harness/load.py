@@ -118,6 +118,17 @@ def _embed(sentences: list[str], path: Path) -> None:
     partial.rename(path)
 
 
+RATINGS = (1, 2, 3.5, 4, 5, None)
+LANGUAGES = ("en", "en-GB", "fr", None, "nl")
+"""What reviews of a file without these facts have; without a tag a worker looks at the text."""
+
+
+def _pick(review_id: str, values: Sequence[Any]) -> Any:
+    """One of the values, always the same for the same review."""
+    digest = hashlib.sha256(f"{review_id} {len(values)}".encode()).digest()
+    return values[int.from_bytes(digest[:4]) % len(values)]
+
+
 class Review(NamedTuple):
     """One review of a file."""
 
@@ -150,7 +161,11 @@ def read_reviews(path: Path = SAMPLE, *, limit: int | None = None, seed: int = 0
             entity_id += " " + STRANGE_IDS[number // 3 % len(STRANGE_IDS)]
         reviews.append(
             Review(
-                entity_id, row["review_id"], row.get("rating"), row.get("created_at"), row["text"]
+                entity_id,
+                row["review_id"],
+                row.get("rating", _pick(row["review_id"], RATINGS)),
+                row.get("created_at"),
+                row["text"],
             )
         )
     return reviews
@@ -220,7 +235,8 @@ class Stream:
             "review_version": version,
             "text": review.text,
             "rating": review.rating,
-            "language": "en",
+            "verified": _pick(review.review_id, (True, False, None)),
+            "language": _pick(review.review_id, LANGUAGES),
             "occurred_at": review.occurred_at,
             "a field of the future": {"ignored": [1, 2]},
         }

@@ -113,7 +113,7 @@ class Load:
             review_version=self._version(),
             rating=self._random.choice((None, 1, 4.5)),
             occurred_at=self._random.choice((None, date)),
-            language=(None, "en")[len(few) % 2],
+            language=("fr-CA", "en", None, "fr")[len(few)],
             verified=(None, True, False, None)[len(few)],
             author_id=f"author {len(few)}",
             country=(None, "NL")[len(few) // 2],
