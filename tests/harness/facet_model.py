@@ -59,6 +59,7 @@ class FacetModel(Model):
         self.facts = {}  # by partition, entity and review: date, labels by sentence, event
         self.sets = {}  # by partition and entity: sets last published, and their sequence
         self.current = {}  # sets after the last event
+        self.mentioned, self.published_mentions = {}, {}  # by partition, entity and facet
         self.last_facets = {}  # coalesced: the last change
         self.gone = {}  # coalesced: published sentences taken down
         self._nearest = {}  # by the bytes of a vector
@@ -235,9 +236,15 @@ class FacetModel(Model):
         members = self.members(key)
         ranked = {n: self._rank(n, found) for n, found in members.items()}
         now = {n: [(sid, members[n][sid][0]) for sid in one[0]] for n, one in ranked.items()}
+        mentions = {(n, 0): len(found) for n, found in self.mentions(key).items()}
         before = self.current.get(key, {n: [] for n in now})
         self.current[key] = now
         changed = any(set(now[n]) != set(before[n]) for n in now)
+        if self.config.emit_mentions:
+            changed |= any(
+                count != self.mentioned.get((*key, n), 0) for n, count in mentions.items()
+            )
+        self.mentioned |= {(*key, n): count for n, count in mentions.items()}
         behind = self.config.min_changes > 1
         body = self._body(i, record, event, key, members, ranked, now)
         if self.config.emit == "every":
@@ -261,6 +268,7 @@ class FacetModel(Model):
         if pending is not None and not any(pending[1].values()) and self._due(pending[1], key, ()):
             self._publish_facets(*pending)
         published = self._published(key)
+        self.mentioned |= {(*key, n): 0 for n in published}
         if any(published.values()):
             members = {n: {} for n in published}
             ranked = {n: self._rank(n, {}) for n in published}
@@ -270,15 +278,23 @@ class FacetModel(Model):
         self.emit(i, (record.key, None, str(uuid.uuid5(uuid.NAMESPACE_URL, name))))
         for one in (self.sets, self.current, self.gone):
             one.pop(key, None)
+        for n in published:
+            self.mentioned.pop((*key, n), None)
+            self.published_mentions.pop((*key, n), None)
 
     def _due(self, now, key, deleted):
         published = self._published(key)
-        return any(
+        return any(self._mentions_due(key, n) for n in now) or any(
             set(now[n]) != set(published[n])
             if self.config.min_changes == 1
             else self.is_due(now[n], published[n], deleted)
             for n in now
         )
+
+    def _mentions_due(self, key, number):
+        was, now = (of.get((*key, number), 0) for of in (self.published_mentions, self.mentioned))
+        percent = self.config.emit_mentions
+        return percent > 0 and was != now and abs(now - was) >= Fraction(percent * was, 100)
 
     def _rank(self, number, found):
         if not found:
@@ -337,7 +353,11 @@ class FacetModel(Model):
             "sequence": record.offset,
             "previous_sequence": self.sets.get(key, (None, None))[1],
             "changed": list(
-                dict.fromkeys(facets[n[0]].name for n in now if set(now[n]) != set(published[n]))
+                dict.fromkeys(
+                    facets[n[0]].name
+                    for n in now
+                    if set(now[n]) != set(published[n]) or self._mentions_due(key, n)
+                )
             ),
             "review_count": len(reviews),
             "sentence_count": 0 if entity is None else len(entity.live()),
@@ -354,6 +374,8 @@ class FacetModel(Model):
         i, key, record, body = drafted
         name = f"coversumm:{key[1]}:{self.config.epoch}:{record.offset}:facets"
         self.sets[key] = now, record.offset
+        for n in now:
+            self.published_mentions[*key, n] = self.mentioned.get((*key, n), 0)
         self.emit(
             i,
             (record.key, msgspec.json.encode(body), str(uuid.uuid5(uuid.NAMESPACE_URL, name))),

@@ -83,6 +83,7 @@ def _model(settings: Settings) -> RecordModel:
         by_text=made.by_text,
         emit="every",
         min_changes=settings.emit_min_changes,
+        emit_mentions=settings.emit_mentions,
         epoch=settings.epoch,
         limits=made.limits,
         facets=made.facets,

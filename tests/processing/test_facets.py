@@ -35,6 +35,7 @@ setups = st.fixed_dictionaries(
         "by_text": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "min_changes": st.sampled_from([1, 1, 2, 3]),
+        "emit_mentions": st.sampled_from([0, 0, 1, 60]),
         "cache_bytes": st.sampled_from([0, 20_000, 10**8]),
         "index": st.sampled_from(["flat", "sgtree"]),
     }

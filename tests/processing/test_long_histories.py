@@ -145,6 +145,7 @@ setups = st.fixed_dictionaries(
         "by_text": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "min_changes": st.sampled_from([1, 2, 4]),
+        "emit_mentions": st.sampled_from([0, 1, 30]),
         "cache_bytes": st.sampled_from([0, 20_000, 10**8]),
     }
 )

@@ -67,6 +67,7 @@ class Setup:
     distinct: bool = False
     emit: str = "every"
     min_changes: int = 1
+    emit_mentions: int = 0
     cache_bytes: int = 10**8
     batch_bytes: int = 10**6
     batch_linger_ms: int = 0
@@ -104,6 +105,7 @@ def draw_replay(seed: int, focus: str | None = None) -> Plan:
     setup = replace(
         plan.setup,
         emit="coalesced" if emit == "coalesced" else "every",
+        emit_mentions=0,
         min_changes=1,  # a replay that publishes none or the last of all changes remembers each
         replay=emit,
         skipped=random.choice((0, 0, 0, 5)),
@@ -135,7 +137,9 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
     )
     if setup.emit == "every":  # what is coalesced is compared with every change
         setup = replace(
-            setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3)))
+            setup,
+            min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3))),
+            emit_mentions=Random(f"mentions {seed}").choice((0, 0, 1, 40)),
         )
     setup = replace(setup, facets=Random(f"facets {seed}").random() < 0.4)
     setup = replace(setup, weigh=Random(f"weigh {seed}").choice(("reviews", "texts")))

@@ -74,6 +74,7 @@ def live_settings(setup: Setup) -> Settings:
         weigh=setup.weigh,
         emit=setup.emit,
         emit_min_changes=setup.min_changes,
+        emit_mentions=setup.emit_mentions,
         cache_bytes=setup.cache_bytes,
         batch_bytes=setup.batch_bytes,
         batch_linger_ms=setup.batch_linger_ms,

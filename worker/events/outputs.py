@@ -265,7 +265,10 @@ class FacetsChanged(Struct, tag_field="type", tag=FACETS_CHANGED, frozen=True):
     )
     changed: Annotated[
         list[str],
-        Meta(description="Names of the facets whose sets differ from those last published."),
+        Meta(
+            description="Names of the facets whose sets differ from those last published, or whose "
+            "mentions do so by COVERSUMM_EMIT_MENTIONS."
+        ),
     ]
     review_count: Annotated[int, Meta(ge=0, description="Live reviews of the entity.")]
     sentence_count: Annotated[int, Meta(ge=0, description="Live sentences of the entity.")]

@@ -42,6 +42,13 @@ FACETS: Final = OutputTopic("facets", "COVERSUMM_FACETS_TOPIC", FACETS_CHANGED, 
 TOPICS: Final = (SUMMARIES, FACETS)
 
 
+def are_mentions_due(published: int, now: int, percent: int) -> bool:
+    """Whether a facet must be published for the number of reviews that mention it, which was
+    `published`: with `percent` above 0, if it differs by at least so much.
+    """
+    return percent > 0 and now != published and 100 * abs(now - published) >= percent * published
+
+
 def is_due(
     published: Mapping[bytes, bytes],
     now: Mapping[bytes, bytes],

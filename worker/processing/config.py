@@ -131,6 +131,8 @@ class ProcessorConfig:
     Not part of the fingerprint: like a producer's release it decides which events arrive, and a
     repaired rule must not need another epoch. A replay keeps to one, see `worker.replay.run`.
     """
+    emit_mentions: int = 0
+    """Percent by which mentions must differ from those last published; 0: they cause no message."""
     facets: FacetCriteria | None = None
     facets_topic: str = ""
     by_text: bool = False  # each distinct vector counts once
@@ -209,6 +211,7 @@ def processor_config(
         by_text=settings.weigh == "texts",
         emit=emit or ("coalesced" if settings.emit == "coalesced" else "every"),
         min_changes=settings.emit_min_changes,
+        emit_mentions=settings.emit_mentions,
         selection=selection,
         mapping=mapping,
         codec=codec,

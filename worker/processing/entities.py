@@ -67,7 +67,12 @@ class CachedEntity:
         """The entity's facets, if any are defined. Raises CorruptRow."""
         if self._facets is None and self.criteria is not None:
             self._facets = EntityFacets(
-                self.criteria, self.rows, self.sentences, self.config.new_core, self.is_new
+                self.criteria,
+                self.rows,
+                self.sentences,
+                self.config.new_core,
+                self.is_new,
+                self.config.emit_mentions,
             )
         return self._facets
 

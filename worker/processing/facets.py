@@ -62,13 +62,14 @@ class EntityFacets:
     texts: Texts  # gives stored sentences
     new_core: Callable[[int, Index], EntityCore]
     is_new: bool  # the entity has no rows
+    emit_mentions: int = 0  # see `ProcessorConfig`
 
     def __post_init__(self) -> None:
         """Raises CorruptRow."""
         definitions = self.criteria.definitions
         sets = [TrackedSet(definitions.summary(number), sign) for number, sign in definitions.sets]
         published = None if self.is_new else self.rows.published(FACETS)
-        self.tracked = TrackedSets(FACETS, sets, published)
+        self.tracked = TrackedSets(FACETS, sets, published, self.emit_mentions)
         self._sets = dict(zip(definitions.sets, sets, strict=True))
         self._newest = NewestReviews(self.criteria.most_recent)
         self.is_loaded = self.is_new  # whether sets and newest reviews are in memory
@@ -151,15 +152,17 @@ class EntityFacets:
     # -- changes
 
     def apply(self, moves: Sequence[ReviewMove], texts: Texts) -> bool:
-        """Carry out the moves of one record, which are classified; whether a set changed.
+        """Carry out the moves of one record, which are classified; whether a set changed, or with
+        COVERSUMM_EMIT_MENTIONS the mentions of a facet.
 
         The facets are loaded. `texts` gives the sentences of a set. Raises CorruptRow.
         """
         removed: dict[SetKey, dict[bytes, Sentence]] = {}
         added: dict[SetKey, dict[bytes, Sentence]] = {}
+        mentions = self._mentions() if self.tracked.emit_mentions else []
         for move in moves:
             self._collect(move, removed, added)
-        changed = False
+        changed = self.tracked.emit_mentions > 0 and mentions != self._mentions()
         for key in removed.keys() | added.keys():
             gone, come = removed.get(key, {}), added.get(key, {})
             for name in [name for name, one in gone.items() if come.get(name) is one]:
@@ -208,6 +211,9 @@ class EntityFacets:
         one = self._sets[key]
         one.reviews += by
         one.ratings = one.ratings.plus(rating, by)
+
+    def _mentions(self) -> list[int]:
+        return [one.mentions for one in self.tracked.sets]
 
     def _count_mention(self, key: SetKey, rating: float | None, by: int) -> None:
         """Count a review with the facet's words, or no longer."""

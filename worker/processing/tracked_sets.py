@@ -16,7 +16,7 @@ from worker.coversumm import EntityCore, Index, Ranking
 from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
 from worker.events.outputs import Mentions, RankedQuotes
-from worker.events.publishing import OutputTopic, is_due
+from worker.events.publishing import OutputTopic, are_mentions_due, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state.keys import review_of
 from worker.state.rows import PublishedSets, text_digest
@@ -119,6 +119,7 @@ class TrackedSet:
     ratings: RatingCounts = NO_RATINGS  # of these reviews
     mentions: int = 0  # of a facet: reviews with its words
     mention_ratings: RatingCounts = NO_RATINGS
+    published_mentions: int = 0
     ranking: Ranking | None = None  # of the last step of a facet, if it changed the set
     part: SetPart | None = None  # for messages, until the set changes
 
@@ -175,30 +176,46 @@ class TrackedSet:
 class TrackedSets:
     """The sets of an entity that one topic publishes, in the order of their row.
 
-    `sequence`: source offset of the last published change.
+    `sequence`: source offset of the last published change. `emit_mentions`: see `ProcessorConfig`.
     """
 
-    __slots__ = ("sequence", "sets", "topic")
+    __slots__ = ("emit_mentions", "sequence", "sets", "topic")
 
     def __init__(
-        self, topic: OutputTopic, sets: list[TrackedSet], stored: PublishedSets | None = None
+        self,
+        topic: OutputTopic,
+        sets: list[TrackedSet],
+        stored: PublishedSets | None = None,
+        emit_mentions: int = 0,
     ) -> None:
         """`stored`: their row, None without one."""
         self.topic = topic
         self.sets = sets
+        self.emit_mentions = emit_mentions
         self.sequence: int | None = None
         if stored is not None:
             self.sequence = stored.sequence
             for one, published in zip(sets, stored.sets, strict=True):
                 one.published = published
+            for one, count in zip(sets, stored.mentions, strict=False):  # of none, maybe
+                one.published_mentions = count
 
     def changed(self) -> list[TrackedSet]:
-        """Those that are not as last published."""
-        return [one for one in self.sets if one.now != one.published]
+        """Those that are not as last published, or whose mentions are due."""
+        percent = self.emit_mentions
+        return [
+            one
+            for one in self.sets
+            if one.now != one.published
+            or are_mentions_due(one.published_mentions, one.mentions, percent)
+        ]
 
     def is_due(self, min_changes: int, deleted: Collection[bytes]) -> bool:
         """Whether one of them must be published."""
+        percent = self.emit_mentions
         for one in self.sets:
+            if are_mentions_due(one.published_mentions, one.mentions, percent):
+                return True
             if one.now is not one.published and is_due(
                 one.published, one.now, min_changes, deleted
             ):
@@ -221,18 +238,19 @@ class TrackedSets:
         """The present sets are the ones last published."""
         self.sequence = sequence
         for one in self.sets:
-            one.published = one.now
+            one.published, one.published_mentions = one.now, one.mentions
 
     def row(self) -> PublishedSets | None:
         """What is stored; None before the first change is published."""
         if self.sequence is None:
             return None
-        return PublishedSets(self.sequence, [one.published for one in self.sets])
+        mentions = [one.published_mentions for one in self.sets] if self.emit_mentions else []
+        return PublishedSets(self.sequence, [one.published for one in self.sets], mentions)
 
     def emptied(self) -> TrackedSets:
         """The same sets without sentences, after those last published."""
         empty = [TrackedSet(one.facet, one.sign) for one in self.sets]
-        return TrackedSets(self.topic, empty, self.row())
+        return TrackedSets(self.topic, empty, self.row(), self.emit_mentions)
 
     def alone(self) -> TrackedSets:
         """The same sets, with nothing published before them."""

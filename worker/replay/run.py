@@ -184,7 +184,7 @@ class Replay:
         return {
             **{
                 f"COVERSUMM_{one.upper()}": str(getattr(self.settings, one))
-                for one in (*limits, "emit_min_changes")
+                for one in (*limits, "emit_min_changes", "emit_mentions")
             },
             "schema registry": NONE if self.settings.schema_registry_url is None else "used",
             **({} if history is None else history.read_with),

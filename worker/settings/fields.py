@@ -146,6 +146,12 @@ class Fields:
         "empty or non-empty, or a deletion removes a quoted sentence; `1` is every change. At most "
         "`COVERSUMM_K`",
     )
+    emit_mentions: int = setting(
+        0,
+        kinds.integer(0, 100),
+        "Publish facets also if the number of reviews that mention one differs by so many percent "
+        "from the last published; `0`: mentions alone publish nothing",
+    )
     index: str = setting(
         "flat",
         kinds.choice("flat", "sgtree", "graphgrove"),

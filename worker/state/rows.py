@@ -14,6 +14,7 @@ stay readable, and become the newest at the next write. All are at 1 unless note
     published     sequence u64 | count u32 | count * len u32 | the sentence ids
                   | count * digest 16, by rank
     facet sets    sequence u64 | count u32 | count * (len u32 | a set as after a published sequence)
+    facet sets 2  as facet sets, then count * the reviews that mention the facet u64
     review 1      version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
     review 2      as 1, with before the texts: len u8 | its date | len u8 | its language
                   | count u32 | count * (ordinal u32 | facets by labels u64)
@@ -56,8 +57,9 @@ from worker.facets.membership import FacetCriteria
 from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT = 1, 2, 4, 2
-"""The newest format of every kind but the next three, of the applied row, of reviews and headers.
+FORMAT, APPLIED_FORMAT, REVIEW_FORMAT, HEADER_FORMAT, PUBLISHED_FORMAT = 1, 2, 4, 2, 2
+"""The newest format of every kind but the next four, of the applied row, of reviews, headers and
+facet sets.
 
 A review is written in the oldest format that has room for its details and labels.
 """
@@ -126,6 +128,8 @@ class PublishedSets(NamedTuple):
 
     sequence: int  # source offset of that change
     sets: Sequence[Mapping[bytes, bytes]]
+    mentions: Sequence[int] = ()
+    """Of each facet, the reviews that mention it; empty without COVERSUMM_EMIT_MENTIONS."""
 
 
 class ReviewRow(NamedTuple):
@@ -250,18 +254,21 @@ def _decode_ratings(payload: bytes, at: int) -> RatingCounts:
 
 def encode_published(key: bytes, topic: OutputTopic, published: PublishedSets) -> bytes:
     """Value of the row with a topic's published sets."""
-    sequence, sets = published
+    sequence, sets, mentions = published
     if topic is SUMMARIES:
         (digests,) = sets
         return seal(key, _U64.pack(sequence) + _encode_set(digests))
     parts = [_encode_set(digests) for digests in sets]
     lengths = [_U32.pack(len(part)) + part for part in parts]
-    return seal(key, _PUBLISHED.pack(sequence, len(parts)) + b"".join(lengths))
+    payload = _PUBLISHED.pack(sequence, len(parts)) + b"".join(lengths)
+    if not mentions:
+        return seal(key, payload)
+    return seal(key, payload + struct.pack(f"<{len(mentions)}Q", *mentions), PUBLISHED_FORMAT)
 
 
 def decode_published(key: bytes, topic: OutputTopic, value: bytes) -> PublishedSets:
     """Inverse of `encode_published`."""
-    payload = unseal(key, value)
+    payload = unseal(key, value, FORMAT if topic is SUMMARIES else PUBLISHED_FORMAT)
     try:
         if topic is SUMMARIES:
             (sequence,) = _U64.unpack_from(payload)
@@ -273,9 +280,8 @@ def decode_published(key: bytes, topic: OutputTopic, value: bytes) -> PublishedS
             (length,) = _U32.unpack_from(payload, at)
             start, at = at + _U32.size, at + _U32.size + length
             sets.append(_decode_set(payload, start, at))
-        if at != len(payload):
-            raise ValueError("wrong length")
-        return PublishedSets(sequence, sets)
+        mentions = struct.unpack(f"<{count if value[0] == PUBLISHED_FORMAT else 0}Q", payload[at:])
+        return PublishedSets(sequence, sets, mentions)
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
 
