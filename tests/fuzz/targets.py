@@ -399,12 +399,14 @@ ARCHIVED = (
 DIGESTS = {b"r#0": b"0" * 16, b"r#1": b"1" * 16}
 
 
-def published_row(topic: OutputTopic, *sets: dict[bytes, bytes]) -> Target:
+def published_row(
+    topic: OutputTopic, *sets: dict[bytes, bytes], mentions: tuple[int, ...] = ()
+) -> Target:
     """The sets last published to a topic."""
     return row(
         lambda key, one: rows.encode_published(key, topic, one),
         lambda key, value: rows.decode_published(key, topic, value),
-        PublishedSets(9, list(sets)),
+        PublishedSets(9, list(sets), mentions),
     )
 
 
@@ -456,6 +458,7 @@ TARGETS = {
     ),
     "row-published": published_row(SUMMARIES, DIGESTS),
     "row-facet-sets": published_row(FACETS, DIGESTS, {}),
+    "row-facet-sets-mentions": published_row(FACETS, DIGESTS, {}, mentions=(3, 0)),
     "row-review": row(
         rows.encode_review,
         rows.decode_review,
