@@ -242,6 +242,26 @@ def rows_of(tab: Tab) -> list[str]:
     return found
 
 
+def test_pros_and_cons_of_a_facet(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(f"{site.url}#/entity/x")
+    live(tab)
+    show_facets(tab)
+    pros, cons = [said("r1#0", EASY)], [said("r9#0", "There was no place to park.")]
+    body = FacetsChanged(
+        "x", 1, 9, 3, ["parking"], 872, 2600,
+        [FacetSummary("parking", 3, 9, 9, Ratings(0, None), pros + cons, pros=pros, cons=cons)],
+        BODY.cause, None, "m",
+    )  # fmt: skip
+    site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
+    tab.wait("document.querySelector('.facets').innerText.includes('Cons')")
+    (parking,) = rows_of(tab)
+    assert parking.index("Pros") < parking.rindex(EASY) < parking.index("Cons")
+    assert parking.index("Cons") < parking.rindex("There was no place to park.")
+    axe(tab)
+    assert tab.complaints == []
+    tab.close()
+
+
 def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Browser) -> None:
     """Sentences, counts, the rating beside that of all reviews, and what changed last."""
     tab = browser.open(f"{site.url}#/entity/x")
@@ -295,7 +315,7 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
 
 def axe(tab: Tab) -> None:
     """Raise AssertionError if axe-core finds anything."""
-    tab.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
+    tab.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
     tab.evaluate(f"{AXE};0")
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
     told = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,18 @@ def _show(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
         sentences = [
             row
             for facet in facets
-            for row in ({**titles, "text": _title(facet)}, *facet["sentences"])
+            for title, of_facet in _sets(facet)
+            for row in ({**titles, "text": title}, *of_facet)
         ]
     show(sentences, columns, False, lambda row: None if "distance" in row else "bold")
+
+
+def _sets(facet: dict[str, Any]) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
+    """The sets of a facet: all of its sentences, then its pros and cons if it has any."""
+    yield _title(facet), facet["sentences"]
+    for side in ("pros", "cons"):
+        if facet.get(side):
+            yield f"{output.facet_label(facet)}, {side}", facet[side]
 
 
 def _title(facet: dict[str, Any]) -> str:

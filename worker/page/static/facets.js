@@ -21,9 +21,17 @@ export function rows(view, changes, heading, drawn) {
     const sentences = facet.sentences.map((one) => drawn.sentence(one, came.get(one.sentence_id)));
     return el("li", {},
       el("div", {}, el(heading, {}, foreign(drawn.named(facet))), el("p", { className: "facts" }, ...facts(facet, view.ratings))),
-      sentences.length ? el("ol", { className: "sentences" }, ...sentences) : el("p", { className: "note", textContent: "no sentence" }),
+      el("div", {}, sentences.length ? el("ol", { className: "sentences" }, ...sentences) : el("p", { className: "note", textContent: "no sentence" }), ...sides(facet, drawn)),
       el("ul", { className: "changes", ariaLabel: `Last change of ${drawn.named(facet)}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "no change known" })));
   });
+}
+
+/** The pros and cons of a facet that has them. */
+function sides(facet, drawn) {
+  return ["pros", "cons"].filter((side) => facet[side]?.length).flatMap((side) => [
+    el("p", { className: `side ${side}`, textContent: side === "pros" ? "Pros" : "Cons" }),
+    el("ol", { className: "sentences", ariaLabel: `${side === "pros" ? "Pros" : "Cons"} of ${drawn.named(facet)}` }, ...facet[side].map((one) => drawn.sentence(one))),
+  ]);
 }
 
 function facts(facet, ratings) {
