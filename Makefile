@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -195,6 +195,9 @@ bench-mapping: setup-dev ## Measure (5 s): Processor time to map a record of ano
 
 bench-calls: setup-dev ## Measure (5 min): Calls of a language model by when it is called; DATA="FILE:PRESET ..."
 	@$(BIN)/python -m tests.bench.calls $(if $(DATA),--data $(DATA))
+
+bench-facets: setup-dev ## Measure (1 min): Processor time of words, languages and sides of facets
+	@$(BIN)/python -m tests.bench.facets --rounds $(or $(ROUNDS),3)
 
 bench-avro: setup-dev ## Measure (20 s): Processor time of an event in Avro, next to JSON
 	@$(BIN)/python -m tests.bench.avro

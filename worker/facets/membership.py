@@ -150,7 +150,12 @@ class FacetCriteria:
         phrases = len(vectors) - (0 if polarity is None else sum(polarity.counts))
         self._rivals = _rivals(definitions, vectors[:phrases])
         self.direction = None if polarity is None else Direction(polarity, vectors[phrases:])
-        self._words = Words([None if one.hidden else one.words for one in definitions.facets])
+        # facets of several languages have the same words
+        self._words = Words([None if one.hidden else one.words for one in definitions.defined])
+        self._of_definition = [
+            sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
+            for at in range(len(definitions.defined))
+        ]
 
     @cached_property
     def needs_reviews(self) -> bool:
@@ -229,7 +234,8 @@ class FacetCriteria:
         """The facets whose words a review with these sentences has, a bit for each. `language`: the
         one found for it, or its tag.
         """
-        return self._words.bits(texts, language) if self._words else 0
+        bits = self._words.bits(texts, language) if self._words else 0
+        return sum([one for at, one in enumerate(self._of_definition) if bits >> at & 1])
 
 
 @cache

@@ -179,7 +179,7 @@ class TrackedSets:
     `sequence`: source offset of the last published change. `emit_mentions`: see `ProcessorConfig`.
     """
 
-    __slots__ = ("emit_mentions", "sequence", "sets", "topic")
+    __slots__ = ("_named", "emit_mentions", "sequence", "sets", "topic")
 
     def __init__(
         self,
@@ -191,6 +191,9 @@ class TrackedSets:
         """`stored`: their row, None without one."""
         self.topic = topic
         self.sets = sets
+        self._named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
+        for one in sets if len(sets) > 1 else ():
+            self._named.setdefault(one.name, []).append(one)
         self.emit_mentions = emit_mentions
         self.sequence: int | None = None
         if stored is not None:
@@ -214,7 +217,7 @@ class TrackedSets:
         """Whether one of them must be published."""
         percent = self.emit_mentions
         for one in self.sets:
-            if are_mentions_due(one.published_mentions, one.mentions, percent):
+            if percent and are_mentions_due(one.published_mentions, one.mentions, percent):
                 return True
             if one.now is not one.published and is_due(
                 one.published, one.now, min_changes, deleted
@@ -263,12 +266,9 @@ class TrackedSets:
         """All of them as parts of a message, in its order."""
         if len(self.sets) == 1:
             return [self.sets[0].make_part(texts)]
-        ordered = sorted(
-            [one for one in self.sets if not one.sign],
-            key=lambda one: (-one.sentences, one.name),
-        )
-        sides: dict[str, list[TrackedSet]] = {}
-        for one in self.sets:
-            if one.sign:
-                sides.setdefault(one.name, []).append(one)
-        return [one.make_part(texts, sides.get(one.name, ())) for one in ordered]
+        ordered = sorted([(-one.sentences, name) for name, (one, *_) in self._named.items()])
+        parts = []
+        for _, name in ordered:
+            one, *sides = self._named[name]
+            parts.append(one.make_part(texts, sides))
+        return parts

@@ -1,0 +1,139 @@
+"""The processor time that words, languages and sides of facets take: `make bench-facets`.
+
+    python -m tests.bench.facets [--rounds N] [--reviews N] [--out FILE]
+
+The bundled reviews, with embeddings of the default engine in the events, through the pure processor
+over rows in memory. The variants run in turns; a figure is the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import re
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench.machine import began, tell, write
+from tests.harness.load import read_reviews
+from worker.events import Record
+from worker.facets.definitions import preset
+from worker.facets.words import Words
+from worker.processing.config import configured_engine, processor_config
+from worker.processing.in_memory import ProcessorInMemory
+from worker.settings import Settings
+from worker.text.splitting import split_sentences
+
+RESULTS = Path(__file__).with_name("results") / "facets.json"
+STAYS = preset("stays")
+PHRASES = re.sub(r"\n(\[facet\.words\]|words = ).*?(?=\n\n|\Z)", "", STAYS, flags=re.DOTALL)
+POLARITY = """
+[polarity]
+good = ["It was excellent.", "It was better than we expected.", "Everything was perfect."]
+bad = ["It was terrible.", "It did not work.", "We were disappointed."]
+"""
+VISIBLE = re.compile(r"^(name = .*)$(?!\nhidden)", re.MULTILINE)
+VARIANTS = {
+    "no facets": "",
+    "facets": PHRASES,
+    "facets with words": STAYS,
+    "one language": 'languages = ["en"]\n' + STAYS,
+    "two languages": 'languages = ["en", "fr"]\n' + STAYS,
+    "facets with sides": POLARITY + VISIBLE.sub(r"\1\nsides = true", PHRASES),
+}
+TARGETS = {"words_us_a_sentence": 30, "two_languages": 1.25, "sides": 1.5}
+
+
+def records(reviews: int, engine: Any) -> tuple[list[Record], list[str]]:
+    """Events of the first reviews, half of them tagged as French, and their sentences."""
+    chosen = read_reviews(limit=reviews)
+    split = [split_sentences(one.text, 2000) for one in chosen]
+    texts = [text for one in split for text in one]
+    vectors = iter(engine.embed(texts).astype("<f4"))
+    made = []
+    for offset, (review, sentences) in enumerate(zip(chosen, split, strict=True)):
+        body = {
+            "type": "review.upserted",
+            "entity_id": review.entity_id,
+            "review_id": review.review_id,
+            "rating": review.rating,
+            "occurred_at": review.occurred_at,
+            "language": ("en", "fr")[offset % 2],
+            "sentences": [
+                {"text": text, "embedding": base64.b64encode(next(vectors).tobytes()).decode()}
+                for text in sentences
+            ],
+        }
+        key, value = review.entity_id.encode(), json.dumps(body).encode()
+        made.append(Record("reviews", 0, offset, 0, key, value))
+    return made, texts
+
+
+def seconds(facets: str, load: list[Record], engine: Any) -> float:
+    """Processor time of all events."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "facets.toml"
+        path.write_text(facets)
+        settings = Settings(
+            facets=str(path) if facets else "", max_message_bytes=2**25, k=20, batch_sentences=1000
+        )
+        processor = ProcessorInMemory(processor_config(settings, 1, engine), engine)
+    start = time.process_time()
+    for at in range(0, len(load), 500):
+        for _ in processor.process(load[at : at + 500]):
+            pass
+    return time.process_time() - start
+
+
+def words_seconds(texts: list[str]) -> float:
+    """Processor time of the words of nine facets alone, in four languages."""
+    import tomllib
+
+    words = Words([one.get("words") for one in tomllib.loads(STAYS)["facet"]])
+    start = time.process_time()
+    for text in texts:
+        words.bits([text], "en")
+    return time.process_time() - start
+
+
+def main() -> None:
+    """Measure, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reviews", type=int, default=1500)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    engine = configured_engine(Settings())
+    load, texts = records(options.reviews, engine)
+    found: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    of_words = []
+    for number in range(options.rounds):
+        names = list(VARIANTS) if number % 2 == 0 else list(reversed(VARIANTS))
+        for name in names:
+            found[name].append(seconds(VARIANTS[name], load, engine))
+            print(f"{name:20} {found[name][-1]:.2f} s", flush=True)
+        of_words.append(words_seconds(texts))
+    median = {name: statistics.median(one) for name, one in found.items()}
+    measured = {
+        "words_us_a_sentence": round(1e6 * statistics.median(of_words) / len(texts), 1),
+        "two_languages": round(median["two languages"] / median["one language"], 2),
+        "sides": round(median["facets with sides"] / median["facets"], 2),
+        "words": round(median["facets with words"] / median["facets"], 2),
+        "facets": round(median["facets"] / median["no facets"], 2),
+    }
+    record = began("tests.bench.facets") | {
+        "reviews": len(load),
+        "sentences": len(texts),
+        "seconds": {name: round(one, 2) for name, one in median.items()},
+        **measured,
+    }
+    write(options.out, record)
+    tell(TARGETS, measured, options.out)
+
+
+if __name__ == "__main__":
+    main()
