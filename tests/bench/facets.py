@@ -45,11 +45,14 @@ VARIANTS = {
     "two languages": 'languages = ["en", "fr"]\n' + STAYS,
     "facets with sides": POLARITY + VISIBLE.sub(r"\1\nsides = true", PHRASES),
 }
+FRENCH = b'"language": "fr"'
 TARGETS = {"words_us_a_sentence": 30, "two_languages": 1.25, "sides": 1.5}
 
 
 def records(reviews: int, engine: Any) -> tuple[list[Record], list[str]]:
-    """Events of the first reviews, half of them tagged as French, and their sentences."""
+    """Events of the first reviews, half of them tagged as French, and their sentences. All have a
+    facet of a language where the file has both.
+    """
     chosen = read_reviews(limit=reviews)
     split = [split_sentences(one.text, 2000) for one in chosen]
     texts = [text for one in split for text in one]
@@ -109,12 +112,14 @@ def main() -> None:
     options = parser.parse_args()
     engine = configured_engine(Settings())
     load, texts = records(options.reviews, engine)
+    english = [one._replace(value=one.value.replace(FRENCH, b'"language": "en"')) for one in load]
     found: dict[str, list[float]] = {name: [] for name in VARIANTS}
     of_words = []
     for number in range(options.rounds):
         names = list(VARIANTS) if number % 2 == 0 else list(reversed(VARIANTS))
         for name in names:
-            found[name].append(seconds(VARIANTS[name], load, engine))
+            of_name = english if name == "one language" else load
+            found[name].append(seconds(VARIANTS[name], of_name, engine))
             print(f"{name:20} {found[name][-1]:.2f} s", flush=True)
         of_words.append(words_seconds(texts))
     median = {name: statistics.median(one) for name, one in found.items()}
