@@ -9,15 +9,18 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
-from tests.view.changes import body, facets_body
+from tests.view.changes import body, facets_body, facets_changed
 from worker.demo import closing as closings
 from worker.demo import play as pace
 from worker.demo.closing import closing_lines
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names
 from worker.demo.story import Phase, Story
-from worker.events import Record
+from worker.events import Ratings, Record
+from worker.events.json_codec import encode
+from worker.events.outputs import Mentions
 from worker.settings import Settings
 from worker.view.board import EntityNames
 from worker.view.viewer import make_viewer
@@ -122,6 +125,15 @@ def test_the_picture_has_a_line_for_each_facet_of_the_stay(story):
     picture = plain(drawn(story, terminal=True))
     assert "  parking, 10 sentences: Easy [31mparking." in picture
     assert "noise, " not in picture
+
+
+def test_a_facet_with_words_is_shown_with_its_mentions(story):
+    body = facets_changed("stay", 9, {"parking": PARKING["parking"]}, ["parking"])
+    mentions = Mentions(93, Ratings(0, None))
+    parking = structs.replace(body.facets[0], mentions=mentions)
+    value = encode(structs.replace(body, facets=[parking]))
+    story.take(Record("facets", 0, 0, 0, b"stay", value), 2.0)
+    assert "  parking, 93 mentions: Easy [31mparking." in plain(drawn(story, terminal=True))
 
 
 def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story, monkeypatch):

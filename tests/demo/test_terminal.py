@@ -63,7 +63,7 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     assert (re.search(r"^ 5   \S", kept, flags=re.M) is None) == (rows == 24)
     assert len(kept.splitlines()) < rows, "the summaries are still to be seen above the prompt"
     assert re.search(r"^ 1   \S", kept, flags=re.M)
-    assert re.search(r"^  [a-z-]+, \d+ sentences?: \S", kept, flags=re.M)
+    assert re.search(r"^  [a-z-]+, \d+ (mentions?|sentences?): \S", kept, flags=re.M)
     assert "…" not in kept
     assert "25 reviews in, 2 taken down" in kept
     assert "-m worker watch" in " ".join(kept.replace("\\\n", "").split())

@@ -35,6 +35,7 @@ from worker.processing.entity_view import (
 )
 from worker.state import verify_partition
 from worker.state.keys import FACET_SETS
+from worker.state.rows import decode_review, encode_review
 
 LANGUAGES = ("fr", "de", "qqq")  # texts here have none of them, and no text has the last
 BY_LANGUAGE = facet_criteria(
@@ -289,6 +290,20 @@ def test_verify_finds_a_wrong_facet():
     ((check),) = verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
     assert "facet 'fans': not published, but among the nearest: s#0" in check.problems
     assert all(one.startswith("facet ") for one in check.problems)
+
+
+def test_verify_finds_wrong_mentions():
+    definitions = Definitions([Facet("noise", rating=RatingRange(min=1), words=("loud",))])
+    facets = facet_criteria(definitions, DIMENSION, None)
+    driver = Driver(config(facets=facets, facets_topic="facets"))
+    driver.run(upsert(0, "r", ("It was loud.", [1, 0, 0]), rating=5))
+    rows = driver.rows[0]
+    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
+    assert check.problems == ()
+    key, value = next((k, v) for k, v in rows.scan(b"E") if k.endswith(b"Rr"))
+    rows.write({key: encode_review(key, decode_review(key, value)._replace(mentions=0))})
+    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
+    assert check.problems == ("review b'r' does not have the mentions of its sentences",)
 
 
 @pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])

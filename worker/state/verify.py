@@ -13,7 +13,7 @@ from worker.facets.membership import FacetCriteria
 from worker.facets.polarity import SIDES
 from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers, rows_of
-from worker.state.keys import garbage_key, parse_sentence_id
+from worker.state.keys import garbage_key, parse_sentence_id, review_of
 from worker.state.partition import read_criteria, read_min_changes
 from worker.state.snapshot import Snapshot, brute_force, read_snapshots
 from worker.state.store import Rows
@@ -55,6 +55,7 @@ def verify_partition(
         ]
         if snapshot.header is not None:
             problems += _count_problems(snapshot)
+            problems += [] if facets is None else _mention_problems(snapshot, facets)
             for one in _sets(snapshot, k, facets):
                 problems += _set_problems(snapshot, one, rank, min_changes)
         elif not problems:
@@ -94,6 +95,19 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
     for review_id, review in snapshot.reviews.items():
         if review.deleted and (review.text_chunks or review.vector_chunks):
             problems.append(f"deleted review {review_id!r} has sentences")
+    return problems
+
+
+def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
+    """Each live review must have the mentions of its texts, and a language if one is needed."""
+    texts: dict[bytes, list[str]] = {}
+    for name, text in snapshot.texts.items():
+        texts.setdefault(review_of(name), []).append(text)
+    problems = []
+    for review_id, row in snapshot.reviews.items():
+        found = facets.mentions(texts.get(review_id, ()), row.language or row.details.language)
+        if not row.deleted and found != row.mentions:
+            problems.append(f"review {review_id!r} does not have the mentions of its sentences")
     return problems
 
 

@@ -71,6 +71,7 @@ class Entity:
     name: SetName
     review_count: int = 0
     sentence_count: int = 0
+    mentions: int | None = None  # of a facet with words: reviews that mention it
     k: int = 0
     changes: int = 0  # seen here, without the summary it began with
     changed_at: float = float("-inf")
@@ -112,11 +113,14 @@ class Board:
         """
         if found.body is None:
             self.take_tombstone(found.entity_id)
-        elif found.is_changed and not self._is_known(found.name, found.body):
-            return self.take(found.body, now, found.facet)
+            return None
+        change = None
+        if found.is_changed and not self._is_known(found.name, found.body):
+            change = self.take(found.body, now, found.facet)
         else:
             self.begin_with(found.body, found.facet)
-        return None
+        self.entities[found.name].mentions = found.mentions
+        return change
 
     def _is_known(self, name: SetName, body: SummaryChanged) -> bool:
         """Whether a facet has the set it had: the message changes another language of its name."""

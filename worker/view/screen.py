@@ -56,7 +56,7 @@ def entity_rows(
 
 
 def facet_row(facet: Entity, width: int, now: float) -> Text:
-    """Name, number of sentences and first sentence; bold while the change is fresh."""
+    """Name, mentions or number of sentences, and first sentence; bold while the change is fresh."""
     is_fresh = now - facet.changed_at < FRESH_SECONDS
     head = Text("* " if is_fresh else "  ", style="bold green")
     return cut(Text.assemble(head, facet_line(facet, "bold" if is_fresh else "")), width)
@@ -64,9 +64,12 @@ def facet_row(facet: Entity, width: int, now: float) -> Text:
 
 def facet_line(facet: Entity, style: str = "") -> Text:
     """As `facet_row`, complete and without a mark."""
+    count = many(facet.sentence_count, "sentences")
+    if facet.mentions is not None:
+        count = many(facet.mentions, "mentions")
     return Text.assemble(
         (one_line(facet.name.facet or ""), "cyan"),
-        (f", {many(facet.sentence_count, 'sentences')}: ", "dim"),
+        (f", {count}: ", "dim"),
         (one_line(facet.first_sentence), style),
     )
 
