@@ -155,6 +155,7 @@ def _values_of_each() -> dict[str, Any]:
         "OUTPUT_FORMAT": "json-row",
         "EMIT": "coalesced",
         "INDEX": "sgtree",
+        "WEIGH": "texts",
         "EMBEDDER": "none",
         "EMBEDDER_PRECISION": "bf16",
         "DIMENSION": 12,

@@ -123,7 +123,9 @@ def _shape(kind: type[Struct]) -> tuple[frozenset[str], dict[str, type[Struct]]]
     """The fields that may be absent and not null, and those that are structs or lists of them."""
     fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
     optional = frozenset(
-        one.encode_name for one in fields if not one.required and one.default is NODEFAULT
+        one.encode_name
+        for one in fields
+        if not one.required and one.default is NODEFAULT and not _may_be_null(one.type)
     )
     nested = {}
     for one in fields:
@@ -133,3 +135,9 @@ def _shape(kind: type[Struct]) -> tuple[frozenset[str], dict[str, type[Struct]]]
         if isinstance(inner, inspect.StructType):
             nested[one.encode_name] = inner.cls
     return optional, nested
+
+
+def _may_be_null(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.UnionType):
+        return any(isinstance(one, inspect.NoneType) for one in kind.types)
+    return False

@@ -216,8 +216,15 @@ _LATENCY = Row(
         Panel(
             "Sentences embedded",
             _PER_SECOND,
-            (Query(_rate("embedded_sentences_total"), "sentences"),),
-            "Sentences that the engine embedded: not in the event, and not in the vector store.",
+            (
+                Query(_rate("embedded_sentences_total"), "sentences"),
+                Query(
+                    _rate("model_languages_sentences_total", of=f'{_OF}, declared="no"'),
+                    "new, in a language that the model lacks",
+                ),
+            ),
+            "Sentences that the engine embedded: not in the event, and not in the vector store. "
+            "New ones in none of the languages that the model declares.",
             12,
         ),
         Panel(
