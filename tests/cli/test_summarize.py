@@ -252,6 +252,30 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
         assert "COVERSUMM_FACETS" in refused.err
 
 
+def test_cards_have_pros_and_cons(run, write, tmp_path):
+    facets = tmp_path / "sided.toml"
+    good, bad = base64_vector([1, 0, 0]), base64_vector([-1, 0, 0])
+    facets.write_text(
+        f'polarity = {{ good_vectors = ["{good}"], bad_vectors = ["{bad}"] }}\n'
+        '[[facet]]\nname = "news"\nnewest = 99\nsides = true\n'
+    )
+    said = {"Loved it.": ([1, 0, 0], 5), "Hated it.": ([-1, 0, 0], 1), "Both.": ([0, 1, 0], 5)}
+    events = [
+        {
+            "type": "review.upserted",
+            "entity_id": "e",
+            "review_id": text,
+            "rating": rating,
+            "sentences": [{"text": text, "embedding": vector}],
+        }
+        for text, (vector, rating) in said.items()
+    ]
+    file = write("told.jsonl", [json.dumps(one).encode() for one in events])
+    options = ["--facets", facets, "--view", "facets", "--pretty"]
+    words = " ".join(run("summarize", file, *options).out.split())
+    assert "news, pros: 1 Loved it. news, cons: 1 Hated it." in words
+
+
 def test_facets_of_languages(run, write, tmp_path):
     """Those of one language, of events with a language and without one; changes of facets that
     have one name are told apart.

@@ -126,6 +126,10 @@ def _print_card(console: Any, body: dict[str, Any]) -> None:
             label = output.printable(output.facet_label(facet))
             console.print(Text(f"{label},"), Text(facts, style="dim"))
             _print_sentences(console, _each_text_once(facet["sentences"]))
+            for side in ("pros", "cons"):
+                if facet.get(side):
+                    console.print(Text(f"{label}, {side}:"))
+                    _print_sentences(console, _each_text_once(facet[side]))
     _print_sentences(console, body.get("sentences", ()))
     console.print()
 
