@@ -6,7 +6,7 @@ import json
 import uuid
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -29,6 +29,18 @@ def detector(languages):
     return LanguageDetector(languages)
 
 
+@lru_cache(2**16)
+def detected(languages, text):
+    """One of the languages, or `und`."""
+    return detector(languages).language_of(text)
+
+
+@lru_cache(2**18)
+def has_word(pattern, text):
+    """What `naive` says, which is slow."""
+    return naive(pattern, text)
+
+
 def has_phrases(facet):
     return bool(facet.phrases or facet.vectors)
 
@@ -46,6 +58,7 @@ def facet_conditions(facet):
     )
 
 
+@lru_cache(2**16)
 def _instant(when):
     """Seconds since 1970, None without a date."""
     return None if when is None else datetime.fromisoformat(when).astimezone(UTC).timestamp()
@@ -63,6 +76,9 @@ class FacetModel(Model):
         self.last_facets = {}  # coalesced: the last change
         self.gone = {}  # coalesced: published sentences taken down
         self._nearest = {}  # by the bytes of a vector
+        self._ways = {}  # likewise
+        facets = config.facets.definitions.facets
+        self._languages = tuple(sorted({one for facet in facets for one in facet.language or ()}))
 
     # -- membership
 
@@ -74,13 +90,20 @@ class FacetModel(Model):
         found = {key: {} for key in self._keys()}
         dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
         dated.sort(key=lambda r: self._recency(key, r))
+        meeting = {}  # by review the facets whose criteria on reviews it meets
         for sid, sentence in live.items():
             _, vector, rid, rating, _ = sentence
+            if rid not in meeting:
+                meeting[rid] = {
+                    number
+                    for number, facet in enumerate(facets)
+                    if self._review_meets(facet, key, rid, rating, dated)
+                }
             for number, sign in found:
                 facet = facets[number]
                 if sign and self._side(vector, rating) != sign:
                     continue
-                if self._review_meets(facet, key, rid, rating, dated) and (
+                if number in meeting[rid] and (
                     (facet.labels is None or set(facet.labels) & self._labels(key, rid, sid))
                     and (not has_phrases(facet) or self.nearest(vector, number) == number)
                 ):
@@ -94,11 +117,14 @@ class FacetModel(Model):
         found = {n: {} for n, one in enumerate(facets) if one.words and not one.hidden}
         dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
         dated.sort(key=lambda r: self._recency(key, r))
+        texts = {}
         for text, _, rid, rating, _ in [] if entity is None else entity.live().values():
+            texts.setdefault((rid, rating), []).append(text)
+        for rid, rating in texts:
             for number, reviews in found.items():
                 patterns = patterns_for(facets[number].words, self._words_language(key, rid))
                 if self._review_meets(facets[number], key, rid, rating, dated) and any(
-                    naive(pattern, text) for pattern in patterns
+                    has_word(pattern, text) for pattern in patterns for text in texts[rid, rating]
                 ):
                     reviews[rid] = rating
         return found
@@ -120,6 +146,17 @@ class FacetModel(Model):
         polarity = self.config.facets.definitions.polarity
         if rating is None:
             return 0
+        way = self._way(polarity, vector)
+        margin = Fraction(repr(polarity.margin)) * 32767**2
+        if rating > polarity.middle:
+            return int(way > margin)
+        return -int(way < -margin)
+
+    def _way(self, polarity, vector):
+        """The product of a sentence with the direction."""
+        known = self._ways.get(vector.tobytes())
+        if known is not None:
+            return known
         good, bad = (len(one) for one in (polarity.good_vectors, polarity.bad_vectors))
         rows = self.config.facets.vectors[-good - bad :].tolist()
         way = Fraction(0)
@@ -129,10 +166,8 @@ class FacetModel(Model):
                 for some in (rows[:good], rows[good:])
             )
             way += x * (next(means) - next(means))
-        margin = Fraction(repr(polarity.margin)) * 32767**2
-        if rating > polarity.middle:
-            return int(way > margin)
-        return -int(way < -margin)
+        self._ways[vector.tobytes()] = way
+        return way
 
     def _labels(self, key, rid, sid):
         return set(self.facts[(*key, rid)][1].get(sid, ()))
@@ -151,8 +186,7 @@ class FacetModel(Model):
 
     def language(self, event):
         """By the tag, else by the text."""
-        facets = self.config.facets.definitions.facets
-        named = {one for facet in facets for one in facet.language or ()}
+        named = self._languages
         if not named:
             return None
         if tag := event.get("language"):
@@ -160,7 +194,7 @@ class FacetModel(Model):
             return found if found in named else "und"
         items = event.get("sentences") or ()
         texts = [one if isinstance(one, str) else one["text"] for one in items]
-        return detector(tuple(sorted(named))).language_of(event.get("text") or " ".join(texts))
+        return detected(named, event.get("text") or " ".join(texts))
 
     def _is_within(self, days, key, rid, dated):
         mine, newest = (_instant(self.facts[(*key, one)][0]) for one in (rid, dated[0]))
