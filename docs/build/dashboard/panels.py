@@ -219,12 +219,12 @@ _LATENCY = Row(
             (
                 Query(_rate("embedded_sentences_total"), "sentences"),
                 Query(
-                    _rate("model_languages_sentences_total", of=f'{_OF}, declared="no"'),
-                    "new, in a language that the model lacks",
+                    _rate("model_languages_sentences_total", by="declared"),
+                    "new, in a language of the model: {{declared}}",
                 ),
             ),
             "Sentences that the engine embedded: not in the event, and not in the vector store. "
-            "New ones in none of the languages that the model declares.",
+            "New ones by whether the model declares the language of their review.",
             12,
         ),
         Panel(
