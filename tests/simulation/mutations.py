@@ -148,7 +148,7 @@ def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
 
 def applied_records_processed_again() -> AbstractContextManager[Any]:
     """Records below the applied offset count once more."""
-    return patch.object(Partitions, "is_new", lambda self, record: True)
+    return patch.object(Partitions, "new", lambda self, records: list(range(len(records))))
 
 
 def caches_kept_over_a_rebalance() -> AbstractContextManager[Any]:
@@ -266,7 +266,7 @@ def doubts_taken_for_failures() -> AbstractContextManager[Any]:
     return _both(
         patch.object(Takeover, "fetch_starts", as_before),
         patch.object(Takeover, "let_go", let_go),
-        patch.object(Partitions, "is_new", lambda self, record: True),
+        patch.object(Partitions, "new", lambda self, records: list(range(len(records)))),
     )
 
 
