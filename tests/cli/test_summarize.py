@@ -277,8 +277,8 @@ def test_cards_have_pros_and_cons(run, write, tmp_path):
 
 
 def test_facets_of_languages(run, write, tmp_path):
-    """Those of one language, of events with a language and without one; changes of facets that
-    have one name are told apart.
+    """Those of one language, of events with a language and without one. Changes of two facets with
+    one name have different labels.
     """
     facets = tmp_path / "languages.toml"
     facets.write_text('languages = ["en", "fr"]\n[[facet]]\nname = "news"\nnewest = 99\n')

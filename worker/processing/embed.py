@@ -74,7 +74,7 @@ class Embedder:
             for index, place, sentence in sentences:
                 if vector is None:
                     refusal = self._refusal(sentence.id).under(place)
-                    # the same one, in whatever order other records bring the texts
+                    # the highest, so that the order of the texts does not matter
                     rejected[index] = max(rejected.get(index, refusal), refusal)
                 sentence.vector = vector
         return rejected

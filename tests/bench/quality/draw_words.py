@@ -90,7 +90,7 @@ def of_language(
 def is_near(
     vectors: np.ndarray[tuple[int, int], np.dtype[np.int16]], facets: FacetCriteria, number: int
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether a sentence is near one of the facet's phrases, whatever else it is near to."""
+    """Whether a sentence is near one of the facet's phrases; another facet's may be nearer."""
     phrases = [len(facet.phrases or ()) for facet in facets.definitions.facets]
     first = sum(phrases[:number])
     of_facet = facets.vectors[first : first + phrases[number]].astype(np.float64)
