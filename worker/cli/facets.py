@@ -7,8 +7,8 @@ import click
 
 from worker.cli import output
 from worker.cli.command import CommandGroup
-from worker.cli.options import fields_option, files_argument, found_files
-from worker.cli.writing import is_same_file, sink
+from worker.cli.options import fields_option, files_argument, found_files, target_option
+from worker.cli.writing import refuse_inputs, sink
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.text import embedders
@@ -42,14 +42,7 @@ def command() -> None:
     show_default=True,
     help="Maximum facets, those that are likely junk included.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "target",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write to this new file instead of standard output.",
-)
+@target_option("Write to this new file instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file of -o if it exists.")
 @fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
@@ -80,11 +73,9 @@ def suggest(
 
     settings = Settings.from_environment(embedder=embedder, facets="")
     paths = found_files(files)
-    if target is not None:
-        if any(is_same_file(path, target) for path in paths):
-            raise SetupError(f"{target} is an input file: name another one with -o")
-        if not force and Path(target).is_file():
-            raise SetupError(f"{target} exists, perhaps with your edits: --force replaces it")
+    refuse_inputs(target, paths)
+    if target is not None and not force and Path(target).is_file():
+        raise SetupError(f"{target} exists, perhaps with your edits: --force replaces it")
     with ReviewFiles(paths, fields) as reviews:
         run = SuggestRun(reviews, settings)
         text = run.suggest(count)

@@ -50,6 +50,12 @@ files_argument = click.argument(
 MAX_NAMES = 5  # skipped files that a message lists
 
 
+def target_option(help: str) -> Callable[[F], F]:
+    """`-o` and `--output`, for `sink`."""
+    path = click.Path(dir_okay=False)
+    return click.option("-o", "--output", "target", type=path, metavar="FILE", help=help)
+
+
 def found_files(named: Sequence[str]) -> list[str]:
     """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
     from worker.sources import find_files

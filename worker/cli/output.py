@@ -86,9 +86,10 @@ def cell(value: object) -> str:
 
 
 def facet_label(facet: Mapping[str, Any]) -> str:
-    """The name of a facet in JSON, with its language if it has one."""
-    language = facet.get("language")
-    return f"{facet['name']} ({language})" if language else str(facet["name"])
+    """The label of a facet in JSON."""
+    from worker.events.outputs import facet_label as label
+
+    return label(facet["name"], facet.get("language"))
 
 
 def ranges(numbers: list[int]) -> str:

@@ -14,10 +14,10 @@ from worker.cli.options import (
     fields_option,
     files_argument,
     found_files,
+    target_option,
     view_options,
 )
-from worker.cli.writing import is_same_file, partial_file, sink
-from worker.errors import SetupError
+from worker.cli.writing import refuse_inputs, sink
 from worker.facets import PRESETS
 from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text import embedders
@@ -65,14 +65,9 @@ from worker.text import embedders
 @click.option("--final", is_flag=True, help="The last change of each entity, by entity id.")
 @click.option("--pretty", is_flag=True, help="For people: each entity's state at the end.")
 @view_options
-@click.option(
-    "-o",
-    "--output",
-    "target",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write to this file instead of standard output, with gzip if it ends in .gz. "
-    "The file appears at the end; after Ctrl-C the output so far is in FILE.part.",
+@target_option(
+    "Write to this file instead of standard output, with gzip if it ends in .gz. "
+    "The file appears at the end; after Ctrl-C the output so far is in FILE.part."
 )
 @fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
@@ -131,10 +126,7 @@ def command(
         )
     check_index(settings.index)
     paths = found_files(files)
-    written = () if target is None else (target, partial_file(target))
-    for name in written:
-        if any(is_same_file(path, name) for path in paths):
-            raise SetupError(f"{name} is an input file: name another one with -o")
+    refuse_inputs(target, paths)
     is_styled = target is None and output.is_terminal(sys.stdout)
     lines = partial(runs.cards, styled=is_styled) if pretty else runs.body_lines
     form = runs.AllChanges()

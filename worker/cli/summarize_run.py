@@ -21,6 +21,7 @@ from worker.cli.options import COALESCED_LINES, Findings, counted, warn_left_out
 from worker.cli.writing import Sink
 from worker.events import Message, Record
 from worker.events.codec import DEFAULT
+from worker.events.outputs import SIDES
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
 from worker.processing.entity_view import KINDS, Extent, FacetsView, Overview, V, View
@@ -126,7 +127,7 @@ def _print_card(console: Any, body: dict[str, Any]) -> None:
             label = output.printable(output.facet_label(facet))
             console.print(Text(f"{label},"), Text(facts, style="dim"))
             _print_sentences(console, _each_text_once(facet["sentences"]))
-            for side in ("pros", "cons"):
+            for side in SIDES:
                 if facet.get(side):
                     console.print(Text(f"{label}, {side}:"))
                     _print_sentences(console, _each_text_once(facet[side]))

@@ -4,6 +4,7 @@ import gzip
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
@@ -34,6 +35,14 @@ def sink(path: str | None) -> Sink:
     if path is None or (Path(path).exists() and not Path(path).is_file()):
         return Stream(path)
     return NewFile(path)
+
+
+def refuse_inputs(target: str | None, paths: Iterable[str]) -> None:
+    """Raise SetupError if writing the target would overwrite one of these files."""
+    written = () if target is None else (target, partial_file(target))
+    for name in written:
+        if any(is_same_file(path, name) for path in paths):
+            raise SetupError(f"{name} is an input file: name another one with -o")
 
 
 class Stream(Sink):

@@ -54,9 +54,8 @@ def apply_run(state: EntityState, steps: Sequence[Step]) -> list[Ranking | None]
         run = _lay_out(state, steps)
         if run is not None:
             results = _apply(state, run)
-            is_whole = len(results) == len(
-                run.steps
-            )  # else a refill is due: as long as to this one
+            # cut short by a refill, the next run is likely to be as long as the way to this one
+            is_whole = len(results) == len(run.steps)
             likely = 2 * state.stride if is_whole else state.since_refill
             state.stride = min(max(likely, SHORTEST), LONGEST)
     return results

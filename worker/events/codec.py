@@ -56,13 +56,11 @@ class OutputCodec(Protocol):
     def encode_facet(
         self,
         facet: FacetSummary,
-        quotes: Sequence[bytes],
-        distances: Sequence[float],
-        support: Sequence[int],
+        sentences: RankedQuotes,
         sides: Sequence[RankedQuotes] = (),
     ) -> bytes:
-        """A facet, given without its sentences, for `encode_facets`; `sides` are its pros and cons,
-        if it has them.
+        """A facet, given without its sentences, for `encode_facets`; `sides` are those of SIDES, if
+        it has them.
         """
 
     def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:

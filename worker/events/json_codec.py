@@ -16,6 +16,7 @@ import msgspec
 
 from worker.events.inputs import EVENT_TYPES, Body, Head, ReviewDetails, UpsertBody
 from worker.events.outputs import (
+    SIDES,
     FacetsChanged,
     FacetSummary,
     RankedChange,
@@ -127,6 +128,8 @@ def encode(body: SummaryChanged | FacetsChanged) -> bytes:
 
 _NO_SENTENCES: Final = b'"sentences":[]'
 """Occurs once in a body, since strings are escaped: where its sentences belong."""
+_SETS: Final = [b'"%s":' % name.encode() for name in ("sentences", *SIDES)]
+"""In the order of the fields of a facet."""
 _NO_FACETS: Final = b'"facets":[]'
 _HEAD: Final = len(b'{"rank":0')
 _TAIL: Final = len(b'0.0,"support":1}')
@@ -156,19 +159,13 @@ def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
 
 
 def encode_facet(
-    facet: FacetSummary,
-    quotes: Sequence[bytes],
-    distances: Sequence[float],
-    support: Sequence[int],
-    sides: Sequence[RankedQuotes] = (),
+    facet: FacetSummary, sentences: RankedQuotes, sides: Sequence[RankedQuotes] = ()
 ) -> bytes:
     """A facet of a `facets.changed`, given without its sentences, as `encode` writes it."""
-    head, _, rest = _encode_body(facet).partition(_NO_SENTENCES)
-    parts = [head, b'"sentences":', _sentences(quotes, _numbers(list(distances)), support)]
-    for name, side in zip((b'"pros":', b'"cons":'), sides, strict=False):
-        between, _, rest = rest.partition(name + b"[]")
-        numbers = _numbers(list(side.distances))
-        parts += [between, name, _sentences(side.quotes, numbers, side.support)]
+    parts, rest = [], _encode_body(facet)
+    for name, (quotes, distances, support) in zip(_SETS, (sentences, *sides), strict=False):
+        before, _, rest = rest.partition(name + b"[]")
+        parts += [before, name, _sentences(quotes, _numbers(list(distances)), support)]
     return b"".join((*parts, rest))
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from worker.events.fields import (
     AuthorId,
@@ -21,7 +22,7 @@ from worker.events.fields import (
     Timestamp,
 )
 from worker.events.inputs import EVENT_TYPES, ReviewDetails
-from worker.events.ratings import Ratings
+from worker.events.ratings import Ratings, ReviewCounts
 
 ALGORITHM: Final = "coversumm/1"
 SUMMARY_CHANGED: Final = "summary.changed"
@@ -201,6 +202,15 @@ class Mentions(Struct, frozen=True):
     ratings: Annotated[Ratings, Meta(description="Of these reviews.")]
 
 
+SIDES: Final = {"pros": 1, "cons": -1}
+"""The sets of a facet's praise and complaints by their field, with the sign of their direction."""
+
+
+def facet_label(name: str, language: object) -> str:
+    """The name of a facet, with its language if it has one: unique among the facets."""
+    return f"{name} ({language})" if language else name
+
+
 class FacetSummary(Struct, frozen=True):
     """One facet: a named subset of the entity's live sentences, with a centroid of its own."""
 
@@ -244,8 +254,21 @@ class FacetSummary(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name, with its language if it has one: unique among the facets."""
-        return f"{self.name} ({self.language})" if self.language else self.name
+        """See `facet_label`."""
+        return facet_label(self.name, self.language)
+
+    def with_counts(
+        self, sentences: int, reviews: ReviewCounts, mentions: ReviewCounts
+    ) -> FacetSummary:
+        """The facet with these counts; those of mentions only if it has words."""
+        has_words = self.mentions is not UNSET
+        return replace(
+            self,
+            sentence_count=sentences,
+            review_count=reviews.reviews,
+            ratings=reviews.ratings.ratings(),
+            mentions=Mentions(mentions.reviews, mentions.ratings.ratings()) if has_words else UNSET,
+        )
 
 
 class FacetsChanged(Struct, tag_field="type", tag=FACETS_CHANGED, frozen=True):

@@ -82,3 +82,17 @@ class RatingCounts(NamedTuple):
 
 
 NO_RATINGS: Final = RatingCounts()
+
+
+class ReviewCounts(NamedTuple):
+    """The number of some reviews, and their ratings; a value as `RatingCounts`."""
+
+    reviews: int = 0
+    ratings: RatingCounts = NO_RATINGS
+
+    def plus(self, rating: float | None, reviews: int = 1) -> ReviewCounts:
+        """With so many more reviews of this rating, or fewer; None: without a rating."""
+        return ReviewCounts(self.reviews + reviews, self.ratings.plus(rating, reviews))
+
+
+NO_REVIEWS: Final = ReviewCounts()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from worker.errors import SetupError
 from worker.events.fields import LanguageCode
-from worker.events.outputs import FacetSummary, Mentions
+from worker.events.outputs import SIDES, FacetSummary, Mentions
 from worker.events.ratings import NO_RATINGS
 from worker.facets import PRESETS
 from worker.facets.words import Words
@@ -225,27 +225,30 @@ class Definitions:
             self.polarity,
         )
 
-    @property
+    @cached_property
     def visible(self) -> tuple[int, ...]:
         """Positions of the facets that are published."""
         return tuple(i for i, facet in enumerate(self.facets) if not facet.hidden)
 
-    @property
+    @cached_property
     def sided(self) -> tuple[int, ...]:
         """Positions of those that are published with their pros and cons."""
         return tuple(i for i in self.visible if self.facets[i].sides)
 
-    @property
+    @cached_property
     def sets(self) -> tuple[tuple[int, int], ...]:
         """The published sets in the order of their row: the position of the facet, and 1 for its
         pros, -1 for its cons, 0 for all of its sentences.
         """
-        sides = [(number, sign) for number in self.sided for sign in (1, -1)]
+        sides = [(number, sign) for number in self.sided for sign in SIDES.values()]
         return (*[(number, 0) for number in self.visible], *sides)
 
-    def summary(self, number: int) -> FacetSummary:
-        """A facet without sentences, as it is published."""
-        facet = self.facets[number]
+    @cached_property
+    def summaries(self) -> tuple[FacetSummary, ...]:
+        """The facets without sentences, as they are published; all entities share them."""
+        return tuple(map(self._summary, self.facets))
+
+    def _summary(self, facet: Facet) -> FacetSummary:
         ratings = NO_RATINGS.ratings()
         summary = FacetSummary(facet.name, facet.k, 0, 0, ratings, [])
         if self.named_languages:
@@ -354,8 +357,8 @@ def _polarity(document: Mapping[str, Any]) -> Polarity | None:
         given = getattr(polarity, side), getattr(polarity, f"{side}_vectors")
         if (given[0] is None) == (given[1] is None):
             raise ValueError(f"polarity: give {side}, complete sentences, or {side}_vectors")
-    if not isfinite(polarity.margin) or not isfinite(polarity.middle):
-        raise ValueError("polarity: margin and middle are numbers")
+    if not isfinite(polarity.middle):
+        raise ValueError(f"polarity: middle: {polarity.middle} is not a rating")
     return polarity
 
 

@@ -160,9 +160,7 @@ class FacetCriteria:
     @cached_property
     def needs_reviews(self) -> bool:
         """Whether a facet depends on more than a sentence's vector."""
-        return self.label_bits != {} or any(
-            facet.rivals != Facet("", k=1) for facet in self.definitions.facets
-        )
+        return any(facet.rivals != Facet("", k=1) for facet in self.definitions.facets)
 
     @cached_property
     def sided_bits(self) -> int:

@@ -110,6 +110,10 @@ class NewestReviews:
             end = min(end, (recency, review_id + b"\0"))
         return end
 
+    def before(self, end: Item) -> list[Item]:
+        """The reviews before this end."""
+        return self._items[: bisect_left(self._items, end)]
+
     def between(self, one: Item, other: Item) -> list[Item]:
         """The reviews from one end to another, in any order."""
         low, high = sorted((one, other))

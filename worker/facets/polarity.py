@@ -7,16 +7,12 @@ sentence is an integer below 2^53, so float64 computes it exactly in any order.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import SCALE
 from worker.facets.definitions import Polarity
-
-SIDES: Final = {1: "pros", -1: "cons"}
-"""By sign of the direction the field of a facet."""
 
 
 class Direction:

@@ -24,9 +24,9 @@ from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, SummarySentence, summary_sentence
 from worker.events.fields import LanguageCode
-from worker.events.outputs import Mentions
+from worker.events.outputs import SIDES
 from worker.events.publishing import FACETS, SUMMARIES
-from worker.events.ratings import NO_RATINGS, RatingCounts
+from worker.events.ratings import NO_REVIEWS, ReviewCounts
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetCriteria
 from worker.state import Rows, read_applied
@@ -417,11 +417,9 @@ class _Counted:
 
     number: int
     facet: FacetSummary  # without sentences
-    sentences: int
-    reviews: int
-    ratings: RatingCounts
-    mentions: int = 0
-    mention_ratings: RatingCounts = NO_RATINGS
+    sentences: int = 0
+    reviews: ReviewCounts = NO_REVIEWS
+    mentions: ReviewCounts = NO_REVIEWS
 
 
 class _Members:
@@ -436,7 +434,7 @@ class _Members:
         self._blocks = read_once(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
         self._counted = [
-            _Counted(number, facets.definitions.summary(number), 0, 0, NO_RATINGS)
+            _Counted(number, facets.definitions.summaries[number])
             for number in facets.definitions.visible
         ]
         self._bits: list[NDArray[np.uint64]] = []  # by block
@@ -453,13 +451,11 @@ class _Members:
         for (found, rating), count in reviews.counts(members).items():
             for one in self._counted:
                 if found >> one.number & 1:
-                    one.reviews += count
-                    one.ratings = one.ratings.plus(rating, count)
+                    one.reviews = one.reviews.plus(rating, count)
         for (found, rating), count in members.mention_counts().items():
             for one in self._counted:
                 if found >> one.number & 1:
-                    one.mentions += count
-                    one.mention_ratings = one.mention_ratings.plus(rating, count)
+                    one.mentions = one.mentions.plus(rating, count)
 
     def ordered(self, language: str | None = None) -> list[_Counted]:
         """The visible facets by descending sentence count, then name; with a language those of it
@@ -505,16 +501,8 @@ class _Members:
 def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
     """The facet as it is published."""
     facet = one.facet
-    summary = msgspec.structs.replace(
-        facet,
-        sentence_count=one.sentences,
-        review_count=one.reviews,
-        ratings=one.ratings.ratings(),
-    )
-    if facet.mentions is not UNSET:
-        mentions = Mentions(one.mentions, one.mention_ratings.ratings())
-        summary = msgspec.structs.replace(summary, mentions=mentions)
-    sets = {"sentences": 0} if facet.pros is UNSET else {"sentences": 0, "pros": 1, "cons": -1}
+    summary = facet.with_counts(one.sentences, one.reviews, one.mentions)
+    sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
     nearest = {
         name: _nearest(source, facet.k, members.scan(one.number, sign))
         for name, sign in sets.items()

@@ -67,7 +67,8 @@ class EntityFacets:
     def __post_init__(self) -> None:
         """Raises CorruptRow."""
         definitions = self.criteria.definitions
-        sets = [TrackedSet(definitions.summary(number), sign) for number, sign in definitions.sets]
+        summaries = definitions.summaries
+        sets = [TrackedSet(summaries[number], sign) for number, sign in definitions.sets]
         published = None if self.is_new else self.rows.published(FACETS)
         self.tracked = TrackedSets(FACETS, sets, published, self.emit_mentions)
         self._sets = dict(zip(definitions.sets, sets, strict=True))
@@ -114,11 +115,9 @@ class EntityFacets:
         subsets = Subsets(self.criteria.dimension, read_once(self.rows.blocks), rows)
         load_all([*own, *map(self._begin, self._sets)], subsets)
         for (bits, rating), count in counted.counts(members).items():
-            for key in _of_facets(bits):
-                self._count_review(key, rating, count)
+            self._count_reviews(bits, rating, count)
         for (bits, rating), count in members.mention_counts().items():
-            for key in _of_facets(bits):
-                self._count_mention(key, rating, count)
+            self._count_mentions(bits, rating, count)
         for facet in self._sets.values():
             facet.touch()
             if facet.core is not None and facet.sentences:
@@ -201,26 +200,23 @@ class EntityFacets:
                 else:
                     target.setdefault(key, {})[sentence.id] = sentence
         by = 1 if move.is_arriving else -1
-        for key in _of_facets(joined):
-            self._count_review(key, review.details.rating, by)
-        for key in _of_facets(review.mentions & move.bits):
-            self._count_mention(key, review.details.rating, by)
+        self._count_reviews(joined, review.details.rating, by)
+        self._count_mentions(review.mentions & move.bits, review.details.rating, by)
 
-    def _count_review(self, key: SetKey, rating: float | None, by: int) -> None:
-        """Count a review with a sentence in the facet, or no longer."""
-        one = self._sets[key]
-        one.reviews += by
-        one.ratings = one.ratings.plus(rating, by)
+    def _count_reviews(self, bits: int, rating: float | None, by: int) -> None:
+        """Count reviews with a sentence in these facets, or no longer."""
+        for key in _of_facets(bits):
+            one = self._sets[key]
+            one.reviews = one.reviews.plus(rating, by)
+
+    def _count_mentions(self, bits: int, rating: float | None, by: int) -> None:
+        """Count reviews with the words of these facets, or no longer."""
+        for key in _of_facets(bits):
+            one = self._sets[key]
+            one.mentions, one.part = one.mentions.plus(rating, by), None
 
     def _mentions(self) -> list[int]:
-        return [one.mentions for one in self.tracked.sets]
-
-    def _count_mention(self, key: SetKey, rating: float | None, by: int) -> None:
-        """Count a review with the facet's words, or no longer."""
-        one = self._sets[key]
-        one.mentions += by
-        one.mention_ratings = one.mention_ratings.plus(rating, by)
-        one.part = None
+        return [one.mentions.reviews for one in self.tracked.sets]
 
     def _step(
         self, key: SetKey, gone: Iterable[Sentence], come: Iterable[Sentence]

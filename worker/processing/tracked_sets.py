@@ -10,14 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import UNSET, structs
-
 from worker.coversumm import EntityCore, Index, Ranking
 from worker.events import Event, FacetSummary, ReviewDeleted, ReviewDetails, SentencesDeleted
 from worker.events.codec import OutputCodec
-from worker.events.outputs import Mentions, RankedQuotes
+from worker.events.outputs import RankedQuotes
 from worker.events.publishing import OutputTopic, are_mentions_due, is_due
-from worker.events.ratings import NO_RATINGS, RatingCounts
+from worker.events.ratings import NO_REVIEWS, ReviewCounts
 from worker.state.keys import review_of
 from worker.state.rows import PublishedSets, text_digest
 
@@ -83,6 +81,11 @@ class SetPart:
         return ((), ()) if ranking is None else (ranking.distances(), ranking.support)
 
     @property
+    def ranked(self) -> RankedQuotes:
+        """The set for a codec."""
+        return RankedQuotes(self.quotes, *self.numbers)
+
+    @property
     def rankings(self) -> list[Ranking]:
         """All that are not encoded."""
         return [one.ranking for one in (self, *self.sides) if one.ranking is not None]
@@ -96,8 +99,8 @@ class SetPart:
         """The facet; always of the same codec."""
         if self._encoded is None:
             assert self.facet is not None
-            sides = [RankedQuotes(side.quotes, *side.numbers) for side in self.sides]
-            self._encoded = codec.encode_facet(self.facet, self.quotes, *self.numbers, sides)
+            sides = [side.ranked for side in self.sides]
+            self._encoded = codec.encode_facet(self.facet, self.ranked, sides)
             # a ranking has a sum of its own
             self.ranking, self.sentences, self.sides = None, [], ()
         return self._encoded
@@ -115,10 +118,8 @@ class TrackedSet:
     now: Mapping[bytes, bytes] = field(default_factory=dict)
     """`{sentence id: text digest}` in rank order; of the summary as this micro-batch knows it."""
     published: Mapping[bytes, bytes] = field(default_factory=dict)  # the set last published
-    reviews: int = 0  # of a facet: with a sentence here
-    ratings: RatingCounts = NO_RATINGS  # of these reviews
-    mentions: int = 0  # of a facet: reviews with its words
-    mention_ratings: RatingCounts = NO_RATINGS
+    reviews: ReviewCounts = NO_REVIEWS  # of a facet: with a sentence here
+    mentions: ReviewCounts = NO_REVIEWS  # of a facet: with its words
     published_mentions: int = 0
     ranking: Ranking | None = None  # of the last step of a facet, if it changed the set
     part: SetPart | None = None  # for messages, until the set changes
@@ -155,16 +156,7 @@ class TrackedSet:
         facet = self.facet
         if facet is None or self.sign:
             return None
-        mentions = facet.mentions
-        if mentions is not UNSET:
-            mentions = Mentions(self.mentions, self.mention_ratings.ratings())
-        return structs.replace(
-            facet,
-            sentence_count=self.sentences,
-            review_count=self.reviews,
-            ratings=self.ratings.ratings(),
-            mentions=mentions,
-        )
+        return facet.with_counts(self.sentences, self.reviews, self.mentions)
 
     @property
     def memory_bytes(self) -> int:
@@ -179,7 +171,7 @@ class TrackedSets:
     `sequence`: source offset of the last published change. `emit_mentions`: see `ProcessorConfig`.
     """
 
-    __slots__ = ("_named", "emit_mentions", "sequence", "sets", "topic")
+    __slots__ = ("emit_mentions", "sequence", "sets", "topic")
 
     def __init__(
         self,
@@ -191,9 +183,6 @@ class TrackedSets:
         """`stored`: their row, None without one."""
         self.topic = topic
         self.sets = sets
-        self._named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
-        for one in sets if len(sets) > 1 else ():
-            self._named.setdefault(one.name, []).append(one)
         self.emit_mentions = emit_mentions
         self.sequence: int | None = None
         if stored is not None:
@@ -210,14 +199,15 @@ class TrackedSets:
             one
             for one in self.sets
             if one.now != one.published
-            or are_mentions_due(one.published_mentions, one.mentions, percent)
+            or are_mentions_due(one.published_mentions, one.mentions.reviews, percent)
         ]
 
     def is_due(self, min_changes: int, deleted: Collection[bytes]) -> bool:
         """Whether one of them must be published."""
         percent = self.emit_mentions
         for one in self.sets:
-            if percent and are_mentions_due(one.published_mentions, one.mentions, percent):
+            count = one.mentions.reviews
+            if percent and are_mentions_due(one.published_mentions, count, percent):
                 return True
             if one.now is not one.published and is_due(
                 one.published, one.now, min_changes, deleted
@@ -241,7 +231,7 @@ class TrackedSets:
         """The present sets are the ones last published."""
         self.sequence = sequence
         for one in self.sets:
-            one.published, one.published_mentions = one.now, one.mentions
+            one.published, one.published_mentions = one.now, one.mentions.reviews
 
     def row(self) -> PublishedSets | None:
         """What is stored; None before the first change is published."""
@@ -266,9 +256,9 @@ class TrackedSets:
         """All of them as parts of a message, in its order."""
         if len(self.sets) == 1:
             return [self.sets[0].make_part(texts)]
-        ordered = sorted([(-one.sentences, name) for name, (one, *_) in self._named.items()])
-        parts = []
-        for _, name in ordered:
-            one, *sides = self._named[name]
-            parts.append(one.make_part(texts, sides))
-        return parts
+        named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
+        for one in self.sets:
+            named.setdefault(one.name, []).append(one)
+        ordered = sorted([(-one.sentences, name) for name, (one, *_) in named.items()])
+        of_facets = (named[name] for _, name in ordered)
+        return [one.make_part(texts, sides) for one, *sides in of_facets]

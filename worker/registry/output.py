@@ -21,6 +21,7 @@ from worker.errors import SetupError
 from worker.events.codec import FRAME_BYTES
 from worker.events.inputs import ReviewDetails
 from worker.events.outputs import (
+    SIDES,
     FacetsChanged,
     FacetSummary,
     RankedChange,
@@ -42,8 +43,6 @@ VALUE: Final = "-value"
 """Ends the subject of a topic's values."""
 Encode = Callable[[Any], bytes]
 
-SIDES: Final = frozenset(("pros", "cons"))
-"""The last fields of a facet."""
 _NUMBERS: Final = ["rank", "distance", "support"]
 """Fields of a sentence that change from message to message: the first, and the last two."""
 _END: Final = b"\0"
@@ -147,8 +146,8 @@ class AvroOutput:
         }
         self._summary = _split(SummaryChanged, "sentences")
         self._facets = _split(FacetsChanged, "facets")
-        self._facet = _split(FacetSummary, "sentences", unused | SIDES)
-        self._has_sides = not SIDES & unused
+        self._facet = _split(FacetSummary, "sentences", unused | SIDES.keys())
+        self._has_sides = unused.isdisjoint(SIDES)
         first, *quoted, distance, support = _fields(SummarySentence)
         assert [first["name"], distance["name"], support["name"]] == _NUMBERS
         self._quote = _struct(quoted, {})
@@ -180,13 +179,11 @@ class AvroOutput:
     def encode_facet(
         self,
         facet: FacetSummary,
-        quotes: Sequence[bytes],
-        distances: Sequence[float],
-        support: Sequence[int],
+        sentences: RankedQuotes,
         sides: Sequence[RankedQuotes] = (),
     ) -> bytes:
         """See `OutputCodec`."""
-        encoded = self._joined(facet, self._facet, _sentences(quotes, distances, support))
+        encoded = self._joined(facet, self._facet, _sentences(*sentences))
         return encoded + self._encode_sides([_sentences(*side) for side in sides])
 
     def _encode_sides(self, arrays: Sequence[bytes]) -> bytes:

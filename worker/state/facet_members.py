@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.facets.membership import FacetCriteria
-from worker.facets.newest import NewestReviews, recency
+from worker.facets.newest import NewestReviews
 from worker.state.errors import CorruptRow
 from worker.state.rows import ReviewFacts, ReviewRow
 
@@ -42,11 +42,12 @@ class FacetMembers:
                 dates.append((name, row.details.occurred_at))
         if facets.recent:
             newest = NewestReviews(len(dates), dates)
-            ends = [(one.bit, newest.end(one.newest, one.within_days)) for one in facets.recent]
-            for name, when in dates:
-                item = recency(when), name
-                past = sum([bit for bit, end in ends if item >= end])
-                self._of_review[name] &= ~past
+            recent = dict.fromkeys(self._of_review, ~facets.recent_bits)
+            for one in facets.recent:
+                for _, name in newest.before(newest.end(one.newest, one.within_days)):
+                    recent[name] |= one.bit
+            for name, bits in recent.items():
+                self._of_review[name] &= bits
 
     def bits(
         self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]

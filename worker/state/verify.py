@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from worker.coversumm import Ranking
 from worker.errors import many
+from worker.events.outputs import SIDES
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
 from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.facets.membership import FacetCriteria
-from worker.facets.polarity import SIDES
 from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import garbage_key, parse_sentence_id, review_of
@@ -140,9 +140,11 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
     sets = criteria.definitions.sets
     published = _published(snapshot, FACETS, len(sets))
     for (number, sign), digests in zip(sets, published, strict=True):
-        facet = criteria.definitions.summary(number)
-        name = f"{facet.label}, {SIDES[sign]}" if sign else facet.label
-        yield _Set(facet.k, digests, name, rows_of(bits, number, sign, signs).tolist())
+        facet = criteria.definitions.summaries[number]
+        of = {sign: f", {side}" for side, sign in SIDES.items()}.get(sign, "")
+        yield _Set(
+            facet.k, digests, f"{facet.label}{of}", rows_of(bits, number, sign, signs).tolist()
+        )
 
 
 def _published(
