@@ -223,6 +223,7 @@ _OVERVIEW: Final[dict[str, Any]] = {
     "incarnation": 12,
     "review_count": 240,
     "sentence_count": 1311,
+    "ratings": _SUMMARY["ratings"],
     "threshold": 0.8,
     "sentences": [
         {
@@ -236,6 +237,7 @@ _OVERVIEW: Final[dict[str, Any]] = {
             "distance": 0.4127,
         }
     ],
+    "facets": _FACETS["facets"],
     "partition": 3,
     "next_offset": 992,
 }

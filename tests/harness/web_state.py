@@ -72,8 +72,10 @@ OVERVIEW = Overview(
     incarnation=0,
     review_count=2,
     sentence_count=3,
+    ratings=FACETS.ratings,
     threshold=0.8,
     sentences=(OverviewSentence(0, "news", 1, "r#0", "r", "Grün.", 4.0, 0.25),),
+    facets=FACETS.facets,
     partition=0,
     next_offset=18,
 )

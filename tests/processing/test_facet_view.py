@@ -160,6 +160,8 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
         assert view.review_count == len(reviews)
         assert msgspec.to_builtins(view.ratings) == ratings([one.rating for one in reviews])
         assert view.sequence == model.sets.get(key, (None, None))[1]
+        assert overview.ratings == view.ratings
+        assert overview.facets == tuple(one for one in view.facets if one.sentence_count)
         naive = naive_overview(model, key, extent)
         labels = [label_of(number) for number, _ in naive]
         shown = [(one.facet, one.sentence_id) for one in overview.sentences]
@@ -207,6 +209,13 @@ def test_views_of_one_language_equal_brute_force(least, batches, asked, extent):
         )
         language = asked or main_language(model, key)
         assert overview.language == language
+        assert msgspec.to_builtins(overview.facets) == tuple(
+            one
+            for one in now
+            if one["sentence_count"] >= least
+            and one["language"] == language
+            and one["name"] != "everything"
+        )
         counts = {one["name"]: one["sentence_count"] for one in now if one["language"] == language}
         names = [facet.name for facet in BY_LANGUAGE.definitions.facets]
         naive = naive_overview(model, key, extent, language)

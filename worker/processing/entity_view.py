@@ -340,8 +340,10 @@ class OverviewSentence:
 class Overview(EntityView):
     """An entity's overview and its counts."""
 
+    ratings: Ratings  # of all live reviews
     threshold: float
     sentences: tuple[OverviewSentence, ...]
+    facets: tuple[FacetSummary, ...]  # those that had a turn, as in `FacetsView`
     language: LanguageCode | UnsetType = UNSET  # of its facets; absent if they may have several
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
@@ -378,7 +380,14 @@ class Overview(EntityView):
                     walks[walk].distance(found),
                 )
             )
-        return cls(*source.counts, extent.threshold, tuple(sentences), language or UNSET)
+        return cls(
+            *source.counts,
+            source.entity.ratings(source.header).ratings(),
+            extent.threshold,
+            tuple(sentences),
+            tuple(_facet(source, members, one) for one in facets),
+            language or UNSET,
+        )
 
 
 View: TypeAlias = SummaryView | ShortView | FacetsView | Overview
