@@ -15,6 +15,7 @@ from docs.build.facets import RECORDED as FACETS
 from docs.build.languages import RECORDED as LANGUAGES
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
+from docs.build.openapi import addresses_table, openapi_yaml, parameters_table
 from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
 from docs.build.scale import disk_table, first_build_table, pauses_table, rates_table
@@ -54,6 +55,7 @@ WIDTH = 100
 TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"numbers": numbers_table},
     "docs/reference/commands.md": {"commands": commands_table},
+    "docs/reference/http.md": {"addresses": addresses_table, "parameters": parameters_table},
     "docs/reference/settings.md": {"settings": settings_table},
     "docs/reference/limits.md": {"limits": limits_table},
     "docs/reference/metrics.md": {"metrics": metrics_table},
@@ -104,10 +106,11 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def schema_files() -> Iterator[tuple[Path, str]]:
-    """Path and wanted text of every JSON Schema, and of the AsyncAPI document."""
+    """Path and wanted text of every JSON Schema, and of the AsyncAPI and OpenAPI documents."""
     for name, text in schemas.schemas().items():
         yield ROOT / "schemas" / name, text
     yield ROOT / "docs" / "reference" / "asyncapi.yaml", asyncapi_yaml()
+    yield ROOT / "docs" / "reference" / "openapi.yaml", openapi_yaml()
 
 
 def avro_files() -> Iterator[tuple[Path, str]]:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct, field
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.outputs import ALGORITHM, FacetsChanged, SummaryChanged
 from worker.events.reasons import Reason
-from worker.processing.entity_view import FacetsView, Overview, ShortView
+from worker.processing.entity_view import FacetsView, Overview, ShortView, SummaryView
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
@@ -186,6 +186,19 @@ _HEADERS: Final[dict[str, Any]] = {
     "dlq.source.offset": "992",
     "dlq.worker.version": "0.1.0",
 }
+_SUMMARY_VIEW: Final[dict[str, Any]] = {
+    "entity_id": "B00X",
+    "incarnation": 12,
+    "review_count": 240,
+    "sentence_count": 1311,
+    "ratings": _SUMMARY["ratings"],
+    "sequence": 991,
+    "sentences": _SUMMARY["sentences"],
+    "partition": 3,
+    "next_offset": 992,
+    "reservoir": 140,
+    "refills": None,
+}
 _SHORT_VIEW: Final[dict[str, Any]] = {
     "entity_id": "B00X",
     "incarnation": 12,
@@ -266,6 +279,7 @@ MESSAGES: Final = (
 HEADERS: Final = Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS])
 PUBLISHED: Final = (
     *MESSAGES,
+    Published("summary-view", SummaryView, [_SUMMARY_VIEW]),
     Published("short-view", ShortView, [_SHORT_VIEW]),
     Published("facets-view", FacetsView, [_FACETS_VIEW]),
     Published("overview", Overview, [_OVERVIEW]),
@@ -309,6 +323,7 @@ def parts(published: Published, ref_template: str) -> tuple[dict[str, Any], dict
     if published.type in (
         SummaryChanged,
         FacetsChanged,
+        SummaryView,
         ShortView,
         FacetsView,
         Overview,

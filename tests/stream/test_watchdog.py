@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
+from docs.build.openapi import document
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.contact import Contact
 from worker.kafka.group import Membership
 from worker.kafka.topics import partition_of
+from worker.settings import Settings
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
@@ -207,6 +211,23 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         schemas=SimpleNamespace(waiting=None),
     )
     return WorkerStatus(app, worker)
+
+
+def test_it_is_as_documented(status: WorkerStatus, app: Any) -> None:
+    """By the schema of `/status`, with no member more."""
+    worker: Any = status._worker
+    worker.settings = Settings(instance_id="one", facets="preset:stays")
+    app.conf = SimpleNamespace(canonical_url="http://127.0.0.1:8080")
+    others = {"http://other:8080": {"changelog": [1]}}
+    app.router = SimpleNamespace(tables_metadata=lambda: others)
+    components = document()["components"]
+    schema = {**components["schemas"]["Status"], "additionalProperties": False}
+    for lag in ({0: 12}, {0: None}):
+        app.consumer.ends = lag
+        found = msgspec.json.decode(msgspec.json.encode(status.describe()))
+        Draft202012Validator({**schema, "components": components}).validate(found)
+        assert found["lag"] == {"0": None if lag[0] is None else 2}
+    assert found["others"] == {"http://other:8080": [1]}
 
 
 def test_a_registry_that_does_not_answer_is_said_and_is_no_hindrance(
