@@ -243,8 +243,13 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
     assert overview["sentences"][0]["facet"] == first["name"]
     assert overview["sentences"][0]["text"] == first["sentences"][0]["text"]
     count = f"{first['name']}, {first['sentence_count']} sentences"
-    for options in (["--view", "facets"], words, []):
+    for options in (["--view", "facets"], []):
         assert count in run("summarize", file, "--pretty", *options).out
+    card = run("summarize", file, "--pretty", *words).out
+    assert count not in card
+    counts = f"{first['name']} +{first['review_count']:,} reviews +"
+    assert re.search(f"^{counts}{re.escape(first['sentences'][0]['text'][:20])}", card, re.M)
+    assert f"[{first['sentences'][0]['review_id']}]" in "".join(card.split())
     monkeypatch.delenv("COVERSUMM_FACETS")
     for view in ("facets", "overview"):
         refused = run("summarize", file, "--view", view)

@@ -1,6 +1,7 @@
 """The next steps are commands that work where they are printed."""
 
 import gzip
+import re
 import shlex
 import subprocess
 import sys
@@ -78,7 +79,7 @@ def test_every_step_is_a_command_line_that_is_understood():
     program = f"{sys.executable} -m worker"
     steps = next_steps(program, shlex.quote(str(reviews_file())))
     commands = [one.strip() for step in steps if step[:2] == "  " for one in step.split("&&")]
-    assert len(commands) == 5
+    assert len(commands) == 1
     for command in commands:
         assert command.startswith(program)
         subprocess.run(["sh", "-c", f"{command} --help"], check=True, stdout=subprocess.DEVNULL)
@@ -94,4 +95,4 @@ def test_the_step_that_needs_no_kafka_works(tmp_path):
         if " summarize " in step
     ]
     done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
-    assert "Elizabeth" in done.stdout
+    assert re.search(r"^location +\d+ mentions? +\S", done.stdout, re.M)

@@ -113,7 +113,7 @@ def test_the_picture_of_the_start_says_what_will_be_seen():
     picture = " ".join(plain(drawn(Story(k=5, reviews=1000), terminal=True, width=80)).split())
     for part in (
         Phase.STARTING.value,
-        "1,000 real reviews",
+        "Real reviews of Airbnb stays",
         "the 5 sentences closest to what most guests say",
         ATTRIBUTION,
     ):
@@ -136,22 +136,50 @@ def test_a_facet_with_words_is_shown_with_its_mentions(story):
     assert "  parking, 93 mentions: Easy [31mparking." in plain(drawn(story, terminal=True))
 
 
+OVERVIEW = {
+    "entity_id": "stay",
+    "review_count": 871,
+    "sentence_count": 2591,
+    "ratings": {"count": 0, "mean": None},
+    "facets": [
+        {"name": name, "review_count": 100, "mentions": {"review_count": 1547}}
+        for name in ("parking", "noise", *"abcdefg")
+    ],
+    "sentences": [
+        {"facet": name, "review_id": f"r-{name}", "text": f"Of {name}: {'rather ' * 12}long."}
+        for name in ("parking", "noise", *"abcdefg")
+    ],
+}
+
+
 def test_the_closing_of_many_stays_is_above_the_prompt_of_a_small_terminal(story, monkeypatch):
+    """It has subjects of the overview, each complete; rankings are for larger terminals."""
     # longer paths, of another directory, would take lines of their own
     monkeypatch.setattr(closings, "own_command", lambda: ".venv/bin/coversumm-worker")
     monkeypatch.setattr(closings, "typed_path", lambda _: "worker/demo/data/reviews.jsonl.gz")
-    story.left_out = 999
+    story.overview = OVERVIEW
     for number in range(7):
-        text = f"The sentence of {number} is {'rather ' * 20}long."
-        value = body(f"stay {number}", 4, {"d#0": text}, ["d#0"], previous=None, k=2)
+        value = body(f"stay {number}", 4, {"d#0": "So."}, ["d#0"], previous=None, k=2)
         tell(story, value, 3.0)
-    closing = plain(drawn(story, terminal=True, width=80, close=True)).rpartition("The first of")
-    lines = ("".join(closing[1:])).splitlines()
+    picture = plain(drawn(story, terminal=True, width=80, close=True))
+    lines = ("".join(picture.rpartition("What guests say of")[1:])).splitlines()
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
-    assert (
-        sum(re.match("  stay [0-6]   .* The sentence of", line) is not None for line in lines) == 7
+    assert lines[0].split() == (
+        ["What", "guests", "say", "of", "Earl's", "loft", "871", "reviews,", "2,591", "sentences"]
     )
+    said = " ".join(" ".join(lines).split())
+    assert f"parking 1,547 mentions Of parking: {'rather ' * 12}long. [r-parking]" in " ".join(
+        said.split()
+    )
+    assert said.count("long.") == said.count("[r-") < 9
+    assert "ranking" not in said
+    large = plain(drawn(story, terminal=True, width=100, height=60, close=True))
+    closing = "".join(large.rpartition("What guests say of")[1:])
+    assert closing.count("[r-") == 9
+    assert re.search(r"^Each stay also has a ranking", closing, re.M)
+    rows = re.findall(r"^  (stay \d|Earl's loft) +\d+  \S", closing, re.M)
+    assert len(rows) == 8
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 8), (20, 3), (300, 100)])
@@ -201,13 +229,19 @@ def test_in_a_pipe_each_change_is_printed_once(story):
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_the_closing_has_each_summary_in_full(story, width):
-    long = " ".join(["A word after another, many of them,"] * 12)
-    tell(story, body("stay", 4, {"d#0": long, "c#0": "Quiet."}, ["d#0"], ["b#0"], k=2), 3.0)
-    closing = drawn(story, close=True, width=width)
-    assert long in " ".join(closing.split())
-    assert "Earl's loft" in closing
-    assert ATTRIBUTION in " ".join(closing.split())
+def test_the_closing_has_the_overview_in_full(story, width):
+    story.overview = OVERVIEW
+    closing = drawn(story, close=True, width=width).partition("What guests say")[2]
+    words = " ".join(closing.split())
+    assert len(re.findall(r"long\. \[r-\w+\]", words)) == 9
+    assert max(map(len, closing.partition("Next, ")[0].splitlines())) <= width
+    assert ATTRIBUTION in words
+
+
+def test_without_an_overview_the_closing_begins_with_the_rankings(story):
+    closing = drawn(story, close=True)
+    assert "What guests say" not in closing
+    assert re.search(r"^  Earl's loft +\d+  Near", closing, re.M)
 
 
 def test_the_last_json_line_has_the_figures(story):
@@ -267,10 +301,3 @@ def test_a_stay_is_called_what_its_guests_call_it():
         said = {one: sum(bool(re.search(rf"\b{one}\b", text)) for text in texts) for one in own}
         assert max(said, key=said.get) == host, name
     assert len(set(names.entities.values())) == len(names.entities)
-
-
-def test_what_a_busy_machine_left_out_is_told(story):
-    story.leave_out(1)
-    assert story.reviews == 3
-    closing = " ".join(drawn(story, close=True).split())
-    assert "1 review was left out, as this machine is busy: --reviews 4 takes all." in closing

@@ -10,7 +10,7 @@ from rich.text import Text
 from tests.view.changes import summary
 from worker.published.publication import SetName
 from worker.view.board import REST_SECONDS, Board, EntityNames, Focus
-from worker.view.card import FRESH_SECONDS, card, summary_lines
+from worker.view.card import FRESH_SECONDS, card
 from worker.view.screen import Frame, screen
 from worker.view.texts import one_line
 
@@ -116,15 +116,6 @@ def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
     assert one_line(texts["e#0"]) not in words(lines)
     assert [line for line in plain(lines) if "…" in line] == [plain(lines)[-1]]
     assert plain(lines)[-1].endswith("…")
-
-
-def test_a_summary_for_keeps_is_whole_and_unmarked():
-    texts = {f"{letter}#0": LONG * 3 + letter for letter in "abcde"}
-    lines = summary_lines(console(), told(texts).entities["e", None], EntityNames(), 60)
-    for text in texts.values():
-        assert one_line(text) in words(lines)
-    assert not [line for line in plain(lines) if "+" in line or "…" in line]
-    assert max(line.cell_len for line in lines) <= 60
 
 
 def many():

@@ -47,12 +47,6 @@ COLUMNS = {
         Column("stands for", "stands_for", right=True),
         Column("of reviews", "stands_for_reviews", drop=2, right=True),
     ),
-    "overview": (
-        *SENTENCE,
-        Column("distance", _distance, drop=4, right=True),
-        Column("facet"),
-        Column("of sentences", "facet_sentence_count", drop=2, right=True),
-    ),
 }
 """Of sentences, by view."""
 
@@ -176,15 +170,21 @@ def _show_reviews(entity: str, data_dir: Path, settings: Settings, as_json: bool
 
 def _show_views(found: list[dict[str, Any]], view: str, as_json: bool) -> bool:
     """Show the entity as each partition that has it knows it: one, unless its keys are mixed up."""
+    from worker.view.overview import overview_table
+
     for one in found:
         if as_json:
             output.print_json(one)
         else:
-            _show(one, COLUMNS[view])
+            _show_facts(one)
+            if view == "overview":
+                output.console().print(overview_table(one))
+            else:
+                _show_sentences(one, COLUMNS[view])
     return bool(found)
 
 
-def _show(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
+def _show_facts(view: dict[str, Any]) -> None:
     facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
     facts.pop("current", None)  # `as_of` says it in words
     if "as_of" in facts:
@@ -192,6 +192,9 @@ def _show(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
     if "ratings" in facts:
         facts["ratings"] = _ratings(facts["ratings"])
     show_facts((name.replace("_", " "), value) for name, value in facts.items())
+
+
+def _show_sentences(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
     facets = view.get("facets", ())
     sentences = view.get("sentences") or [one for facet in facets for one in facet["sentences"]]
     if all(one["rating"] is None for one in sentences):

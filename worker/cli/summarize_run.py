@@ -110,29 +110,38 @@ def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
 def _print_card(console: Any, body: dict[str, Any]) -> None:
     from rich.text import Text
 
-    counts = ", ".join(
-        output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence")
-    )
+    from worker.view.overview import entity_counts, overview_table
+
     console.print(
         Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
-        Text(counts, style="dim"),
+        Text(entity_counts(body), style="dim"),
     )
-    for facet in body.get("facets", ()):
-        if facet["sentences"]:
-            mean = facet["ratings"]["mean"]
-            facts = output.many(facet["sentence_count"], "sentences")
-            facts += "" if mean is None else f", rated {mean:.1f}"
-            if "mentions" in facet:
-                facts += f", {output.many(facet['mentions']['review_count'], 'mentions')}"
-            label = output.printable(output.facet_label(facet))
-            console.print(Text(f"{label},"), Text(facts, style="dim"))
-            _print_sentences(console, _each_text_once(facet["sentences"]))
-            for side in SIDES:
-                if facet.get(side):
-                    console.print(Text(f"{label}, {side}:"))
-                    _print_sentences(console, _each_text_once(facet[side]))
-    _print_sentences(console, body.get("sentences", ()))
+    if "facets" in body and "sentences" in body:
+        console.print(overview_table(body))
+    else:
+        for facet in body.get("facets", ()):
+            _print_facet(console, facet)
+        _print_sentences(console, body.get("sentences", ()))
     console.print()
+
+
+def _print_facet(console: Any, facet: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    if not facet["sentences"]:
+        return
+    mean = facet["ratings"]["mean"]
+    facts = output.many(facet["sentence_count"], "sentences")
+    facts += "" if mean is None else f", rated {mean:.1f}"
+    if "mentions" in facet:
+        facts += f", {output.many(facet['mentions']['review_count'], 'mentions')}"
+    label = output.printable(output.facet_label(facet))
+    console.print(Text(f"{label},"), Text(facts, style="dim"))
+    _print_sentences(console, _each_text_once(facet["sentences"]))
+    for side in SIDES:
+        if facet.get(side):
+            console.print(Text(f"{label}, {side}:"))
+            _print_sentences(console, _each_text_once(facet[side]))
 
 
 def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -155,9 +164,6 @@ def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
         alike = f"{support:,} alike" if support > 1 else ""
         if "stands_for" in sentence:
             alike = f"for {sentence['stands_for']:,}"
-        if "facet" in sentence:
-            count = output.many(sentence["facet_sentence_count"], "sentences")
-            alike = f"{output.printable(sentence['facet'])}, {count}"
         table.add_row(
             Text(f"{sentence['rank'] + 1}", style="dim"),
             Text(output.printable(sentence["text"])),

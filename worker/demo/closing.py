@@ -1,4 +1,4 @@
-"""The last lines of the demo: the summaries in full, the result and the next steps."""
+"""The last lines of the demo: an overview, the rankings, the result and the next steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from worker.demo.reviews import ATTRIBUTION, reviews_file
+from worker.demo.reviews import ATTRIBUTION, FACETS, reviews_file
 from worker.demo.story import PROGRAM, Story
 from worker.errors import many
-from worker.view.card import summary_lines
-from worker.view.screen import entity_rows, facet_line
-from worker.view.texts import folded, hanging
+from worker.published.publication import SetName
+from worker.view.overview import entity_counts, overview_lines
+from worker.view.screen import entity_rows
+from worker.view.texts import between, folded, hanging
 
 _MAX_WIDTH: Final = 100
 
@@ -27,62 +28,46 @@ _MAX_WIDTH: Final = 100
 def closing_lines(console: Console, story: Story, height: int | None = None) -> Iterator[Text]:
     """The lines; all but commands fit the console.
 
-    With a `height` they fit that many lines if possible: then of each summary only its first
-    sentences are shown, or a line that may be cut.
+    With a `height` they fit that many lines if possible: then the overview has its first subjects
+    only, and the first sentences of the rankings are left out if they do not fit.
     """
     width = min(console.width, _MAX_WIDTH)
     steps = next_steps(own_command(), typed_path(Path(str(reviews_file()))))
     after = [
+        Text(),
         *(line for one in _outcome(story) for line in hanging(console, Text(), Text(one), width)),
         Text(),
         *(Text(line) for step in steps for line in folded(step, console.width)),
     ]
     room = math.inf if height is None else height - len(after)
-    shortest = len(_summaries(console, story, width, 0))
-    facets = _facets(console, story, width, room - shortest - 1)
-    summaries = _summaries(console, story, width, room - len(facets) + 1)
-    if len(summaries) > room:
-        heading = Text(f"The first of {story.k} sentences of each summary:", style="dim")
-        rows = entity_rows(story.in_order(), story.names, width, math.inf)
-        summaries = [heading, *rows]
-        summaries += [Text()] * (len(summaries) < room)
-    yield from summaries[: -1 if facets else None]  # the heading takes the empty line
-    yield from facets
+    overview = _overview(console, story, width, room)
+    rankings = _rankings(console, story, width)
+    yield from overview
+    if len(rankings) <= room - len(overview):
+        yield from rankings
     yield from after
 
 
-def _summaries(console: Console, story: Story, width: int, room: float) -> list[Text]:
-    """All summaries with as many sentences of each as fit `room` lines, but at least one."""
-    lines: list[Text] = []
-    for count in range(story.k, 0, -1):
-        is_cut = count < story.k
-        first = "first" if count == 1 else f"first {count}"
-        some = Text(f"The {first} of {story.k} sentences of each summary:", style="dim")
-        lines = [some] if is_cut else []
-        for entity in story.in_order():
-            lines += summary_lines(console, entity, story.names, width, count)
-            lines += [] if is_cut else [Text()]
-        lines += [Text()] if is_cut else []
-        if len(lines) <= room:
-            break
-    return lines
-
-
-def _facets(console: Console, story: Story, width: int, room: float) -> list[Text]:
-    """The largest facets of the largest stay that fit `room` lines, after a heading."""
-    largest = max(story.in_order(), key=lambda one: one.sentence_count, default=None)
-    blocks = [
-        hanging(console, Text("  "), facet_line(facet), width)
-        for facet in (story.facets_of(largest.name) if largest is not None else ())
-    ]
-    lines: list[Text] = []
-    for block in blocks:
-        if len(lines) + len(block) <= room:
-            lines += block
-    if largest is None or not lines:
+def _overview(console: Console, story: Story, width: int, room: float) -> list[Text]:
+    """The overview of the largest stay, with as many subjects as fit, after a heading."""
+    if story.overview is None:
         return []
-    heading = Text(f"By subject, {story.names.of(largest.name)}:", style="dim")
-    return [heading, *lines, Text()]
+    name = story.names.of(SetName(story.overview["entity_id"]))
+    heading = between(
+        Text(f"What guests say of {name}", style="bold cyan"),
+        Text(entity_counts(story.overview), style="dim"),
+        width,
+    )
+    return [heading, *overview_lines(console, story.overview, story.names, width, room - 1)]
+
+
+def _rankings(console: Console, story: Story, width: int) -> list[Text]:
+    """A heading, and the first sentence of each stay's ranking."""
+    heading = (
+        f"Each stay also has a ranking, of the {story.k} sentences nearest to the mean of all:"
+    )
+    rows = entity_rows(story.in_order(), story.names, width, math.inf)
+    return [Text(), *hanging(console, Text(), Text(heading, style="dim"), width), *rows]
 
 
 def _outcome(story: Story) -> Iterator[str]:
@@ -91,21 +76,15 @@ def _outcome(story: Story) -> Iterator[str]:
         f"{many(story.verified, 'stays')} equal brute force over all their sentences; "
         f"{many(story.dead_letters, 'dead letters')}."
     )
-    if story.left_out:
-        left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"
-        everything = f"--reviews {story.reviews + story.left_out} takes all"
-        yield f"{left_out} left out, as this machine is busy: {everything}."
     yield f"It ran on an embedded broker; everything is removed again. {ATTRIBUTION}."
 
 
 def next_steps(program: str, reviews: str) -> list[str]:
     """The next steps; each indented line is a command of `program`, or reads the file `reviews`."""
     return [
-        "Next, without Kafka: the same for a file, yours or this one",
-        f"  {program} summarize {reviews} --pretty -k 5",
-        "On your Kafka (localhost:9092, or KAFKA_BOOTSTRAP_SERVERS), in two terminals",
-        f"  {program} topics --partitions 4 && {program} run",
-        f"  {program} send {reviews} && {program} watch",
+        "Next, a file without Kafka, yours or this one",
+        f"  {program} summarize {reviews} --facets {FACETS} --view overview --pretty",
+        "Then your own Kafka, your own table, your own page: README.md",
     ]
 
 

@@ -27,7 +27,7 @@ from rich.console import Console
 from worker.demo.broker import EmbeddedBroker
 from worker.demo.closing import closing_lines
 from worker.demo.process import WorkerProcess
-from worker.demo.reviews import NO_NAMES, Produced, bundled_reviews, stay_names, take_down
+from worker.demo.reviews import FACETS, NO_NAMES, Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.errors import Crash
 from worker.events.publishing import TOPICS
@@ -63,7 +63,6 @@ def is_hurried(number: int) -> bool:
 
 POLL_SECONDS: Final = 0.05
 _FLUSH_SECONDS: Final = 90
-FACETS: Final = "preset:stays"
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 60  # events in a micro-batch: few, so that changes come all the time
 AHEAD: Final = 200  # events sent ahead of the worker
@@ -174,7 +173,7 @@ class Play:
             while story.sent - story.processed >= ahead:
                 self._watch()
             if time.monotonic() - story.started_at > seconds:
-                story.leave_out(len(reviews) - number)
+                story.reviews = number
                 break
             self._send(review)
         self._catch_up()
@@ -215,12 +214,13 @@ class Play:
             time.sleep(POLL_SECONDS)
 
     def verify(self) -> None:
-        """Stop the worker, and compare every stored summary with brute force."""
+        """Take an overview, stop the worker, and compare every stored summary with brute force."""
         self._story.phase = Phase.VERIFYING
         if self._story.ended_at is None:  # Ctrl-C during the reviews
             self._story.ended_at = time.monotonic()
         self._viewer.update()
         self._pause(BETWEEN_SECONDS)  # time to read the phase
+        self._story.overview = self._worker.overview(self._story.largest())
         self._worker.stop()
         for check in verify_data_dir(self._worker.data_dir):
             if check.problems:

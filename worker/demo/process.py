@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import subprocess
@@ -10,7 +11,8 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 from worker.errors import Crash, SetupError
 from worker.settings.environment import environment_with
@@ -94,6 +96,13 @@ class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
         for name, value in _SAMPLE.findall(self._get("/metrics") or ""):
             sums[name] = sums.get(name, 0.0) + float(value)
         return sums
+
+    def overview(self, entity_id: str | None) -> dict[str, Any] | None:
+        """The overview of an entity; None without one."""
+        if entity_id is None:
+            return None
+        answer = self._get(f"/entities/{quote(entity_id, safe='')}/summary?view=overview")
+        return None if answer is None else dict(json.loads(answer))
 
     def _get(self, path: str) -> str | None:
         with (

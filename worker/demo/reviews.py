@@ -11,6 +11,7 @@ from worker.events import read_line
 from worker.view.board import EntityNames
 
 ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
+FACETS: Final = "preset:stays"
 ID_PREFIX: Final = "abnb:"
 NO_NAMES: Final[Mapping[str, str]] = {}
 _DATA: Final = files("worker.demo").joinpath("data")

@@ -42,7 +42,6 @@ class Story:
     reviews: int  # number that will be sent
     facets_topic: str = ""
     page: str | None = None  # URL of the worker's page if it is served
-    left_out: int = 0  # reviews that are not sent for lack of time
     names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
@@ -57,6 +56,7 @@ class Story:
     facets_seen: int = 0
     embedded: int = 0
     dead_letters: int = 0
+    overview: dict[str, Any] | None = None  # of the largest stay, in JSON
     verified: int = 0  # entities whose stored summary equals brute force
     started_at: float | None = None
     """`time.monotonic()` of the first event; `ended_at` of the last, or of Ctrl-C."""
@@ -111,9 +111,6 @@ class Story:
         """A stay's summary in full, the others small."""
         width = console.width
         counts = self.counts()
-        if not self.taken_down:
-            arrived = f"{self.arrived:,} of {self.reviews:,} reviews in"
-            counts = f"{arrived}, {many(self.board.changes, 'changes')} out"
         done = round(self.share * width)
         head = [
             between(Text(f"{PROGRAM} demo", style="bold"), Text(counts, style="bold"), width),
@@ -138,8 +135,8 @@ class Story:
 
     def _introduction(self, console: Console) -> list[Text]:
         text = (
-            f"{self.reviews:,} real reviews of Airbnb stays go through the real worker, on an "
-            f"embedded Kafka broker. It keeps {self._promise()}. New sentences flash, removed "
+            "Real reviews of Airbnb stays go through the real worker, on an embedded Kafka broker. "
+            f"It keeps {self._promise()}. New sentences flash, removed "
             "ones are struck through, each with the reason. Below them is what guests say about "
             "single subjects, such as parking or noise."
         )
@@ -164,11 +161,6 @@ class Story:
             if name is not None and one.name.entity_id == name.entity_id and one.sentences
         )
         return sorted(own, key=lambda one: (-one.sentence_count, one.name))
-
-    def leave_out(self, reviews: int) -> None:
-        """Subtract reviews that will not be sent."""
-        self.reviews -= reviews
-        self.left_out += reviews
 
     @property
     def caught_up(self) -> bool:
@@ -197,6 +189,11 @@ class Story:
         """The entities by name."""
         entities = self.board.entities.values()
         return sorted(entities, key=lambda one: (self.names.of(one.name), one.name))
+
+    def largest(self) -> str | None:
+        """The id of the entity with the most sentences."""
+        found = max(self.in_order(), key=lambda one: one.sentence_count, default=None)
+        return None if found is None else found.name.entity_id
 
     def seconds(self) -> float:
         """Seconds from the first event sent to the end; 0 before the end."""

@@ -50,17 +50,6 @@ def card(
     return lines[: max(height, 0)]
 
 
-def summary_lines(
-    console: Console, entity: Entity, names: EntityNames, width: int, sentences: int | None = None
-) -> list[Text]:
-    """Title and complete sentences, without marks; `sentences`: the first ones, by default all."""
-    blocks = (
-        hanging(console, _gutter(one.rank), Text(one_line(one.text)), width)
-        for one in entity.sentences[:sentences]
-    )
-    return [_title(entity, names, width), *(line for block in blocks for line in block)]
-
-
 def _title(entity: Entity, names: EntityNames, width: int) -> Text:
     if entity.is_deleted:
         counts = "deleted"

@@ -1,0 +1,92 @@
+"""The overview on a terminal: subjects with counts, sentences, reviews, pros and cons."""
+
+import io
+
+from rich.console import Console
+
+from worker.view.board import EntityNames
+from worker.view.overview import entity_counts, overview_lines, overview_table
+
+
+def said(text, review):
+    return {"text": text, "review_id": review}
+
+
+def counts(reviews, mean=None):
+    return {"review_count": reviews, "ratings": {"count": reviews, "mean": mean}}
+
+
+OVERVIEW = {
+    "entity_id": "e",
+    "review_count": 871,
+    "sentence_count": 2591,
+    "ratings": {"count": 800, "mean": 4.266},
+    "sentences": [
+        said("Parking \x1b[31mwas\nfine.", "r1") | {"facet": "parking"},
+        said("Dear.", "r4") | {"facet": "price"},
+        said("It was easy to park.", "r2") | {"facet": "parking"},
+    ],
+    "facets": [
+        {
+            "name": "parking",
+            **counts(30, 2.0),
+            "mentions": counts(1234, 3.96),
+            "pros": [said("It was easy to park.", "r2"), said("A garage!", "r3")],
+            "cons": [
+                said("No space.", "r5"),
+                said("No space.", "r6"),
+                said("We paid a fine.", "r7"),
+                said("Never again.", "r8"),
+            ],
+        },
+        {"name": "noise", **counts(12), "mentions": counts(20)},
+        {"name": "price", **counts(1), "pros": [], "cons": []},
+    ],
+}
+
+
+def shown(overview, width=80, **options):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(overview_table(overview, **options))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_subject_has_its_counts_its_sentences_and_its_sides():
+    """Mentions and their mean rating, or reviews if there are no words. A side has two texts that
+    are not shown yet. A subject without a sentence is left out.
+    """
+    assert entity_counts(OVERVIEW) == "871 reviews, rated 4.3, 2,591 sentences"
+    assert shown(OVERVIEW) == [
+        "parking  1,234 mentions  Parking [31mwas fine. [r1]",
+        "         rated 4.0       It was easy to park. [r2]",
+        "                         + A garage! [r3]",
+        "                         - No space. [r5]",
+        "                         - We paid a fine. [r7]",
+        "price    1 review        Dear. [r4]",
+    ]
+    assert shown(OVERVIEW, subjects=1)[-1].endswith("[r7]")
+
+
+def test_without_ratings_nothing_is_said_of_them():
+    """Of other views too, and of an overview in one language, whose facets go by their name."""
+    unrated = OVERVIEW | {"ratings": {"count": 0, "mean": None}}
+    assert entity_counts(unrated) == "871 reviews, 2,591 sentences"
+    assert entity_counts({"review_count": 1, "sentence_count": 1}) == "1 review, 1 sentence"
+    facets = [{"name": "price", "language": "fr", **counts(1)}]
+    assert shown(unrated | {"facets": facets}) == []
+    (line,) = shown(unrated | {"facets": facets, "language": "fr"})
+    assert line == "price  1 review  Dear. [r4]"
+
+
+def test_as_many_subjects_as_fit():
+    names = EntityNames(prefix="r")
+    console = Console(file=io.StringIO())
+    for room, expected in ((0, 0), (4, 0), (5, 5), (6, 6), (99, 6)):
+        lines = overview_lines(console, OVERVIEW, names, 80, room)
+        assert len(lines) == expected
+        assert max((line.cell_len for line in lines), default=0) <= 80
+    assert lines[-1].plain.split() == ["price", "1", "review", "Dear.", "[4]"]
+    for width in (30, 45):
+        narrow = overview_lines(console, OVERVIEW, names, width, 99)
+        assert max(line.cell_len for line in narrow) <= width
+        assert "We paid a fine." in " ".join(" ".join(line.plain for line in narrow).split())

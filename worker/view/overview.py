@@ -1,0 +1,105 @@
+"""An entity's overview on a terminal: for each subject its counts, its sentences with the ids of
+their reviews, and its pros and cons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from worker.errors import many
+from worker.events.outputs import SIDES, facet_label
+from worker.view.board import EntityNames
+from worker.view.texts import one_line
+
+QUOTES: Final = 2  # pros, and cons, of a subject; `--view facets` shows all
+MARKS: Final = dict(zip(SIDES, (("+ ", "bold green"), ("- ", "bold red")), strict=True))
+NO_NAMES: Final = EntityNames()
+
+
+def overview_table(
+    overview: Mapping[str, Any], names: EntityNames = NO_NAMES, subjects: int | None = None
+) -> Table:
+    """A row for each sentence of the JSON of an overview, by subject, the largest subjects first.
+
+    A subject of which the overview says nothing, and that has no sides, is left out; with
+    `subjects` all but the first ones are.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", max_width=20, overflow="fold")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    shown = ((facet, list(_quotes(overview, facet, names))) for facet in overview["facets"])
+    for facet, quotes in [one for one in shown if one[1]][:subjects]:
+        label = one_line(_label(overview, facet))
+        for counts, quote in zip_longest(_counts(facet), quotes, fillvalue=""):
+            table.add_row(label, counts, quote)
+            label = ""
+    return table
+
+
+def overview_lines(
+    console: Console, overview: Mapping[str, Any], names: EntityNames, width: int, room: float
+) -> list[Text]:
+    """The lines of the table with as many of the first subjects as fit `room` lines."""
+    options = console.options.update(width=width)
+    lines: list[Text] = []
+    for subjects in range(1, len(overview["facets"]) + 1):
+        table = overview_table(overview, names, subjects)
+        rendered = console.render_lines(table, options, pad=False)
+        if len(rendered) > room:
+            break
+        lines = [Text.assemble(*((s.text, s.style or "") for s in line)) for line in rendered]
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def entity_counts(view: Mapping[str, Any]) -> str:
+    """The counts of an entity, of the JSON of any view, with its mean rating if that is known."""
+    sentences = many(view["sentence_count"], "sentences")
+    return f"{many(view['review_count'], 'reviews')}{_rated(view)}, {sentences}"
+
+
+def _rated(counts: Mapping[str, Any]) -> str:
+    mean = counts.get("ratings", {}).get("mean")
+    return "" if mean is None else f", rated {mean:.1f}"
+
+
+def _label(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> str:
+    """As the overview's sentences name it: in one language by its name alone."""
+    name: str = facet["name"]
+    return name if "language" in overview else facet_label(name, facet.get("language"))
+
+
+def _counts(facet: Mapping[str, Any]) -> list[str]:
+    """Its mentions, or its reviews if it has no words; and their mean rating if it is known."""
+    of = facet.get("mentions", facet)
+    count = many(of["review_count"], "mentions" if "mentions" in facet else "reviews")
+    return [count, *_rated(of).split(", ")[1:]]
+
+
+def _quotes(
+    overview: Mapping[str, Any], facet: Mapping[str, Any], names: EntityNames
+) -> Iterator[Text]:
+    """The overview's sentences of the facet, then the first pros and cons with other texts."""
+    label = _label(overview, facet)
+    own = [one for one in overview["sentences"] if one["facet"] == label]
+    yield from (_quote(one, names) for one in own)
+    said = {one["text"] for one in own}
+    for side, mark in MARKS.items():
+        new = {
+            one["text"]: one for one in reversed(facet.get(side, ()))
+        }  # the nearest of each text
+        others = [one for one in reversed(new.values()) if one["text"] not in said]
+        yield from (Text.assemble(mark, _quote(one, names)) for one in others[:QUOTES])
+
+
+def _quote(sentence: Mapping[str, Any], names: EntityNames) -> Text:
+    review = names.review(sentence["review_id"])
+    return Text.assemble(one_line(sentence["text"]), (f" [{review}]", "dim"))
