@@ -10,6 +10,7 @@ from worker.facets.newest import NewestReviews, recency
 
 DATES = [
     None,
+    "2026-10-09T12:00:00Z",  # 42 days before the next
     "2026-11-20T12:00:00Z",
     "2026-11-20T12:00:00.5Z",
     "2026-11-20T12:00:00.45Z",
@@ -72,6 +73,7 @@ def test_later_first_then_undated():
         "2026-11-20T12:00:00.45Z",
         "2026-11-20T12:00:00Z",
         "2026-11-20T14:00:00+02:00",
+        "2026-10-09T12:00:00Z",
         "0000-01-01T00:00:00Z",
         None,
     ]

@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
+from tests.harness.drive import (
+    DIMENSION,
+    Driver,
+    FakeEngine,
+    config,
+    delete_sentences,
+    upsert,
+)
 from worker.facets.definitions import Definitions, Facet
 from worker.facets.membership import facet_criteria
 
@@ -31,3 +38,11 @@ def test_so_many_percent(percent, published, restarts):
         found += [json.loads(one.value) for one in done.messages if one.topic == "facets"]
     assert [body["facets"][0]["mentions"]["review_count"] for body in found] == published
     assert all(body["changed"] == ["late"] for body in found)
+
+
+def test_a_review_whose_sentence_with_the_word_is_deleted_mentions_nothing():
+    driver = Driver(config(facets=CRITERIA, facets_topic="facets", emit_mentions=1))
+    sentences = [{"text": text, "embedding": [1, 0, 0]} for text in ("good", "bad")]
+    driver.run(upsert(0, "r", sentences=sentences, occurred_at="2026-11-20T12:00:00Z"))
+    [*_, message] = driver.run(delete_sentences(1, "r#0")).messages
+    assert json.loads(message.value)["facets"][0]["mentions"]["review_count"] == 0

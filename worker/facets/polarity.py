@@ -22,6 +22,8 @@ class Direction:
     >>> direction = Direction(polarity, np.array([[SCALE, 0], [0, SCALE]], np.int16))
     >>> direction.signs(np.array([[SCALE, 0], [0, SCALE], [SCALE, SCALE]], np.int16)).tolist()
     [1, -1, 0]
+    >>> direction.signs(np.array([[SCALE // 2, 0], [SCALE // 2 + 1, 0]], np.int16)).tolist()
+    [0, 1]
     """
 
     def __init__(self, polarity: Polarity, vectors: NDArray[np.int16]) -> None:
