@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -252,6 +252,21 @@ dashboard-picture: setup-dev ## Docs (minutes): Draw docs/dashboard.png from rea
 
 page-pictures: setup-dev ## Docs (minutes): Draw docs/page.png and docs/page-phone.png from two workers in Chromium
 	@PAGE_PICTURES=docs $(BIN)/python -m pytest -n 0 -m chromium tests/real_kafka/test_page.py && rm -f docs/page-hostile.png
+
+# Mermaid draws two diagrams; without npm they are shown as text. The hash is that of the published file.
+SITE := .cache/site
+MERMAID_HASH := 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
+$(SITE)/.ready: docs/build/site/requirements.txt
+	@echo "installing mkdocs into $(SITE) ..."
+	$(call venv,$(SITE),$(PYTHON))
+	@$(SITE)/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@cd $(SITE) && npm pack --silent mermaid@11.16.0 >/dev/null && tar -xzf mermaid-11.16.0.tgz --strip-components 2 package/dist/mermaid.min.js \
+	  && echo "$(MERMAID_HASH)  mermaid.min.js" | sha256sum --check --status || { rm -f mermaid.min.js; echo "going on without Mermaid: diagrams are text" >&2; }
+	@rm -f $(SITE)/mermaid-*.tgz
+	@touch $@
+
+site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site, searched without a server
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m docs.build.site build/site
 
 alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL=https://...
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -28,6 +29,7 @@ from tests.harness.node import INSTALL, missing_tools
 from worker.text import openvino
 from worker.text.identity import machine_type
 
+SITE = Path(__file__).parents[1] / ".cache" / "site" / ".ready"
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
 FEW_EXAMPLES = 40
 """Examples of a property test at most, unless `--every-example` is given."""
@@ -165,6 +167,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "packages: make deploy-tools"
         )
         _leave_out("asyncapi", config, items, why)
+    if not SITE.exists():
+        why = "The site of the documentation was not built for want of mkdocs: make site"
+        _leave_out("site", config, items, why)
     if browser.program() is None:
         why = (
             "The tests of the live page were left out for want of Chromium "

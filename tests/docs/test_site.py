@@ -1,0 +1,137 @@
+"""The documentation as a site: it has every page, no link of it is broken, it loads nothing from
+elsewhere, and it is searched without a server.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.build.render import ROOT
+from tests.docs.test_pages import PAGES
+from tests.harness.browser import Browser
+from tests.harness.patience import PATIENCE_SECONDS
+
+SITE = ROOT / ".cache" / "site" / ".ready"
+LOADING = {"script", "img", "iframe", "source", "video", "audio", "embed", "input", "track"}
+LINKS_LOADING = {"stylesheet", "preload", "modulepreload", "icon", "preconnect", "prefetch"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(folder)
+    assert done.returncode == 0, done.stdout
+    return folder
+
+
+def build(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `make site` does."""
+    return subprocess.run(
+        [SITE.parent / "bin" / "python", "-m", "docs.build.site", folder],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+class Loads(HTMLParser):
+    """The addresses that a page loads, and those that it links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.linked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = {name: value or "" for name, value in attrs}
+        if tag == "a":
+            self.linked.append(of.get("href", ""))
+        elif tag in LOADING or (tag == "link" and set(of.get("rel", "").split()) & LINKS_LOADING):
+            self.loaded += [of[name] for name in ("src", "href") if name in of]
+
+
+def test_every_page_has_its_place() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    places = [page for section in nav for pages in section.values() for page in pages]
+    assert sorted(places) == [path.relative_to(ROOT).as_posix() for path in PAGES]
+
+
+@pytest.mark.site
+def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_to_a_file(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    for page in pages:
+        if page.name == "404.html":  # its links begin at the root of a server
+            continue
+        found = Loads()
+        found.feed(page.read_text("utf-8"))
+        assert found.loaded
+        for address in found.loaded + found.linked:
+            if re.match(r"https?:|mailto:", address) and address in found.linked:
+                continue
+            path = address.partition("#")[0].partition("?")[0]
+            assert (page.parent / path).exists(), (page.relative_to(site), address)
+    for style in site.rglob("*.css"):
+        assert re.findall(r"url\([\"']?(?!data:)[a-z]*:?//|@import", style.read_text("utf-8")) == []
+
+
+@pytest.mark.site
+def test_a_broken_link_ends_the_build(tmp_path: Path) -> None:
+    """Also one to a section, and one to a page that the site lacks."""
+    config = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    hooks = ROOT / "docs" / "build" / "site" / "hooks.py"
+    config = config[: config.index("nav:\n")].replace("build/pages", str(pages))
+    config = config.replace("docs/build/site/hooks.py", str(hooks))
+    (tmp_path / "mkdocs.yml").write_text(f"{config}nav:\n  - README.md\n")
+    (pages / "iframe-worker.js").write_text("")
+    codes = []
+    for link in ("#here", "#gone", "gone.md", "gone.png"):
+        (pages / "README.md").write_text(f"# Title\n\n[a]({link})\n\n## Here\n")
+        command = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "made")]
+        done = subprocess.run(
+            [SITE.parent / "bin" / "python", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        codes.append(done.returncode)
+    assert codes == [0, 1, 1, 1]
+
+
+@pytest.mark.site
+@pytest.mark.chromium
+def test_it_is_searched_from_files(site: Path, tmp_path: Path) -> None:
+    """By a real browser, which loads nothing but files."""
+    with Browser(tmp_path) as browser:
+        tab = browser.open((site / "index.html").as_uri())
+        tab.wait("document.querySelector('div.mermaid')?.offsetHeight > 100")  # it is drawn
+        tab.evaluate(
+            "(() => { document.querySelector('[for=__search]').click(); const field = "
+            "document.querySelector('.md-search__input'); field.focus(); field.value = "
+            "'tombstone'; field.dispatchEvent(new Event('keyup', {bubbles: true})); "
+            "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+        tab.wait("document.querySelector('.md-search-result__link') !== null")
+        assert tab.evaluate("document.querySelector('.md-search-result__link').href").startswith(
+            site.as_uri()
+        )
+        loaded = tab.evaluate(
+            "[...document.querySelectorAll('script[src], link[rel=stylesheet], iframe[src], img')]"
+            ".map((one) => one.src || one.href)"
+        )
+        assert len(loaded) > 3
+        assert [one for one in loaded if not one.startswith(("file:", "data:"))] == []
+        assert tab.complaints == []
+        algorithm = browser.open((site / "docs" / "algorithm.html").as_uri())
+        assert algorithm.evaluate("document.querySelectorAll('math').length") > 100
+        assert algorithm.evaluate("document.querySelectorAll('.arithmatex').length") == 0
