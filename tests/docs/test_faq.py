@@ -1,0 +1,52 @@
+"""The figures of the questions are those of the records, and the formulas give what is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from docs.build.render import ROOT
+
+TEXT = " ".join((ROOT / "docs" / "faq.md").read_text("utf-8").split())
+
+
+def record(name: str) -> Any:
+    return json.loads((ROOT / "tests" / "bench" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def test_a_million_reviews() -> None:
+    per_second = record("text")["worker_per_s"]
+    hours = 1e6 / per_second / 3600
+    assert f"two cores process {per_second} reviews a second as text" in TEXT
+    assert f"About {hours:.1f} hours of a machine with two cores" in TEXT
+    assert f"÷ {per_second} reviews/s ÷ 3,600 × 2 cores × *P* = {2 * hours:.1f} × *P*" in TEXT
+    assert f"that is {200 * hours * 0.05:.0f} cents" in TEXT
+    events = record("worker")["throughput"]["events_per_s"]
+    assert f"{events:,.0f} events a second" in TEXT
+    assert f"a million sentences take {1e6 / events / 60:.1f} minutes" in TEXT
+
+
+def test_a_job_at_night() -> None:
+    (city,) = (one for one in record("calls")["rows"] if one["file"] == "airbnb_city.jsonl.gz")
+    per_entity = city["reviews"] // city["entities"]
+    assert f"{per_entity} for each of {city['entities']} stays" in TEXT
+    at_night = round(1000 * city["changed_nights"] / city["reviews"])
+    at_changes = round(1000 * city["facets.changed"]["2"] / city["reviews"])
+    for calls, count, tokens_each in ((at_night, per_entity // 2, 40), (at_changes, 30, 13)):
+        tokens = calls * count * tokens_each / 1000  # millions
+        answers = calls / 10
+        cost = tokens * 0.1 + answers * 0.4
+        assert f"| {calls},000 | calls × {count} " in TEXT
+        assert f"× {tokens_each} = {tokens:,.0f} million" in TEXT
+        assert f"| {tokens:,.0f} × *I* + {answers:g} × *O* = {cost:.0f} dollars |" in TEXT
+    assert f"999,000 calls are {at_night * 2 / 3.6:.0f} hours" in TEXT
+    assert f"145,000 are {at_changes * 2 / 3.6:.0f}," in TEXT
+
+
+def test_faults_and_the_image() -> None:
+    faults = record("faults")
+    assert f"{faults['faults']} faults under {faults['events']:,} events" in TEXT
+    assert all(row[what] == 0 for row in faults["rows"] for what in ("lost", "repeated", "wrong"))
+    readme = (ROOT / "docs" / "image.md").read_text("utf-8")
+    assert "446 MB uncompressed" in TEXT
+    assert "446 MB" in readme
