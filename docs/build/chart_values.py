@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+CLOSED: Final = "no other names"
 _TEXT: Final = {"type": "string"}
 _FLAG: Final = {"type": "boolean"}
 _COUNT: Final = {"type": "integer", "minimum": 1}
@@ -11,11 +12,19 @@ _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _SIZE: Final = {"type": "string", "pattern": "^[1-9][0-9]*(Mi|Gi)$"}
 _VOLUME: Final = {"type": "string", "pattern": "^[1-9][0-9]*(Mi|Gi|Ti)$"}
 _INTERVAL: Final = {"type": "string", "pattern": "^[1-9][0-9]*(s|m)$"}
+_OBJECT_OR_NULL: Final = {"type": ["object", "null"]}
+_PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65535}
+_PATH: Final = {"type": "string", "pattern": "^/"}
+_TAG: Final = {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,62})?$"}
+_DIGEST: Final = {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
 _NAME: Final = {"type": "string", "pattern": "^([a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$"}
 
 
 def _closed(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    """With no other names; templates refuse those, since they can name the nearest
+    (`_nearest.tpl`).
+    """
+    return {"type": "object", "properties": properties, CLOSED: True}
 
 
 _PROBE: Final = _closed(
@@ -24,34 +33,109 @@ _PROBE: Final = _closed(
     timeoutSeconds=_COUNT,
     failureThreshold=_COUNT,
 )
+_NAMED: Final = {**_LIST, "items": {"type": "object", "required": ["name"]}}
+_BUDGET: Final = _closed(
+    enabled=_FLAG,
+    maxUnavailable={"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]?%$"},
+)
+_RESOURCES: Final = _closed(requests=_OBJECT, limits=_OBJECT)
+_SECRET_FILES: Final = {
+    "type": "array",
+    "items": {
+        **_closed(
+            name={"type": "string", "minLength": 1},
+            volume={"type": "string", "minLength": 1},
+            mountPath=_PATH,
+            readOnly={"const": True},
+            subPath=_TEXT,
+        ),
+        "additionalProperties": False,
+        "required": ["name", "volume", "mountPath"],
+    },
+}
+_MONITOR: Final = {
+    "type": "object",
+    "properties": {
+        "enabled": _FLAG,
+        "interval": _INTERVAL,
+        "labels": _TEXTS,
+        "annotations": _TEXTS,
+    },
+}
+_WAY_IN: Final = {
+    "enabled": _FLAG,
+    "host": {"type": "string", "pattern": "^[^,/: ]*$"},
+    "className": _TEXT,
+    "path": _PATH,
+    "controllerNamespace": _TEXT,
+    "labels": _TEXTS,
+    "annotations": _TEXTS,
+    "tls": {**_LIST, "items": {"type": "object", "required": ["secretName"]}},
+}
+# Of all pods.
+_PODS: Final[dict[str, Any]] = {
+    "extraEnv": _NAMED,
+    "envFrom": _LIST,
+    "secretFilesRefs": _SECRET_FILES,
+    "extraVolumes": _NAMED,
+    "extraVolumeMounts": _NAMED,
+    "initContainers": _NAMED,
+    "podAnnotations": _TEXTS,
+    "podLabels": _TEXTS,
+    "tolerations": _LIST,
+    "nodeSelector": _TEXTS,
+    "affinity": _OBJECT,
+    "topologySpreadConstraints": _LIST,
+    "priorityClassName": _TEXT,
+    "schedulerName": _TEXT,
+    "runtimeClassName": _TEXT,
+    "hostAliases": _LIST,
+    "dnsPolicy": _TEXT,
+    "dnsConfig": _OBJECT,
+    "podSecurityContext": _OBJECT_OR_NULL,
+    "securityContext": _OBJECT_OR_NULL,
+}
+_SERVING: Final[dict[str, Any]] = {
+    "sidecars": _NAMED,
+    "lifecycle": _OBJECT,
+    "podDisruptionBudget": _BUDGET,
+    "resources": _RESOURCES,
+    "replicaCount": {"type": "integer", "minimum": 0},
+}
+BRIDGE: Final[dict[str, Any]] = {
+    "from": {
+        "type": ["string", "array"],
+        "pattern": "^[A-Za-z0-9._-]{0,249}$",
+        "items": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
+        "uniqueItems": True,
+    },
+    "mapping": _TEXT,
+    "commandLine": {},
+    "secretRefs": {},
+    "strategy": _OBJECT,
+    **_SERVING,
+    **_PODS,
+}
+"""Of a bridge; without what the chart derives from the settings."""
 
 VALUES: Final[dict[str, Any]] = {
     "nameOverride": _NAME,
     "fullnameOverride": _NAME,
-    "replicaCount": {"type": "integer", "minimum": 0},
+    # A chart that depends on this one may have it as the condition.
+    "enabled": _FLAG,
+    "global": _OBJECT,
     "image": {"type": "string", "minLength": 1},
-    "imageTag": {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,62})?$"},
-    "imageDigest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+    "imageTag": _TAG,
+    "imageDigest": _DIGEST,
     "imagePullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "imagePullSecrets": _LIST,
     "kafka": {},
     "commandLine": {},
     "mapping": _TEXT,
-    "bridge": _closed(
-        enabled=_FLAG,
-        **{
-            "from": {
-                "type": ["string", "array"],
-                "pattern": "^[A-Za-z0-9._-]{0,249}$",
-                "items": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
-                "uniqueItems": True,
-            }
-        },
-        replicaCount={"type": "integer", "minimum": 0},
-        commandLine={},
-        secretRefs={},
-        resources=_closed(requests=_OBJECT, limits=_OBJECT),
-    ),
+    "bridge": _closed(enabled=_FLAG, **BRIDGE),
+    "bridges": {},
+    **_SERVING,
+    **_PODS,
     "env": {
         "type": "object",
         # Settings have other places; here nothing would check them.
@@ -62,21 +146,20 @@ VALUES: Final[dict[str, Any]] = {
         "additionalProperties": {"type": ["string", "integer", "boolean"]},
     },
     "secretRefs": {},
-    "secretFilesRefs": {
-        "type": "array",
-        "items": {
-            **_closed(
-                name={"type": "string", "minLength": 1},
-                volume={"type": "string", "minLength": 1},
-                mountPath={"type": "string", "pattern": "^/"},
-                readOnly={"const": True},
-                subPath=_TEXT,
-            ),
-            "required": ["name", "volume", "mountPath"],
+    "persistence": _closed(
+        enabled=_FLAG,
+        size=_VOLUME,
+        storageClass=_TEXT,
+        accessModes={
+            "type": "array",
+            "items": {"enum": ["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]},
+            "minItems": 1,
         },
-    },
-    "resources": _closed(requests=_OBJECT, limits=_OBJECT),
-    "persistence": _closed(size=_VOLUME, storageClass=_TEXT),
+        annotations=_TEXTS,
+        existingClaim=_TEXT,
+        whenScaled={"enum": ["Retain", "Delete"]},
+        whenDeleted={"enum": ["Retain", "Delete"]},
+    ),
     "tmpSize": _SIZE,
     "terminationGracePeriodSeconds": {"type": ["integer", "null"], "minimum": 60},
     "startupProbe": _PROBE,
@@ -85,19 +168,28 @@ VALUES: Final[dict[str, Any]] = {
     "service": _closed(
         enabled=_FLAG,
         type={"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
-        port={"type": "integer", "minimum": 1, "maximum": 65535},
+        port=_PORT,
+        nodePort={**_PORT, "type": ["integer", "null"]},
         labels=_TEXTS,
+        annotations=_TEXTS,
+        clusterIP=_TEXT,
+        externalTrafficPolicy={"enum": ["", "Cluster", "Local"]},
+        loadBalancerClass=_TEXT,
+        loadBalancerSourceRanges={"type": "array", "items": _TEXT},
+        ipFamilyPolicy={"enum": ["", None, "SingleStack", "PreferDualStack", "RequireDualStack"]},
+        ipFamilies={"type": "array", "items": {"enum": ["IPv4", "IPv6"]}, "maxItems": 2},
     ),
-    "serviceAccount": _closed(create=_FLAG, name=_TEXT, annotations=_TEXTS),
-    "podDisruptionBudget": _closed(
-        enabled=_FLAG,
-        maxUnavailable={"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]?%$"},
-    ),
+    "ingress": _closed(**_WAY_IN, pathType={"enum": ["Prefix", "Exact", "ImplementationSpecific"]}),
+    "gateway": _closed(**_WAY_IN, parentRefs=_NAMED, filters=_LIST),
+    "updateStrategy": _OBJECT,
+    "serviceAccount": _closed(create=_FLAG, name=_TEXT, annotations=_TEXTS, automountToken=_FLAG),
     "networkPolicy": _closed(
         enabled=_FLAG,
         ingressFrom=_LIST,
+        extraIngress=_LIST,
+        dns=_closed(to=_LIST, ports={"type": "array", "items": _PORT, "minItems": 1}),
         brokers=_LIST,
-        brokerPorts={"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
+        brokerPorts={"type": "array", "items": _PORT},
         extraEgress=_LIST,
     ),
     "autoscaling": _closed(
@@ -109,12 +201,13 @@ VALUES: Final[dict[str, Any]] = {
         cooldownPeriod={"type": "integer", "minimum": 0, "maximum": 3600},
         authenticationRef=_TEXT,
     ),
-    "podMonitor": _closed(enabled=_FLAG, interval=_INTERVAL, labels=_TEXTS),
+    "podMonitor": _MONITOR,
+    "serviceMonitor": _MONITOR,
     "prometheusRule": _closed(
         enabled=_FLAG, labels=_TEXTS, runbookUrl={"type": "string", "pattern": "^https?://[^#]+$"}
     ),
-    "grafanaDashboard": _closed(enabled=_FLAG, labels=_TEXTS),
-    "upgradeCheck": _closed(enabled=_FLAG, activeDeadlineSeconds=_COUNT),
+    "grafanaDashboard": _closed(enabled=_FLAG, labels=_TEXTS, annotations=_TEXTS),
+    "upgradeCheck": _closed(enabled=_FLAG, activeDeadlineSeconds=_COUNT, serviceAccountName=_TEXT),
     "replay": _closed(
         enabled=_FLAG,
         name={"type": "string", "pattern": "^[a-zA-Z0-9._-]{0,60}$"},
@@ -125,15 +218,13 @@ VALUES: Final[dict[str, Any]] = {
         backoffLimit={"type": "integer", "minimum": 0},
         size=_VOLUME,
         storageClass=_TEXT,
+        imageTag=_TAG,
+        imageDigest=_DIGEST,
+        resources=_RESOURCES,
+        **_PODS,
     ),
-    "tolerations": _LIST,
-    "nodeSelector": _TEXTS,
-    "affinity": _OBJECT,
-    "topologySpreadConstraints": _LIST,
-    "priorityClassName": _TEXT,
+    "extraObjects": {"type": "array", "items": {"type": ["object", "string"]}},
     "annotations": _TEXTS,
     "labels": _TEXTS,
-    "podAnnotations": _TEXTS,
-    "podLabels": _TEXTS,
 }
 """By name; those that are empty here are made of the settings."""

@@ -24,6 +24,10 @@ FULLNAME = "shop-coversumm-worker"
 Object = dict[str, Any]
 
 
+BUILT_IN = {"networking.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io"}
+"""Groups of Kubernetes itself among those with a dot."""
+
+
 class Refused(Exception):
     """Helm's own words about values that it does not take."""
 
@@ -132,7 +136,7 @@ def complaints(objects: Iterable[Object], scratch: Path) -> list[str]:
 
 def _is_custom(api_version: str) -> bool:
     group = api_version.partition("/")[0]
-    return "." in group and not group.endswith(".k8s.io")
+    return "." in group and group not in BUILT_IN
 
 
 @cache

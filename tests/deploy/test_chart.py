@@ -5,6 +5,7 @@ the worker can be reached.
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from worker.settings.kinds import web_origin
 
 pytestmark = pytest.mark.helm
 
+SHAPES = sorted((Path(__file__).parent / "values").glob("*.yaml"))
+"""Values as users of other charts write them."""
+
 
 @pytest.fixture(params=MATRIX)
 def objects(request: pytest.FixtureRequest) -> list[chart.Object]:
@@ -37,6 +41,40 @@ def test_what_is_rendered_is_what_kubernetes_takes(
     objects: list[chart.Object], tmp_path: Path
 ) -> None:
     assert chart.complaints(objects, tmp_path) == []
+
+
+@pytest.mark.parametrize("file", SHAPES, ids=lambda file: file.stem)
+def test_values_of_other_shapes(file: Path, tmp_path: Path) -> None:
+    """Each file has values, and what must be in objects: KIND/END of a name, then a part of it."""
+    values, expected = yaml.safe_load_all(file.read_text())
+    made = render(values)
+    assert chart.complaints(made, tmp_path) == []
+    assert expected
+    for name, part in expected.items():
+        kind, _, end = name.partition("/")
+        found = [
+            one
+            for one in made
+            if one["kind"] == kind and fnmatch(one["metadata"]["name"], FULLNAME + end)
+        ]
+        assert len(found) == (part is not None), name
+        if part is not None:
+            assert difference(part, found[0], name) is None
+
+
+def difference(part: Any, whole: Any, where: str) -> str | None:
+    """Where an object lacks what a part of it has: keys of mappings, members of lists in any order
+    (each with a namesake, if it has a name), equal values else; null is absent.
+    """
+    if isinstance(part, dict) and isinstance(whole, dict):
+        tried = (difference(one, whole.get(key), f"{where}.{key}") for key, one in part.items())
+        return next((found for found in tried if found), None)
+    if isinstance(part, list) and isinstance(whole, list):
+        for one in part:
+            if all(difference(one, other, where) for other in whole):
+                return f"{where}: nothing like {one} in {whole}"
+        return None
+    return None if part == whole else f"{where}: {whole} is not {part}"
 
 
 def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
@@ -132,18 +170,22 @@ def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
     ] + [only(objects, "Pod")["metadata"]["labels"].items()]
     selectors = [stateful["selector"]["matchLabels"].items()]
     for one in objects:
+        if one["metadata"]["name"].startswith(f"{FULLNAME}-bridge"):
+            continue
         if one["kind"] == "Service":
             selectors.append(one["spec"]["selector"].items())
-        if one["metadata"]["name"] == f"{FULLNAME}-bridge":
-            continue
         if one["kind"] in ("PodDisruptionBudget", "PodMonitor"):
             selectors.append(one["spec"]["selector"]["matchLabels"].items())
     for selector in selectors:
         assert selector <= labels
         assert not any(selector <= other for other in others)
-    for policy in (one for one in objects if one["kind"] == "NetworkPolicy"):
-        everybody = policy["spec"]["podSelector"]["matchLabels"].items()
-        assert all(everybody <= one for one in [labels, *others])
+    policies = [
+        one["spec"]["podSelector"]["matchLabels"].items()
+        for one in objects
+        if one["kind"] == "NetworkPolicy"
+    ]
+    for pod in [labels, *others]:
+        assert sum(policy <= pod for policy in policies) == bool(policies)
 
 
 def _values_of_each() -> dict[str, Any]:
@@ -248,8 +290,30 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"comandLine": {}}, "comandLine"),
-        ({"commandLine": {"KK": 1}}, "KK"),
+        ({"comandLine": {}}, "comandLine is no value of this chart: did you mean commandLine?"),
+        ({"commandLine": {"KK": 1}}, "commandLine.KK"),
+        ({"commandLine": {"CACHE_BYTE": 1}}, "did you mean commandLine.CACHE_BYTES?"),
+        ({"commandLine": {"sasl-username": "x"}}, "did you mean commandLine.SASL_USERNAME?"),
+        ({"commandLine": {"COVERSUMM_K": 1}}, "did you mean commandLine.K?"),
+        ({"kafka": {"bootstrapServer": "k:1"}}, "did you mean kafka.bootstrapServers?"),
+        ({"bootstrapServers": "k:1"}, "did you mean kafka.bootstrapServers?"),
+        ({"persistance": {"size": "1Gi"}}, "did you mean persistence?"),
+        ({"service": {"anotations": {}}}, "did you mean service.annotations?"),
+        ({"bridges": {"a": {"form": "x"}}}, "did you mean bridges.a.from?"),
+        ({"replay": {"commandLine": {"EPOC": 2}}}, "did you mean replay.commandLine.EPOCH?"),
+        ({"kafka": {"bootstrapServers": "kafka"}}, '"kafka" has no port; write kafka:9092'),
+        ({"kafka": {"bootstrapServers": "a:1,fd00::1"}}, "write [fd00::1]:9092"),
+        (
+            {"extraVolumes": [{"name": "data", "emptyDir": {}}]},
+            "the volume data has the name of a volume of the chart",
+        ),
+        (
+            {"secretFilesRefs": [{"name": "s", "volume": "tmp", "mountPath": "/x"}]},
+            "the volume tmp of the secret s has the name of a volume of the chart",
+        ),
+        ({"extraEnv": [{"name": "COVERSUMM_K", "value": "3"}]}, "its place is commandLine.K"),
+        ({"ingress": {"enabled": True}}, "set ingress.host"),
+        ({"gateway": {"enabled": True, "host": "a.example"}}, "gateway.className"),
         ({"commandLine": {"K": 0}}, "K"),
         ({"commandLine": {"CACHE_BYTES": "256MB"}}, "CACHE_BYTES"),
         ({"commandLine": {"SASL_PASSWORD": "x"}}, "SASL_PASSWORD"),
@@ -292,7 +356,7 @@ def test_the_grace_period_covers_an_orderly_stop(given: dict[str, int], seconds:
 
 
 def test_the_network_lets_through_what_a_worker_needs() -> None:
-    spec = only(render(SECURED), "NetworkPolicy")["spec"]
+    spec = only(render(SECURED), "NetworkPolicy", FULLNAME)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     ports = [{one["port"] for one in rule["ports"]} for rule in spec["egress"]]
     assert ports == [{53}, {9093, 9094}, {8080}]
@@ -376,19 +440,28 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
 
 def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
     mapped, bridged = render(MATRIX["mapped"]), render(MATRIX["bridged"])
-    found = [one["metadata"]["name"] for one in mapped if one["kind"] == "ConfigMap"]
-    assert only(mapped, "ConfigMap")["data"]["mapping.toml"] == MAPPING
+    found, of_the_hook = (
+        [one for one in mapped if one["kind"] == "ConfigMap" and of_a_hook is _is_hook(one)]
+        for of_a_hook in (False, True)
+    )
+    assert [one["data"] for one in found + of_the_hook] == [{"mapping.toml": MAPPING}] * 2
     pod = only(mapped, "StatefulSet")["spec"]["template"]["spec"]
-    assert {"name": "mapping", "configMap": {"name": found[0]}} in pod["volumes"]
+    assert {"name": "mapping", "configMap": {"name": found[0]["metadata"]["name"]}} in pod[
+        "volumes"
+    ]
     variables = environment(worker(mapped), facts_of(0))
     mounts = {one["name"]: one["mountPath"] for one in worker(mapped)["volumeMounts"]}
     assert variables["COVERSUMM_MAPPING"] == f"{mounts['mapping']}/mapping.toml"
     assert "COVERSUMM_MAPPING" not in environment(worker(bridged), facts_of(0))
-    # the hook comes before the ConfigMap
-    check = only(mapped, "Job", "-upgrade-check")
-    assert "COVERSUMM_MAPPING" not in str(check)
+    # the hook comes before the ConfigMap: it has one of its own
+    assert "COVERSUMM_MAPPING" in str(only(mapped, "Job", "-upgrade-check"))
     other = render({**MATRIX["mapped"], "mapping": MAPPING + "#"})
-    assert only(other, "ConfigMap")["metadata"]["name"] not in found
+    (renamed,) = [one for one in other if one["kind"] == "ConfigMap" and not _is_hook(one)]
+    assert renamed["metadata"]["name"] != found[0]["metadata"]["name"]
+
+
+def _is_hook(one: chart.Object) -> bool:
+    return "helm.sh/hook" in one["metadata"].get("annotations", {})
 
 
 def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:

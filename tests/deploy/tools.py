@@ -33,11 +33,30 @@ CRD_MODULES: Final = {
         (
             "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
             "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
         ),
     ),
     "github.com/kedacore/keda/v2@v2.21.0": (
         "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=",
         ("config/crd/bases/keda.sh_scaledobjects.yaml",),
+    ),
+    "sigs.k8s.io/gateway-api@v1.4.1": (
+        "h1:NPxFutNkKNa8UfLd2CMlEuhIPMQgDQ6DXNKG9sHbJU8=",
+        (
+            "config/crd/standard/gateway.networking.k8s.io_gateways.yaml",
+            "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
+        ),
+    ),
+    "github.com/external-secrets/external-secrets@v0.16.2": (
+        "h1:iNY+gIgSyL5higXTfnz+hdPCaiB/43UiHLqE7HBpj68=",
+        (
+            "config/crds/bases/external-secrets.io_externalsecrets.yaml",
+            "config/crds/bases/external-secrets.io_secretstores.yaml",
+        ),
+    ),
+    "github.com/argoproj/argo-cd/v3@v3.1.0": (
+        "h1:2+gPskQKCyPC9DzRSWQ1AvmS3WiIlRR7bKz/FO3DozI=",
+        ("manifests/crds/application-crd.yaml",),
     ),
 }
 # Strimzi publishes its definitions as classes, and the program that writes them out.

@@ -16,22 +16,22 @@
   "INPUT_TOPIC" (first .Values.kafka.inputTopics)
   "OUTPUT_TOPIC" .Values.kafka.outputTopic
   "APP_ID" .Values.kafka.applicationId -}}
-{{- if and .Values.mapping (not .Values.bridge.enabled) }}{{ $_ := set $settings "MAPPING" (include "coversumm.mappingFile" .) }}{{ end -}}
+{{- if include "coversumm.workersMapping" . }}{{ $_ := set $settings "MAPPING" (include "coversumm.mappingFile" .) }}{{ end -}}
 {{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
-{{- if .Values.service.enabled }}
+{{- range $name, $value := .Values.commandLine }}{{ $_ := set $settings $name $value }}{{ end -}}
 {{- $name := include "coversumm.fullname" . -}}
-{{- $hosts := printf "%s,%s.$(POD_NAMESPACE),%s.$(POD_NAMESPACE).svc" $name $name $name -}}
-{{- with .Values.commandLine.WEB_ALLOWED_HOSTS }}{{ $hosts = printf "%s,%s" $hosts . }}{{ end -}}
-{{- $_ := set $settings "WEB_ALLOWED_HOSTS" $hosts -}}
-{{- end -}}
-{{- toYaml (mustMergeOverwrite $settings (omit (deepCopy .Values.commandLine) (ternary "WEB_ALLOWED_HOSTS" "" .Values.service.enabled))) -}}
+{{- $hosts := ternary (list $name (printf "%s.$(POD_NAMESPACE)" $name) (printf "%s.$(POD_NAMESPACE).svc" $name)) list .Values.service.enabled -}}
+{{- range $way := list .Values.ingress .Values.gateway }}{{ if $way.enabled }}{{ $hosts = append $hosts $way.host }}{{ end }}{{ end -}}
+{{- with .Values.commandLine.WEB_ALLOWED_HOSTS }}{{ $hosts = append $hosts . }}{{ end -}}
+{{- with $hosts }}{{ $_ := set $settings "WEB_ALLOWED_HOSTS" (uniq . | join ",") }}{{ end -}}
+{{- toYaml $settings -}}
 {{- end -}}
 
 {{- /* A setting's value as the workers have it: ["NAME", root]. What nobody set has the worker's default. */ -}}
 {{- define "coversumm.setting" -}}
 {{- $root := index . 1 -}}
 {{- $defaults := $root.Files.Get "files/defaults.yaml" | fromYaml -}}
-{{- include "coversumm.text" (get (mustMergeOverwrite $defaults (deepCopy $root.Values.commandLine)) (index . 0)) -}}
+{{- include "coversumm.text" (get (ternary $root.Values.commandLine $defaults (hasKey $root.Values.commandLine (index . 0))) (index . 0)) -}}
 {{- end -}}
 
 {{- define "coversumm.webPort" -}}
@@ -73,4 +73,27 @@
 - name: {{ $name }}
   value: {{ include "coversumm.text" $value | quote }}
 {{- end }}
+{{- range $root.Values.extraEnv }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end -}}
+
+{{- /* What the schema cannot say: names that nothing has, and combinations. */ -}}
+{{- define "coversumm.validate" -}}
+{{- include "coversumm.knownNames" . -}}
+{{- $_ := include "coversumm.brokerPorts" . -}}
+{{- range .Values.extraEnv -}}
+{{- $name := trimPrefix "COVERSUMM_" .name -}}
+{{- if and (ne $name .name) (or (hasKey . "value") (hasKey $.Values.commandLine $name) (hasKey $.Values.secretRefs $name)) -}}
+{{- fail (printf "extraEnv: %s is a setting of the worker: its place is commandLine.%s, or secretRefs.%s" .name $name $name) -}}
+{{- end -}}
+{{- if has .name (list "KAFKA_BOOTSTRAP_SERVERS" "POD_NAME" "POD_NAMESPACE") }}{{ fail (printf "extraEnv: the chart sets %s" .name) }}{{ end -}}
+{{- end -}}
+{{- range $name, $way := dict "ingress" .Values.ingress "gateway" .Values.gateway -}}
+{{- if and $way.enabled (not $way.host) }}{{ fail (printf "%s: set %s.host to the name under which clients ask" $name $name) }}{{ end -}}
+{{- if and $way.enabled (not $.Values.service.enabled) }}{{ fail (printf "%s: it leads to the Service: set service.enabled" $name) }}{{ end -}}
+{{- end -}}
+{{- if and .Values.gateway.enabled (not (or .Values.gateway.className .Values.gateway.parentRefs)) -}}
+{{- fail "gateway: name an existing Gateway in gateway.parentRefs, or the class of a new one in gateway.className" -}}
+{{- end -}}
 {{- end -}}
