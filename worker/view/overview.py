@@ -89,14 +89,16 @@ def _quotes(
 ) -> Iterator[Text]:
     """The overview's sentences of the facet, then the first pros and cons with other texts."""
     label = _label(overview, facet)
-    own = [one for one in overview["sentences"] if one["facet"] == label]
-    yield from (_quote(one, names) for one in own)
-    said = {one["text"] for one in own}
+    sides = {
+        side: {one["text"]: one for one in reversed(facet.get(side, ()))}  # the nearest of a text
+        for side in MARKS
+    }
+    own = {one["text"]: one for one in overview["sentences"] if one["facet"] == label}
+    for text, one in own.items():
+        marks = [mark for side, mark in MARKS.items() if text in sides[side]]
+        yield Text.assemble(*marks, _quote(one, names))
     for side, mark in MARKS.items():
-        new = {
-            one["text"]: one for one in reversed(facet.get(side, ()))
-        }  # the nearest of each text
-        others = [one for one in reversed(new.values()) if one["text"] not in said]
+        others = [one for one in reversed(sides[side].values()) if one["text"] not in own]
         yield from (Text.assemble(mark, _quote(one, names)) for one in others[:QUOTES])
 
 
