@@ -27,8 +27,8 @@ def numbers_table() -> str:
             f"{worker['throughput']['events_per_s']:,.0f} events/s",
         ),
         (
-            "the same from text (`summarize`)",
-            f"{text['worker_per_s']:.0f} reviews/s ({text['summarize_per_s']:.0f})",
+            "the same from texts, with their embedding",
+            f"{text['worker_per_s']:.0f} reviews/s; `summarize`: {text['summarize_per_s']:.0f}",
         ),
         (
             f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} "

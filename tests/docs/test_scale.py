@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs.build.render import ROOT
-from tests.docs.test_replay import run
+from tests.docs.shell import run
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import SAMPLE
 from tests.harness.patience import TEST_SECONDS

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 import signal
 from collections.abc import Callable
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tests.docs.shell import Shell
 from tests.docs.test_connect import EXAMPLES, Example
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
@@ -33,9 +33,10 @@ from tests.harness.debezium import (
 from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import TEST_SECONDS
+from tests.harness.registry import Registry
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
+from tests.harness.workers import Pipeline, pipeline, run_command
 from worker.kafka.topics import partition_of
 from worker.mapping import load_mapping
 
@@ -43,7 +44,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 PARTITIONS = 3
 PRODUCTS = 7
-COMMANDED = [one for one in EXAMPLES if one.commands]
+COMMANDED = [one for one in EXAMPLES if one.commands and "framed" in one.mapping]
 
 
 def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -145,27 +146,27 @@ def replayed(site: Pipeline, target: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("example", COMMANDED, ids=lambda example: example.name)
-def test_an_example_of_the_page(
-    kafka: KafkaBroker, tmp_path: Path, example: Example, request: pytest.FixtureRequest
+def test_an_example_in_avro(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path, example: Example
 ) -> None:
     """Its file and records, its commands in their order, and what the last one prints."""
-    file = written(tmp_path, example.mapping)
-    (source,) = load_mapping(file)
+    (tmp_path / "mapping.toml").write_text(example.mapping)
+    (source,) = load_mapping(tmp_path / "mapping.toml")
     kafka.create_topic(source, PARTITIONS)
-    settings = {"COVERSUMM_EMBEDDER": "onnx"}
-    key, value = as_json, as_json
     with contextlib.ExitStack() as stack:
-        if "framed" in example.mapping:
-            url = request.getfixturevalue("registry").url
-            settings["COVERSUMM_SCHEMA_REGISTRY_URL"] = url
-            client = stack.enter_context(SchemaRegistryClient({"url": url}))
-            key, value = in_avro(client, source, "KEY"), in_avro(client, source, "VALUE")
+        client = stack.enter_context(SchemaRegistryClient({"url": registry.url}))
+        key, value = in_avro(client, source, "KEY"), in_avro(client, source, "VALUE")
         send_samples(kafka, source, example.records, key, value)
-        site = Pipeline(kafka, source, tmp_path, settings=settings)
-        page = stack.enter_context(contextlib.closing(Commands(site)))
-        for line in example.commands.splitlines():
-            page.run(line.partition("  #")[0].replace("mapping.toml", str(file)))
-        eventually(lambda: page.printed() == example.printed, lambda: page.printed() + page.logs())
+        shell = stack.enter_context(Shell(kafka, tmp_path))
+        shell.exported["COVERSUMM_SCHEMA_REGISTRY_URL"] = registry.url
+        run_example(shell, example)
+
+
+def run_example(shell: Shell, example: Example) -> None:
+    """The commands of the page, and the changes that the last one prints in the end."""
+    *commands, last = example.commands.splitlines()
+    shell.run("\n".join(commands))
+    eventually(lambda: shell.output(last) == example.printed, shell.logs)
 
 
 ROW_SCHEMAS = {
@@ -209,61 +210,3 @@ def send_samples(
             topic, value(record["value"]), key(record["key"]), headers=record.get("headers")
         )
     client.flush(60)
-
-
-class Commands:
-    """Runs a page's commands with the settings of a pipeline, and in the end the last one again and
-    again.
-    """
-
-    def __init__(self, site: Pipeline) -> None:
-        self._site = site
-        self._exported: dict[str, str] = {}
-        self._last: list[str] = []
-
-    def run(self, line: str) -> None:
-        """Run a command, or start it if it runs until it is stopped."""
-        command, _, after = line.partition(" | ")
-        words = shlex.split(command)
-        settings = dict(word.split("=", 1) for word in takewhile(lambda word: "=" in word, words))
-        match words[len(settings) :]:
-            case ["export", *exported]:
-                self._exported = dict(one.split("=", 1) for one in exported)
-            case [_, "run" | "bridge", *_] as words:
-                name = f"process-{len(self._site.workers)}"
-                process = WorkerProcess(
-                    self._site.directory / name,
-                    self._environment | settings,
-                    arguments=words[1:],
-                )
-                self._site.workers.append(process)
-                process.start().wait_ready()
-            case [_, *words] if after:
-                assert after == "jq -c '[.added_texts, .removed_texts]'"
-                self._last = words
-            case [_, *words]:
-                self._output(words)
-
-    def printed(self) -> str:
-        """What the last command prints now; it ends with 1 while nothing is published yet."""
-        found = map(json.loads, self._output(self._last, 0, 1).splitlines())
-        shown = ([one["added_texts"], one["removed_texts"]] for one in found)
-        return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in shown)
-
-    def logs(self) -> str:
-        """Of the processes."""
-        return self._site.logs()
-
-    def close(self) -> None:
-        """End the processes."""
-        self._site.discard()
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        return self._site.environment | self._exported
-
-    def _output(self, words: list[str], *codes: int) -> str:
-        done = run_command(*words, environment=self._environment, cwd=self._site.directory)
-        says = f"{shlex.join(words)} ended with {done.returncode}: {done.stderr}{done.stdout}"
-        assert done.returncode in (codes or (0,)), says
-        return done.stdout

@@ -53,7 +53,8 @@ def shown(overview, width=80, **options):
 
 def test_a_subject_has_its_counts_its_sentences_and_its_sides():
     """Mentions and their mean rating, or reviews if there are no words. The sentences of a
-    side are marked; it has two texts that are not shown yet. A subject without a sentence is left out.
+    side are marked; it has two texts that are not shown yet. A subject without a sentence is left
+    out.
     """
     assert entity_counts(OVERVIEW) == "871 reviews, rated 4.3, 2,591 sentences"
     assert shown(OVERVIEW) == [

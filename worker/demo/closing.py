@@ -84,7 +84,7 @@ def next_steps(program: str, reviews: str) -> list[str]:
     return [
         "Next, a file without Kafka, yours or this one",
         f"  {program} summarize {reviews} --facets {FACETS} --view overview --pretty",
-        "Then your own Kafka, your own table, your own page: README.md",
+        "Then your own Kafka, your own table, your own page: docs/tutorial.md",
     ]
 
 
