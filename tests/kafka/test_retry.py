@@ -68,6 +68,15 @@ def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
         retry(ask, LEADER_PATIENCE, FakeClock())
 
 
+def test_a_partition_without_a_leader_is_waited_for_as_long_as_brokers_that_are_away() -> None:
+    """Three brokers that came back one after the other took 37 s to lead it on a busy machine."""
+    ask, _ = answering(*[KafkaError._UNKNOWN_PARTITION] * 590)
+    assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"
+    ask, _ = answering(*[KafkaError._UNKNOWN_PARTITION] * 700)
+    with pytest.raises(KafkaException, match="UNKNOWN_PARTITION"):
+        retry(ask, LEADER_PATIENCE, FakeClock())
+
+
 def test_a_connection_that_was_dropped_under_a_request_is_asked_on_again() -> None:
     ask, _ = answering(KafkaError._DESTROY_BROKER)
     assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"

@@ -109,9 +109,9 @@ COORDINATOR_PATIENCE: Final = dict.fromkeys(
     30.0,
 )
 """Seconds to retry a request to a coordinator, by error code."""
+START_SECONDS = 120.0  # seconds for which a starting process asks again while brokers are away
 LEADER_PATIENCE: Final = dict.fromkeys(
     (
-        KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,  # the future leader may not know the topic yet
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -121,7 +121,7 @@ LEADER_PATIENCE: Final = dict.fromkeys(
         KafkaError._DESTROY_BROKER,
     ),
     30.0,
-)
+) | {KafkaError._UNKNOWN_PARTITION: START_SECONDS}  # what librdkafka says of one without a leader
 """Seconds to retry a request to the leader of a partition that exists, by error code."""
 PAUSE_SECONDS = 0.2  # seconds between two attempts
 
@@ -151,9 +151,6 @@ def retry(
             if seconds is None or now - failed_at > seconds:
                 raise
             clock.sleep(PAUSE_SECONDS)
-
-
-START_SECONDS = 120.0  # seconds for which a starting process asks again while brokers are away
 
 
 def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
