@@ -15,6 +15,8 @@ from msgspec.structs import replace as replace_struct
 from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.operations import operations, records_of
 from worker.events.publishing import SUMMARIES
+from worker.facets.definitions import Definitions, Facet
+from worker.facets.membership import facet_criteria
 from worker.processing.processor import FINISHED_AT_ONCE
 from worker.state import CorruptRow, verify_partition
 from worker.state.keys import LAST_CHANGE, last_change_key
@@ -217,6 +219,15 @@ def test_a_transaction_takes_as_many_as_go_into_one():
     assert [len(messages) for messages in finish(driver, 0, 2)] == [1, 1]
     driver = driver_with(3, transaction_records=1)
     assert [len(messages) for messages in finish(driver, 0, 3)] == [1, 1, 1]
+
+
+def test_a_transaction_has_room_for_the_facets_of_its_entities():
+    criteria = facet_criteria(Definitions([Facet("new", newest=1)]), 3, None)
+    limits = {"transaction_records": 8}
+    driver = Driver(config(emit="final", facets=criteria, facets_topic="facets", batch=limits))
+    for offset in range(5):
+        driver.run(upsert(offset, "r", "good", entity_id=f"entity {offset}"))
+    assert [len(messages) for messages in finish(driver, 0, 5)] == [4, 4, 2]
 
 
 def test_a_transaction_takes_few_hundreds(monkeypatch):
