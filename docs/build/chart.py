@@ -75,7 +75,7 @@ def values_schema() -> dict[str, Any]:
         "commandLine": {"$ref": "#/properties/commandLine"},
         "secretRefs": {"$ref": "#/properties/secretRefs"},
     }
-    not_replayed = dict.fromkeys(_shorts(_OF_THE_POD), False)
+    not_replayed = dict.fromkeys(sorted(_shorts(_OF_THE_POD)), False)
     replayed = {"allOf": [of_a_part["commandLine"]], "properties": not_replayed}
     inserted = {
         "kafka": _closed({value: _of_kafka(field, value) for field, value in OF_KAFKA.items()}),
