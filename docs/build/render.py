@@ -72,6 +72,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/llm.md": {"calls": calls_table},
     "docs/image.md": {"sizes": image_table},
     "docs/reference/results.md": {
+        "numbers": numbers_table,
         "core": core_table,
         "worker": worker_table,
         "facets": facets_table,

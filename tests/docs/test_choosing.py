@@ -134,7 +134,8 @@ def test_the_short_view(stay: Stay) -> None:
     ]
     ranking = [one.id.encode() for one in stay.core(100).summary()]
     deep = [ranking.index(shown.ids[at]) + 1 for at in (9, 19)]
-    assert f"read {deep[0]} deep, and {deep[1]} deep for twenty" in WORDS
+    assert f"among the {deep[0]} nearest sentences of the ranking" in WORDS
+    assert f"a view of twenty goes down to number {deep[1]}." in WORDS
     represented = sum(count.sentences for count in counts)
     assert f"together stand for {represented} of {len(stay.texts):,} sentences" in WORDS
 
