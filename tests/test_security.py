@@ -167,8 +167,6 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
         "/page/status",
         "/page/entities",
         "/page/changes",
-        "/page/entities/{id}/summary",
-        "/page/entities/{id}/facets",
         "/page/entities/{id}/history",
         "/page/entities/{id}/changes",
     }

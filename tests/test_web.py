@@ -20,6 +20,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
 from worker.metrics import Metrics
+from worker.peers import PeerAnswer, Peers
 from worker.processing.entity_view import Extent
 from worker.server import bind, check_port
 from worker.settings.kinds import host_port
@@ -194,10 +195,6 @@ def test_facets_and_overview(state):
     assert unknown[0] == 404
     assert plain[0] == 400
     assert "COVERSUMM_FACETS" in plain[2]["error"]
-    state.owner = (False, OTHER_WORKER)
-    for path in ("/entities/x/facets", "/entities/x/facets?view=overview&words=9"):
-        ((status, headers, _),) = get(state, path)
-        assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}")
 
 
 def test_a_language_of_facets(state):
@@ -211,10 +208,6 @@ def test_a_language_of_facets(state):
     assert state.extents == [("x", extent) for extent in extents]
     ((status, _, body),) = get(state, "/entities/x/facets?language=nl")
     assert (status, body) == (400, {"error": "language 'nl': the facets are in fr, en"})
-    state.owner = (False, OTHER_WORKER)
-    for path in paths:
-        ((status, headers, _),) = get(state, path)
-        assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}")
 
 
 IDS = [
@@ -236,13 +229,54 @@ def test_an_id_that_is_not_utf8_and_an_unknown_one(state):
     assert get(state, "/entities/y/summary")[0][::2] == (404, {"error": "there is no such entity"})
 
 
-def test_an_entity_of_another_worker(state):
+def test_an_entity_of_another_worker(state, monkeypatch):
+    """Its owner is asked with the same path and query, and asks nobody else."""
+    asked = []
+
+    async def ask(_self, url):
+        asked.append(url)
+        return PeerAnswer(404, b'{"error": "none"}')
+
+    monkeypatch.setattr(Peers, "ask", ask)
     state.owner = (False, OTHER_WORKER + "/")
-    path = "/entities/%C3%A9%2F%25/summary"
-    for query in ("", "?view=short&words=75&threshold=0.85"):
-        ((status, headers, _),) = get(state, path + query)
-        assert (status, headers["Location"]) == (307, f"{OTHER_WORKER}{path}{query}")
+    paths = ("/entities/%C3%A9%2F%25/summary", "/entities/x/facets?view=overview&words=9")
+    for path in paths:
+        assert get(state, path)[0][::2] == (404, {"error": "none"})
+    here = [f"{OTHER_WORKER}{path}{'&' if '?' in path else '?'}here=1" for path in paths]
+    assert asked == here
+    ((status, _, body),) = get(state, here[0].removeprefix(OTHER_WORKER))
+    assert (status, "handed over" in body["error"], asked) == (503, True, here)
     assert state.asked == []
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "allowed"),
+    [
+        ((), "https://shop.example", None),
+        (("https://shop.example", "http://b"), "https://shop.example", "https://shop.example"),
+        (("https://shop.example",), "https://shop.example.evil", None),
+        (("https://shop.example",), None, None),
+        (("*",), "https://any.example", "*"),
+    ],
+)
+def test_pages_of_known_origins_may_read_entities(state, origins, origin, allowed):
+    async def ask():
+        application = web.Application()
+        add_pages(application, state, Metrics(), origins=origins)
+        async with TestClient(TestServer(application)) as client:
+            headers = {} if origin is None else {"Origin": origin}
+            found = [
+                (await client.get(path, headers=headers)).headers
+                for path in ("/entities/x/summary", "/entities/none/facets", "/status", "/entities")
+            ]
+        return found
+
+    summary, unknown, *others = asyncio.run(ask())
+    for headers in (summary, unknown):
+        assert headers.get("Access-Control-Allow-Origin") == allowed
+        assert headers.get("Vary") == ("Origin" if origins and "*" not in origins else None)
+        assert "Access-Control-Allow-Credentials" not in headers
+    assert all("Access-Control-Allow-Origin" not in headers for headers in others)
 
 
 def test_no_summary_while_it_may_be_wrong(state, monkeypatch):

@@ -316,7 +316,12 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     )
     application = install_web(app)
     pages = add_pages(
-        application, status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
+        application,
+        status,
+        metrics,
+        index=not settings.web_page,
+        hosts=allowed_hosts(settings),
+        origins=(settings.web_origins or "").split(","),
     )
     if settings.web_page:
         history = RecentHistory(

@@ -10,11 +10,13 @@ bound before the worker joins its group. An answer of `/healthz` proves that the
 /entities              200: entities of this worker, by page: prefix, contains, after, limit;
                        503 if not ready
 /entities/ID/facets    as the next, with the entity's facets; language=fr: those of this language
-/entities/ID/summary   200: the summary as of the last commit; 404: unknown; 307: at the owner;
-                       503: not ready, or no known owner. ID is percent-encoded. view=short is the
-                       short view: sentences, words, threshold; view=overview is that of
-                       facets, with the same and language. Clients remove the ids `.` and `..`
-                       from paths: /entities//summary?id=..
+/entities/ID/summary   200: the summary as of the last commit, from the worker that has the entity;
+                       404: unknown; 503: not ready, or no owner answers. ID is percent-encoded.
+                       view=short is the short view: sentences, words, threshold; view=overview is
+                       that of facets, with the same and language. Clients remove the ids `.` and
+                       `..` from paths: /entities//summary?id=..
+
+Web pages of the origins in COVERSUMM_WEB_ORIGINS may read the last two.
 
 Methods other than GET and HEAD get 405, requests with a body 413. `worker.server` checks the host.
 """
@@ -26,7 +28,7 @@ import json
 import re
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
@@ -36,6 +38,7 @@ from aiohttp import web
 from faust.web.drivers.aiohttp import Web
 
 from worker.metrics import CONTENT_TYPE, Metrics
+from worker.peers import NO_WORKER, Peers, PeerUnreachable
 from worker.processing.entity_view import KINDS, Extent, NoFacets, UnknownLanguage, View
 from worker.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
 from worker.state.listing import LONGEST_PAGE, EntitySearch
@@ -48,6 +51,9 @@ SUFFIX: Final = "/summary"
 FACETS: Final = "/facets"
 DOTS: Final = (".", "..")  # ids that clients remove from a path, percent-encoded or not
 ANSWER_SECONDS: Final = 20
+HERE: Final = "here"
+"""In the query of a request that another worker relays: this worker must not relay it again."""
+RELAYED: Final = (200, 400, 404, 503)  # statuses of another worker's answers that are handed on
 PAGE_SECONDS: Final = 0.05  # to search for a page of entities, on the processor of the stream
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
@@ -85,14 +91,15 @@ def add_pages(
     *,
     index: bool = True,
     hosts: Collection[str] = (),
+    origins: Collection[str] = (),
 ) -> Pages:
     """Add the worker's pages to an application.
 
     `index`: whether to serve the root. `hosts`: accepted names of this host besides IP addresses
-    and localhost.
+    and localhost. `origins`: those whose web pages may read entities; `*`: all.
     """
     application.middlewares.extend((probes_first, known_host(hosts), read_only, utf8_query))
-    pages = Pages(worker, metrics)
+    pages = Pages(worker, metrics, frozenset(origins) - {""})
     if index:
         application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
@@ -102,6 +109,11 @@ def add_pages(
     application.router.add_get("/entities", pages.entities)
     for suffix in (SUFFIX, FACETS):
         application.router.add_get(f"{PREFIX}{{id:(?s:.*)}}{suffix}", partial(pages.view, suffix))
+
+    async def close_connections(_application: web.Application) -> None:
+        await pages.peers.close()
+
+    application.on_cleanup.append(close_connections)
     return pages
 
 
@@ -111,6 +123,8 @@ class Pages:
 
     worker: WorkerStatus
     counters: Metrics
+    origins: frozenset[str] = frozenset()
+    peers: Peers = field(default_factory=Peers)
 
     async def index(self, _request: web.Request) -> web.Response:
         """The addresses."""
@@ -156,13 +170,18 @@ class Pages:
         return json_answer(body)
 
     async def view(self, suffix: str, request: web.Request) -> web.Response:
-        """A view of an entity, or a redirect to the owner."""
-        return await self.view_of(id_between(request, PREFIX, suffix), request, suffix)
+        """A view of an entity, from the worker that has it."""
+        answer = await self._view(id_between(request, PREFIX, suffix), request, suffix)
+        if "*" in self.origins:
+            answer.headers["Access-Control-Allow-Origin"] = "*"
+        elif self.origins:
+            answer.headers["Vary"] = "Origin"
+            if (origin := request.headers.get("Origin")) in self.origins:
+                answer.headers["Access-Control-Allow-Origin"] = origin
+        return answer
 
-    async def view_of(
-        self, entity_id: str, request: web.Request, suffix: str = SUFFIX
-    ) -> web.Response:
-        """The view of this entity, by the request's query; `suffix` says which is the default."""
+    async def _view(self, entity_id: str, request: web.Request, suffix: str) -> web.Response:
+        """`suffix` says which view is the default."""
         try:
             kind, extent = _kind_and_extent(request.query, "set" if suffix == SUFFIX else "facets")
         except ValueError as wrong:
@@ -174,10 +193,10 @@ class Pages:
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
-            is_chosen = "view" in request.query or "language" in request.query
-            query = request.rel_url.raw_query_string if is_chosen else ""
-            location = url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query)
-            return web.Response(status=307, headers={"Location": location})
+            if HERE in request.query:
+                return error(503, "the entity's partition is being handed over")
+            query = f"{request.rel_url.raw_query_string}&{HERE}=1".lstrip("&")
+            return await self._relayed(url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query))
         try:
             view = self.worker.view(entity_id, kind, extent)
             found = await asyncio.wait_for(view, ANSWER_SECONDS)
@@ -190,6 +209,23 @@ class Pages:
         if found is None:
             return error(404, "there is no such entity")
         return json_answer(found)
+
+    async def _relayed(self, url: str) -> web.Response:
+        """The answer of another worker; 503 if no worker gives such answers."""
+        try:
+            answer = await self.peers.ask(url)
+            if answer.status not in RELAYED:
+                raise PeerUnreachable(NO_WORKER)
+            answer.json()
+        except PeerUnreachable as why:
+            return error(503, f"the worker that has the entity does not answer: {why}")
+        return web.Response(
+            body=answer.body,
+            status=answer.status,
+            content_type="application/json",
+            charset="utf-8",
+            headers={"X-Content-Type-Options": "nosniff"},
+        )
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:

@@ -206,6 +206,8 @@ def _values_of_each() -> dict[str, Any]:
         "INSTANCE_ID": "a-$(POD_NAME)",
         "WEB_BIND": "::",
         "WEB_ALLOWED_HOSTS": "summaries.example.com",
+        "WEB_ORIGINS": "https://shop.example",
+        "REVIEW_URL": "https://shop.example/products/{entity_id}#review-{review_id}",
         "WEB_ADVERTISED_URL": "https://$(POD_NAME).example",
         "SECURITY_PROTOCOL": "SASL_SSL",
         "SASL_MECHANISM": "PLAIN",

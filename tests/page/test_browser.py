@@ -21,10 +21,10 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
 from worker.events import FacetSummary, Message, Ratings, SummarySentence
 from worker.events.json_codec import encode
-from worker.events.outputs import FacetsChanged
+from worker.events.outputs import FacetsChanged, Mentions
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.page.history import ChangeHistory
-from worker.processing.entity_view import FacetsView
+from worker.processing.entity_view import FacetsView, Overview, OverviewSentence
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
 
@@ -170,7 +170,7 @@ def test_what_changed_before_is_shown_beside_the_first_entity(
     tab.wait("document.querySelectorAll('.changes a').length === 2")
     assert listed(tab) == ["b", "a"]
     tab.wait("document.querySelector('h2').textContent === 'x'")
-    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
+    tab.wait("document.querySelector('.overview')?.innerText.includes('Grün.')")
     announce(site, "a", "b", "c")
     tab.wait("document.querySelectorAll('.changes a').length === 3")  # none of them twice
     tab.close()
@@ -179,14 +179,14 @@ def test_what_changed_before_is_shown_beside_the_first_entity(
 def test_a_change_from_before_the_list_does_not_change_its_counts(
     site: StaysSite, browser: Browser
 ) -> None:
+    site.state.summaries["y"] = site.state.summaries["x"]
     announce(site, "x", "y")
     tab = browser.open(site.url)
     live(tab)
     tab.wait("document.querySelectorAll('#found a').length === 2")
     announce(site, "x", "y")
     counts = "[...document.querySelectorAll('#found small')].map((one) => one.innerText)"
-    tab.wait(f"{counts}[1] === '{BODY.sentence_count:,}'")
-    assert tab.evaluate(f"{counts}[0]") == "3"
+    tab.wait(f"{counts}.toSorted().join() === '2,{BODY.review_count:,}'")
     tab.close()
 
 
@@ -215,7 +215,7 @@ def test_by_keyboard_alone(site: StaysSite, browser: Browser) -> None:
     assert tab.evaluate("document.activeElement.tagName") == "H1"
     assert tab.evaluate("location.hash") == ""
     tab.evaluate("document.querySelector('#contains').focus()")
-    for _ in range(2):
+    for _ in range(3):  # past the order
         tab.press(*TAB)
     assert tab.evaluate("document.activeElement.dataset.id") == "y"
     site.state.summaries["y"] = site.state.summaries["x"]
@@ -226,12 +226,11 @@ def test_by_keyboard_alone(site: StaysSite, browser: Browser) -> None:
 
 
 def show_facets(tab: Tab) -> None:
-    """By keyboard: the button is the third of the views."""
-    tab.wait("document.querySelector('.views button:nth-child(3):not([hidden])') !== null")
+    """By keyboard: the button is the second of the views."""
+    tab.wait("document.querySelector('.views button[value=overview][aria-pressed=true]') !== null")
     tab.evaluate("document.querySelector('.views button').focus()")
-    for key in (TAB, TAB, ENTER):
+    for key in (TAB, ENTER):
         tab.press(*key)
-    tab.wait("document.querySelectorAll('.facets > li').length === 2")
     tab.wait("document.querySelector('.facets .came') !== null")
 
 
@@ -267,16 +266,14 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
     tab = browser.open(f"{site.url}#/entity/x")
     live(tab)
     show_facets(tab)
-    parking, noise = rows_of(tab)
+    (parking,) = rows_of(tab)  # there is no noise
     for shown in (
         "parking 109 sentences 104 reviews rated 4.20, all reviews 4.63",
-        f"1 {EASY} distance 0.250",
-        f"Aug 7, 2016 · review upserted {EASY}",
+        f"1 {EASY} rated 4",
+        f"Aug 7, 2016 · new review {EASY}",
     ):
         assert shown in parking
-    assert noise.startswith("noise 0 sentences 0 reviews no sentence")
-    assert tab.evaluate("document.querySelector('.sentences').hidden")
-    assert "parking · review upserted" in tab.text(".changes:not(.facets *)")
+    assert "parking · new review" in tab.text(".changes:not(.facets *)")
 
     easy, loud = said("r1#0", EASY), said("r9#0", "It was loud.")
     body = FacetsChanged(
@@ -293,16 +290,16 @@ def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Bro
     assert "110 sentences" in parking
     assert "rated 2.00, all reviews 4.63" in noise
     assert tab.evaluate("document.querySelector('.facets .new p').innerText") == "It was loud."
-    assert "noise · review upserted" in tab.text(".changes:not(.facets *) li")
+    assert "noise · new review" in tab.text(".changes:not(.facets *) li")
     body = msgspec.structs.replace(body, sequence=10, facets=[
         FacetSummary("noise", 3, 0, 0, Ratings(0, None), []), body.facets[0]])  # fmt: skip
     site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
-    tab.wait("document.querySelector('.facets .left') !== null")
-    assert tab.evaluate("document.querySelector('.facets .left').innerText") == "It was loud."
-    tab.evaluate("document.querySelector('.views button').focus()")
-    tab.press(*ENTER)
-    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
-    assert tab.evaluate("document.querySelector('.facets').hidden")
+    tab.wait("document.querySelectorAll('.facets > li').length === 1")
+    assert tab.text(".changes:not(.facets *) .left") == "It was loud."
+    tab.click(".views button[value=ranking]")
+    tab.wait("document.querySelector('.sentences')?.innerText.includes('Grün.')")
+    assert "distance 0.250" in tab.text(".sentences").replace("\n", " ")
+    assert tab.evaluate("document.querySelector('.facets')") is None
     assert "parking" not in tab.text(".changes:not(.facets *)")
     summary = msgspec.structs.replace(BODY, entity_id="x", sequence=1000)
     of_facets = encode(msgspec.structs.replace(body, sequence=1000))
@@ -374,7 +371,7 @@ def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
     everything, parking = rows_of(tab)
     assert everything.startswith("everything 9 sentences")
     assert parking.startswith("parking 7 sentences")
-    assert "review upserted Calme." in parking
+    assert "new review Calme." in parking
     chart, changes = ".chart .rows", ".changes:not(.facets *)"
     for part in (chart, changes):
         assert "Calme." in tab.text(part)
@@ -394,17 +391,17 @@ def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
     body = FacetsChanged("x", 1, 9, 3, ["parking"], 15, 15, facets, BODY.cause, None, "m")
     site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
     tab.wait("document.querySelector('.facets').innerText.includes('Quiet.')")
-    assert "review upserted Quiet." in rows_of(tab)[1]
+    assert "new review Quiet." in rows_of(tab)[1]
     assert tab.evaluate("document.querySelector('.facets .new p').innerText") == "Quiet."
     assert tab.evaluate("document.activeElement.textContent") == "English"
     tab.evaluate(f"{switch}.children[0].click()")
-    assert "review upserted Calme." in rows_of(tab)[1]  # another language of this name changed
+    assert "new review Calme." in rows_of(tab)[1]  # another language of this name changed
     assert tab.evaluate(f"document.querySelectorAll('{changes} li').length") == 1
     assert tab.evaluate("location.hash") == "#/entity/x?view=facets&language=fr"
     axe(tab)
-    tab.evaluate("document.querySelector('.views button').click()")
+    tab.evaluate("document.querySelector('.views button[value=ranking]').click()")
     assert tab.evaluate(f"{switch}.hidden")
-    assert tab.evaluate("location.hash") == "#/entity/x"
+    assert tab.evaluate("location.hash") == "#/entity/x?view=ranking"
     for language, shown in (("en", "English"), ("", "All languages"), ("nl", "French")):
         tab.evaluate(f"location.hash = '#/entity/x?view=facets&language={language}'")
         tab.wait(f"{switch}?.querySelector('[aria-pressed=true]')?.textContent === '{shown}'")
@@ -412,14 +409,119 @@ def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
     tab.close()
 
 
+def pressed(tab: Tab) -> str:
+    return str(tab.evaluate("document.querySelector('.views [aria-pressed=true]')?.value ?? ''"))
+
+
+def test_the_overview_is_first_and_each_quote_leads_to_its_review(
+    site: StaysSite, browser: Browser
+) -> None:
+    """A block for each subject: mentions, mean rating, quotes, pros and cons."""
+    pros, cons = [said("r 1/?#0", EASY)], [said("r9#0", "There was no place to park.")]
+    counted = Mentions(194, Ratings(90, 3.5))
+    parking = FacetSummary(
+        "parking", 3, 109, 104, Ratings(95, 4.2), pros, mentions=counted, pros=pros, cons=cons
+    )
+    arabic = "الموقع رائع"
+    quoted = [
+        OverviewSentence(0, "place", 9, "r5#0", "r5", arabic, None, 0.1),
+        OverviewSentence(1, "parking", 109, "r 1/?#0", "r 1/?", EASY, 4.0, 0.2),
+    ]
+    place = FacetSummary("place", 3, 9, 8, Ratings(0, None), [said("r5#0", arabic)])
+    found = Overview("x", 0, 871, 2594, Ratings(800, 4.625), 0.8, tuple(quoted), (parking, place))
+
+    async def view(entity_id: str, kind: Any, extent: Any) -> Any:
+        if kind is Overview:
+            return found
+        return await StaysSite.view(site, entity_id, kind, extent)
+
+    site.state.view = view
+    status = site.state.describe() | {"review_url": "https://shop.example/{entity_id}#{review_id}"}
+    site.state.describe = lambda: status
+    tab = browser.open(f"{site.url}#/entity/x", 390, 844)
+    live(tab)
+    tab.wait("document.querySelectorAll('.overview > li').length === 2")
+    assert "4.63 mean rating" in tab.text(".facts")
+    first, second = rows_of(tab)
+    assert first.startswith("parking 194 mentions rated 3.50 Pros")
+    assert first.count(EASY) == 1  # not as a quote besides
+    assert first.index("Cons") < first.index("There was no place to park.")
+    assert second.startswith(f"place 8 reviews {arabic}")
+    links = "[...document.querySelectorAll('.overview a')].map((one) => one.href)"
+    assert tab.evaluate(links) == [
+        f"https://shop.example/x#{one}" for one in ("r%201%2F%3F", "r9", "r5")
+    ]
+    of_arabic = "[...document.querySelectorAll('.overview .quoted')].at(-1)"
+    assert tab.evaluate(f"getComputedStyle({of_arabic}).direction") == "rtl"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    axe(tab)
+    assert tab.complaints == []
+    tab.close()
+
+
+def test_the_address_keeps_the_view_and_back_returns_to_it(
+    site: StaysSite, browser: Browser
+) -> None:
+    tab = browser.open(f"{site.url}#/entity/x")
+    tab.wait("document.querySelector('.views [aria-pressed=true]')?.value === 'overview'")
+    tab.click(".views button[value=ranking]")
+    tab.click(".views button[value=short]")
+    assert tab.evaluate("location.hash") == "#/entity/x?view=short"
+    tab.call("Page.reload")
+    tab.wait("document.querySelector('.views [aria-pressed=true]')?.value === 'short'")
+    for view in ("ranking", "overview"):
+        tab.evaluate("history.back()")
+        tab.wait(f"document.querySelector('.views [aria-pressed=true]')?.value === '{view}'")
+    assert pressed(tab) == "overview"
+    assert tab.text("h1") == "x"
+    tab.close()
+
+
+def test_a_deleted_entity_leaves_the_list_and_the_order_is_chosen(
+    site: StaysSite, browser: Browser
+) -> None:
+    async def entities(*_: object) -> Page:
+        some = [
+            ListedEntity(name, 9, count, None, 0)
+            for name, count in zip("xyz", (2, 7, 5), strict=True)
+        ]
+        return Page(some, None, 3)
+
+    site.state.entities = entities
+    site.state.summaries |= dict.fromkeys("yz", site.state.summaries["x"])
+    ids = "[...document.querySelectorAll('#found a')].map((one) => one.dataset.id).join('')"
+    tab = browser.open(f"{site.url}#/")
+    live(tab)
+    tab.wait(f"{ids} === 'xyz'")
+    announce(site, "z")
+    tab.wait(f"{ids} === 'zxy'")
+    order = "const it = document.querySelector('#order'); it.value = '{}'; "
+    order += "it.dispatchEvent(new Event('change'))"
+    tab.evaluate(f"{{ {order.format('reviews')} }}")
+    assert tab.evaluate(ids) == "zyx"  # it has 240 now
+    site.feed.committed([change("y")._replace(value=None)])
+    tab.wait(f"{ids} === 'zx'")
+    tab.close()
+
+
+def test_a_long_text_ends_with_more(site: StaysSite, browser: Browser) -> None:
+    tab = browser.open(f"{site.url}#/entity/x?view=ranking")
+    tab.wait("document.querySelector('.changes .more') !== null")
+    height = "document.querySelector('.changes .quoted').clientHeight"
+    closed = tab.evaluate(height)
+    tab.click(".changes .more")
+    assert tab.evaluate(height) > 2 * closed
+    assert tab.text(".changes .more") == "less"
+    tab.close()
+
+
 def test_without_facets_there_is_no_button(site: StaysSite, browser: Browser) -> None:
     site.state.describe = lambda: {"ready": True, "lag": {}, "facets": False}
     tab = browser.open(f"{site.url}#/entity/x")
     live(tab)
-    tab.wait("document.querySelector('.sentences').innerText.includes('Grün.')")
-    assert not tab.evaluate(
-        "document.querySelector('.views button:nth-child(3)').checkVisibility()"
-    )
+    tab.wait("document.querySelector('.sentences')?.innerText.includes('Grün.')")
+    visible = "[...document.querySelectorAll('.views button')].filter((b) => b.checkVisibility())"
+    assert tab.evaluate(f"{visible}.map((one) => one.textContent)") == ["Short", "Ranking"]
     tab.close()
 
 
@@ -427,12 +529,13 @@ def test_an_unknown_entity_is_not_live(site: StaysSite, browser: Browser) -> Non
     tab = browser.open(f"{site.url}#/entity/nobody")
     tab.wait("document.querySelector('.state').textContent === 'waiting for it'")
     assert "live" not in tab.evaluate("document.querySelector('.state').className").split()
+    tab.wait("document.querySelector('.problem').innerText.startsWith('There is no entity with')")
     tab.close()
 
 
 def test_dates_without_a_time_and_the_axis_of_time(site: StaysSite, browser: Browser) -> None:
     """The second of three changes is two days after the first, the third two years."""
-    tab = browser.open(f"{site.url}#/entity/x")
+    tab = browser.open(f"{site.url}#/entity/x?view=ranking")
     tab.wait("document.querySelectorAll('.chart .step').length === 3")
     first, second, third = (one.split(" · ")[0] for one in reversed(times(tab)))
     assert (first, second) == ("Aug 7, 2016", "Aug 9, 2016")
@@ -463,7 +566,7 @@ def test_targets_are_large_enough_for_fingers(site: StaysSite, browser: Browser)
     announce(site, "a")
     tab.wait("document.querySelectorAll('.changes a').length === 1")
     heights = tab.evaluate(
-        "[...document.querySelectorAll('a:not(.skip), button, input')]"
+        "[...document.querySelectorAll('a:not(.skip), button, input, select')]"
         ".filter((one) => one.offsetParent).map((one) => one.getBoundingClientRect().height)"
     )
     assert len(heights) > 4

@@ -134,7 +134,7 @@ def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(
     """More changes than are told of one by one: the summary follows, its history is read again now
     and then.
     """
-    tab.evaluate("location.hash = '#/entity/x'")
+    tab.evaluate("location.hash = '#/entity/x?view=ranking'")
     tab.wait("document.querySelector('.state')?.textContent === 'live'")
     tab.evaluate(
         "window.skips = 0; const source = new EventSource('/page/entities/x/changes'); "
@@ -170,16 +170,18 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
     tab.evaluate("document.querySelector('#search').requestSubmit()")
     tab.wait("document.querySelector('#told').textContent === 'because'")
     site.state.is_ready = True
-    tab.wait("document.querySelector('#told').textContent === 'no entity'")  # asked again
+    tab.wait(
+        "document.querySelector('#told').textContent.startsWith('There is no entity yet.')"
+    )  # asked again
     site.feed.committed(
         [Message("out", 0, name.encode(), encode(BODY), []) for name in ("new", "newer", "new")]
     )
     tab.wait(f"{ids} === 'new,newer'")
     assert tab.text("#told") == ""
-    more = structs.replace(BODY, sequence=BODY.sequence + 1, sentence_count=4321)
+    more = structs.replace(BODY, sequence=BODY.sequence + 1, review_count=4321)
     site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
     tab.wait(
-        "document.querySelector('#found li:last-child small').textContent === "
+        "document.querySelector('#found li:first-child small').textContent === "
         f"{json.dumps('4,321')}"
     )
     assert tab.evaluate("document.querySelector('#more').hidden")

@@ -3,8 +3,6 @@
 /                          the page
 /page/status               as /status
 /page/entities             as /entities, of all workers; `missing` lists workers that do not answer
-/page/entities/ID/summary  as /entities/ID/summary, from the worker that has the entity
-/page/entities/ID/facets   as /entities/ID/facets, likewise
 /page/entities/ID/history  its last changes: before; facets=1 for those of its facets
 /page/entities/ID/changes  a stream of its changes as they are published, those of its facets too
 /page/changes              a stream of the changes at this worker, in short
@@ -27,22 +25,13 @@ from aiohttp import web
 from worker.events import publishing
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
-from worker.peers import NO_WORKER, PAGE_SECONDS, PeerAnswer, Peers, PeerUnreachable
+from worker.peers import NO_WORKER, PAGE_SECONDS, PeerUnreachable
 from worker.processing.entity_view import NoFacets
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
 from worker.stream.status import WorkerStatus
-from worker.web import (
-    ANSWER_SECONDS,
-    FACETS,
-    PREFIX,
-    SUFFIX,
-    Pages,
-    id_between,
-    json_answer,
-    path_of,
-)
+from worker.web import ANSWER_SECONDS, HERE, PREFIX, Pages, id_between, json_answer, path_of
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
@@ -82,10 +71,7 @@ PAGE: Final = "/page"
 ENTITY: Final = PAGE + PREFIX
 _STREAM: Final = "/changes"
 _HISTORY: Final = "/history"
-RELAYED: Final = (200, 400, 404, 503)  # statuses of another worker's answers that are handed on
 MOST_SHOWN: Final = 500  # characters of another worker's message
-HERE: Final = "here"
-"""In the query of a stream that another worker relays: this worker must not relay it again."""
 
 
 def install_page(
@@ -96,26 +82,20 @@ def install_page(
     history: RecentHistory,
 ) -> None:
     """Add the page to the worker's web server beside its other pages."""
-    watchers, others = Watchers(feed), Peers()
-    routes = Routes(worker, pages, watchers, others, history)
+    watchers = Watchers(feed)
+    routes = Routes(worker, pages, watchers, history)
     add_files(application)
     add = application.router.add_get
     add(f"{PAGE}/status", pages.status)
     add(f"{PAGE}/entities", routes.entities)
     add(f"{PAGE}/changes", routes.changes)
-    for suffix in (SUFFIX, FACETS):
-        add(f"{ENTITY}{{id:(?s:.*)}}{suffix}", partial(routes.view, suffix))
     add(f"{ENTITY}{{id:(?s:.*)}}{_HISTORY}", routes.history)
     add(f"{ENTITY}{{id:(?s:.*)}}{_STREAM}", routes.changes_of)
 
     async def end_streams(_application: web.Application) -> None:
         watchers.close()
 
-    async def close_connections(_application: web.Application) -> None:
-        await others.close()
-
     application.on_shutdown.append(end_streams)
-    application.on_cleanup.append(close_connections)
 
 
 @dataclass(slots=True)
@@ -125,7 +105,6 @@ class Routes:
     worker: WorkerStatus
     pages: Pages
     watchers: Watchers
-    others: Peers
     history_of: RecentHistory
     relayed: int = 0  # streams of other workers
 
@@ -154,7 +133,7 @@ class Routes:
     async def _page_of(self, url: str) -> Page | str:
         """Another worker's page, or the reason why there is none."""
         try:
-            answer = await self.others.ask(url, PAGE_SECONDS)
+            answer = await self.pages.peers.ask(url, PAGE_SECONDS)
             body = answer.json()
             if answer.status == 200:
                 return msgspec.convert(body, Page)
@@ -163,20 +142,6 @@ class Routes:
             return str(why)
         except (KeyError, TypeError, msgspec.ValidationError):
             return NO_WORKER
-
-    async def view(self, suffix: str, request: web.Request) -> web.Response:
-        """The entity's summary or facets from the worker that has it."""
-        entity_id = id_between(request, ENTITY, suffix)
-        own = await self.pages.view_of(entity_id, request, suffix)
-        if own.status != 307:
-            return own
-        try:
-            answer = await self.others.ask(own.headers["Location"])
-        except PeerUnreachable as why:
-            return error(503, f"the worker that has the entity does not answer: {why}")
-        if answer.status == 307:
-            return error(503, "the entity's partition is being handed over")
-        return _relayed(answer)
 
     async def history(self, request: web.Request) -> web.Response:
         """The entity's last changes."""
@@ -219,7 +184,7 @@ class Routes:
         self.relayed += 1
         try:
             path = path_of(entity_id, ENTITY, _STREAM, f"{HERE}=1")
-            async with self.others.frames(url.rstrip("/") + path) as frames:
+            async with self.pages.peers.frames(url.rstrip("/") + path) as frames:
                 return await stream(request, _after_hello(frames))
         except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
@@ -245,23 +210,6 @@ async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             piece = seen[len(HELLO) :]
         if piece:
             yield piece
-
-
-def _relayed(answer: PeerAnswer) -> web.Response:
-    """An answer of another worker; 503 if no worker gives such answers."""
-    try:
-        answer.json()
-    except PeerUnreachable as why:
-        return error(503, f"the worker that has the entity does not answer: {why}")
-    if answer.status not in RELAYED:
-        return error(503, f"the worker that has the entity does not answer: {NO_WORKER}")
-    return web.Response(
-        body=answer.body,
-        status=answer.status,
-        content_type="application/json",
-        charset="utf-8",
-        headers={"X-Content-Type-Options": "nosniff"},
-    )
 
 
 def _too_many() -> web.Response:

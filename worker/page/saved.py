@@ -18,8 +18,10 @@ from worker.events import SummaryChanged
 from worker.published.history import HistoryStep, PublishedChange
 
 _STYLES: Final = ("page.css", "timeline.css")
-_SCRIPTS: Final = ("dom.js", "changes.js", "facets.js", "timeline.js", "entity.js", "saved.js")
-"""`saved.js` takes the place of `server.js`."""
+_SCRIPTS: Final = (
+    *("dom.js", "changes.js", "facets.js", "overview.js", "timeline.js", "entity.js"),
+    "saved.js",  # in place of `server.js`
+)
 _MODULE: Final = re.compile("^import .*\n|^export ", re.MULTILINE)
 """What makes modules of the scripts: one script needs neither."""
 _PAGE: Final = """<!doctype html>
@@ -52,7 +54,7 @@ def saved_page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str
     data = {
         "entity_id": entity_id,
         "source": source,
-        "view": "facets" if has_facets else "set",
+        "view": "facets" if has_facets else "ranking",
         "summary": None if has_facets else last,
         "facets": {"ratings": {"mean": None}, "facets": _facets(steps)} if has_facets else None,
         "changes": [PublishedChange.of(step) for step in steps],

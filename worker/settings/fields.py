@@ -303,6 +303,20 @@ class Fields:
         "`COVERSUMM_WEB_ADVERTISED_URL`: those of a Service, an Ingress or a proxy. Others are "
         "refused (421)",
     )
+    web_origins: str | None = setting(
+        None,
+        kinds.ORIGINS,
+        "Origins of web pages, as `https://shop.example`, that may read entities from this worker: "
+        "those with the [widget](../page.md#the-widget); `*` is every page",
+    )
+    review_url: str = setting(
+        "",
+        kinds.REVIEW_URL,
+        "Address of a review, to which page and widget link each quote, such as "
+        "`https://shop.example/products/{entity_id}#review-{review_id}`; the ids are "
+        "percent-encoded",
+        instead="none: no links",
+    )
     security_protocol: str = setting(
         "PLAINTEXT",
         kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),

@@ -162,6 +162,31 @@ HOSTS: Final = Kind(
 )
 
 
+def _parse_origins(text: str) -> str:
+    if text == "*":
+        return text
+    given = [web_origin(one.strip()).lower() for one in text.split(",")]
+    # a browser leaves out the port of the scheme
+    return ",".join(re.sub("^(http:.*):80$|^(https:.*):443$", r"\1\2", one) for one in given)
+
+
+ORIGINS: Final = Kind(
+    "origins of web pages like https://shop.example, separated by commas, or *",
+    _parse_origins,
+    schema={"type": "string", "pattern": r"^(\*|https?://[^\s/@*]+(,https?://[^\s/@*]+)*)$"},
+)
+_IN_REVIEW_URL: Final = r"([^\s{}<>\"\\]|\{entity_id\}|\{review_id\})*"
+_REVIEW_URL: Final = (
+    r"https?://(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[1-9][0-9]{0,4})?"
+    rf"[/?#]{_IN_REVIEW_URL}\{{review_id\}}{_IN_REVIEW_URL}"
+)
+REVIEW_URL: Final = text(
+    _REVIEW_URL,
+    "an http or https URL with {review_id} and, if it needs it, {entity_id} behind the host, like "
+    "https://shop.example/products/{entity_id}#review-{review_id}",
+)._replace(schema={"type": "string", "pattern": f"^{_REVIEW_URL}$"})
+
+
 def _parse_address(text: str) -> str:
     host = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     if not re.fullmatch(r"[^\s/%\[\]]+", host):

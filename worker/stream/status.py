@@ -170,6 +170,7 @@ class WorkerStatus:
             "member_id": None if membership is None else membership.member_id,
             "epoch": self._worker.settings.epoch,
             "facets": bool(self._worker.settings.facets),
+            "review_url": self._worker.settings.review_url,
             "url": str(self._app.conf.canonical_url),
             "ready": ready,
             "reason": reason,

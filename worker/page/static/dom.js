@@ -9,10 +9,25 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Let the keyboard scroll texts that are longer than their boxes. */
-export function letScroll(element) {
-  for (const one of element.querySelectorAll("p")) {
-    if (one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+const opened = new Set(); // long texts that the reader has opened
+
+/** A text of a review, of unknown writing direction. `shorten` closes it if it is long. */
+export const quoted = (textContent, className = "") => el("p", { className: `quoted ${className}`, dir: "auto", textContent });
+
+/** End texts that are longer than their boxes with a button. */
+export function shorten(element) {
+  for (const one of element.querySelectorAll(".quoted:not(:has(+ .more))")) {
+    const text = one.textContent;
+    if (one.scrollHeight <= one.clientHeight) continue;
+    const button = el("button", { type: "button", className: "more", onclick: () => show(!opened.has(text)) });
+    const show = (isOpen) => {
+      opened[isOpen ? "add" : "delete"](text);
+      one.classList.toggle("open", isOpen);
+      button.textContent = isOpen ? "less" : "more";
+      button.ariaExpanded = String(isOpen);
+    };
+    show(opened.has(text));
+    one.after(button);
   }
 }
 
@@ -21,6 +36,9 @@ export const foreign = (text) => el("bdi", { textContent: text });
 
 /** A number in the format of the browser's locale. */
 export const number = (value) => value.toLocaleString();
+
+/** A mean rating. */
+export const mean = (value) => value.toLocaleString([], { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 export const many = (count, one) => `${number(count)} ${count === 1 ? one : one.replace(/y$/, "ie") + "s"}`;
 

@@ -1,15 +1,20 @@
-// One entity: its summary, short view or facets, their history, and their changes as they happen.
+// One entity: its overview, facets, short view or ranking, their history, and their changes as they happen.
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
-import { el, foreign, letScroll, many, moment, number } from "./dom.js";
+import { el, foreign, many, mean, moment, number, quoted, shorten } from "./dom.js";
 import { asChanges, labelOf, languagesOf, rows } from "./facets.js";
+import { blocks } from "./overview.js";
 import { timeline } from "./timeline.js";
-import { MOST, ask, follow, ofEntity, showState } from "./server.js";
+import { MOST, about, ask, follow, ofEntity, showState } from "./server.js";
 
-const VIEW_EVERY_MS = 5000; // a short view, and that of facets, reads the complete entity, so it is requested rarely
+const VIEW_EVERY_MS = 5000; // a view reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
-const VIEWS = { short: "summary?view=short", facets: "facets" };
+const TABS = { overview: "Overview", facets: "Facets", short: "Short", ranking: "Ranking" };
+const OF_FACETS = ["overview", "facets"];
+const VIEWS = { overview: "summary?view=overview&sentences=30", facets: "facets", short: "summary?view=short" }; // the ranking is the summary
+const NOTHING = "There is nothing to quote yet.";
+const UNKNOWN = "There is no entity with this id, or nobody has reviewed it yet.";
 
 /** What is known of the history of the summary, or of the facets. */
 class Past {
@@ -18,56 +23,56 @@ class Past {
     this.changes = [];
     this.before = null;
     this.isKnown = false;
+    this.isAsking = false;
     this.note = "";
   }
 }
 
 /**
- * Show an entity in the element, with a heading of this kind; returns a function that ends it. `chosen` has the `view`, the
- * `language` of facets, and what takes note, as a query, when another is chosen: `onChoose`.
+ * An entity in the element, with a heading of this kind; `end` ends it, `go` shows another view. `chosen` has the `view`, the
+ * `language` of facets, and what takes note of another choice, as a query, and of changes: `onChoose` and `onChange`.
  */
-export function entity(id, shown, heading = "h1", chosen = {}) {
-  const page = new Entity(id, shown, heading, chosen);
-  return () => page.end();
-}
-
-class Entity {
-  constructor(id, shown, heading, { view, language, onChoose }) {
+export class Entity {
+  constructor(id, shown, heading = "h1", { view, language, onChoose, onChange } = {}) {
     this.id = id;
     this.isMissing = false; // there is no such entity now
     this.stream = ["connecting", ""];
     this.onChoose = onChoose ?? (() => {});
+    this.onChange = onChange ?? (() => {});
     this.summary = null;
-    this.views = { short: null, facets: null };
-    this.pasts = { set: new Past({}), facets: new Past({ facets: 1 }) };
+    this.views = {}; // the last answer of each
+    this.pasts = { summary: new Past({}), facets: new Past({ facets: 1 }) };
+    this.reviewUrl = "";
+    this.view = null; // until the worker says whether it has facets
     this.isOver = false;
     this.taken = 0; // changes that came live
     this.isAsking = false; // for the summary
     this.fresh = new Set();
     this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
-    this.counts = el("span");
+    this.counts = el("span", { className: "counts" });
     this.problem = el("p", { className: "problem", role: "alert", hidden: true });
-    this.sentences = el("ol", { className: "sentences" });
-    this.facets = el("ul", { className: "facets" });
+    this.content = el("div");
     this.language = language ?? null; // the chosen one; empty: all
-    this.languages = el("div", { className: "views", role: "group", ariaLabel: "Language" });
+    this.languages = el("div", { className: "views small", role: "group", ariaLabel: "Language", hidden: true });
     this.picture = el("div");
     this.list = el("ol", { className: "changes" });
     this.note = el("p", { className: "note" });
     this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.past, this.past.before) });
-    this.buttons = { set: "The summary", short: "Short view", facets: "Facets" };
-    for (const [name, text] of Object.entries(this.buttons)) {
-      this.buttons[name] = el("button", { type: "button", textContent: text, onclick: () => this.choose(name) });
-    }
-    this.buttons.facets.hidden = true;
+    this.tabs = el("div", { className: "views", role: "group", ariaLabel: "View" }, ...Object.entries(TABS).map(([value, textContent]) =>
+      el("button", { type: "button", value, textContent, hidden: OF_FACETS.includes(value), onclick: () => this.choose(value) })));
     this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
-      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
-      el("div", { className: "views" }, ...Object.values(this.buttons)), this.languages, this.sentences, this.facets,
+      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem,
+      this.tabs, this.languages, this.content,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
-    this.open(Object.hasOwn(this.buttons, view) ? view : "set");
-    ask("/page/status").then((status) => (this.buttons.facets.hidden = !status.facets), () => {});
-    this.close = follow(ofEntity(id, "changes"), {
+    about().then((worker) => {
+      if (this.isOver) return;
+      this.reviewUrl = worker.review_url ?? "";
+      this.first = worker.facets ? "overview" : "short";
+      for (const button of this.tabs.children) button.hidden = !worker.facets && OF_FACETS.includes(button.value);
+      this.open(view);
+    });
+    this.close = follow(ofEntity(id, "changes", "/page"), {
       state: (name, why) => this.setState(name, why),
       hello: () => this.load(),
       skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes follow, with the summary
@@ -86,7 +91,15 @@ class Entity {
   setState(name, why) {
     this.stream = [name, why];
     this.drawState();
-    if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // shows the summary, or why there is none
+    if (name !== "waiting" || why || this.isAsking) return;
+    this.loadSummary(); // shows the counts, or why there are none
+    if (this.view) this.loadMissing();
+  }
+
+  /** Load what the view lacks. */
+  loadMissing() {
+    if (this.view in VIEWS && !this.views[this.view]) this.loadView();
+    if (!this.past.isKnown) this.loadHistory(this.past, null);
   }
 
   drawState() {
@@ -96,37 +109,38 @@ class Entity {
 
   /** The history beside the view. */
   get past() {
-    return this.pasts[this.view === "facets" ? "facets" : "set"];
+    return this.pasts[OF_FACETS.includes(this.view) ? "facets" : "summary"];
   }
 
-  choose(view) {
-    this.open(view);
+  choose(view, language = this.language) {
+    this.go({ view, language });
     this.tell();
   }
 
-  chooseLanguage(code) {
-    this.language = code;
-    this.draw();
-    this.tell();
+  /** Show what an address names. */
+  go({ view, language = null }) {
+    this.language = language;
+    if (this.view) this.open(view);
   }
 
   /** Tell what the reader has chosen. */
   tell() {
     const { view, language } = this;
-    const query = { ...(view !== "set" && { view }), ...(view === "facets" && language !== null && { language }) };
+    const query = { view, ...(OF_FACETS.includes(view) && language !== null && { language }) };
     this.onChoose(new URLSearchParams(query));
   }
 
   open(view) {
-    this.view = view;
-    for (const [name, button] of Object.entries(this.buttons)) button.setAttribute("aria-pressed", String(name === view));
-    if (view in VIEWS) this.loadView();
-    if (view === "facets" && !this.past.isKnown) this.loadHistory(this.past, null);
+    this.view = Object.hasOwn(TABS, view ?? "") ? view : this.first;
+    for (const button of this.tabs.children) button.setAttribute("aria-pressed", String(button.value === this.view));
+    if (this.views.overview?.asked !== this.language) this.views.overview = null;
+    if (this.stream[0] !== "connecting") this.loadMissing(); // else when it is connected: no change is missed in between
     this.draw();
   }
 
   load() {
     this.loadSummary();
+    if (!this.view) return;
     if (this.past.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // all pages of a restarted worker reconnect at once
     else this.loadHistory(this.past, null);
     if (this.view in VIEWS) this.loadView();
@@ -150,9 +164,10 @@ class Entity {
       this.setProblem("");
     } catch (error) {
       if (this.isOver || taken !== this.taken) return;
-      if (error.status === 404) this.summary = null;
       this.isMissing = error.status === 404;
-      this.setProblem(error.message);
+      if (this.isMissing) this.summary = null;
+      if (this.isMissing) this.onChange({ entity_id: this.id, deleted: true });
+      this.setProblem(this.isMissing ? UNKNOWN : error.message);
     } finally {
       this.isAsking = false;
     }
@@ -160,17 +175,23 @@ class Entity {
   }
 
   async loadView() {
-    const view = this.view;
+    const { view, language } = this;
     clearTimeout(this.again);
     this.again = undefined;
     try {
-      this.views[view] = await ask(ofEntity(this.id, VIEWS[view]));
-      if (!this.isOver) this.setProblem("");
+      const query = view === "overview" && language ? `&language=${encodeURIComponent(language)}` : "";
+      const found = await ask(ofEntity(this.id, VIEWS[view] + query));
+      if (found.language) this.views.facets ??= await ask(ofEntity(this.id, VIEWS.facets)); // says which languages there are
+      if (this.isOver || (view === "overview" && language !== this.language)) return;
+      this.views[view] = { ...found, asked: language };
+      this.setProblem("");
     } catch (error) {
+      if (this.isOver || language !== this.language) return;
       this.views[view] = null;
-      if (!this.isOver) this.setProblem(error.message);
+      if (error.status === 400 && language && view === this.view) return this.go({ view }); // the address has an unknown language
+      this.setProblem(error.status === 404 ? UNKNOWN : error.message);
     }
-    if (!this.isOver) this.draw();
+    this.draw();
   }
 
   loadViewLater() {
@@ -179,18 +200,22 @@ class Entity {
 
   /** The last changes, or those before an offset. */
   async loadHistory(past, before) {
+    if (past.isAsking) return;
+    past.isAsking = true;
     this.older.disabled = true;
     try {
       const query = new URLSearchParams(before === null ? past.query : { ...past.query, before });
-      const found = await ask(ofEntity(this.id, query.size ? `history?${query}` : "history"));
+      const found = await ask(ofEntity(this.id, query.size ? `history?${query}` : "history", "/page"));
       if (this.isOver) return;
       past.changes = before === null ? joined(found.changes, past.changes) : [...found.changes, ...past.changes];
       past.before = found.before;
       past.isKnown = true;
-      past.note = past.changes.length ? found.note ?? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
+      past.note = past.changes.length ? found.note ?? "" : `It did not change of late: ${many(found.looked_at, "change")} of entities were looked at.`;
     } catch (error) {
       if (this.isOver) return;
-      past.note = `its history is not available: ${error.message}`;
+      past.note = `Its history is not available: ${error.message}`;
+    } finally {
+      past.isAsking = false;
     }
     this.older.disabled = false;
     this.draw();
@@ -198,14 +223,14 @@ class Entity {
 
   /** A change, just published; null is the end of the entity. */
   take(body) {
-    const past = this.pasts.set, isShown = this.past === past;
+    const past = this.pasts.summary, isShown = this.past === past;
     this.taken += 1;
     this.isMissing = body === null;
     if (body === null) {
       this.summary = null;
-      this.views = { short: null, facets: null };
+      this.views = {};
       past.changes.push(asTombstone());
-      this.setProblem("it was deleted");
+      this.setProblem("It was deleted.");
     } else {
       this.grow(past, [asChange(body, this.summary?.sentences ?? [], past.changes)]);
       if (body.sequence > (this.summary?.sequence ?? -1)) {
@@ -214,6 +239,7 @@ class Entity {
         this.setProblem("");
       }
     }
+    this.onChange(body ?? { entity_id: this.id, deleted: true });
     this.loadViewLater();
     if (isShown || body === null) this.draw(); // what is drawn again is no longer marked as new
     else this.drawState();
@@ -221,14 +247,16 @@ class Entity {
 
   /** A change of facets, just published; null is their end. */
   takeFacets(body) {
-    const past = this.pasts.facets, isShown = this.past === past, before = this.views.facets;
+    const past = this.pasts.facets, isShown = this.past === past;
+    const { facets, overview } = this.views, before = facets ?? overview;
     if (body === null) {
       past.changes.push(asTombstone());
-    } else if (before !== null && body.sequence > (before.sequence ?? -1)) {
+    } else if (before && body.sequence > (before.sequence ?? -1)) {
       const changes = asChanges(body, before.facets);
       if (isShown) this.fresh = new Set(changes.flatMap((one) => one.added));
       this.grow(past, changes);
-      this.views.facets = { ...before, ...body };
+      if (facets) this.views.facets = { ...facets, ...body };
+      if (overview) this.views.overview = { ...overview, ...body, facets: renewed(overview.facets, body.facets) };
       this.loadViewLater();
     }
     if (isShown) this.draw();
@@ -248,55 +276,60 @@ class Entity {
 
   draw() {
     this.drawState();
-    const isOfFacets = this.view === "facets";
     const known = this.view in VIEWS ? this.views[this.view] : this.summary;
-    const [shown, past] = isOfFacets && known ? this.ofLanguage(known) : [known, this.past];
-    this.counts.textContent = shown?.review_count !== undefined ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
-    this.languages.hidden = !isOfFacets || this.languages.childElementCount === 0;
-    this.sentences.hidden = isOfFacets;
-    this.facets.hidden = !isOfFacets;
-    this.sentences.replaceChildren();
-    this.facets.replaceChildren();
+    const [shown, past] = OF_FACETS.includes(this.view) && known ? this.ofLanguage(known) : [known, this.past];
+    this.drawCounts(known ?? this.summary);
+    this.languages.hidden = !OF_FACETS.includes(this.view) || !this.languages.childElementCount;
     this.picture.replaceChildren();
-    if (isOfFacets) this.drawFacets(shown, past);
-    else this.drawSentences(shown, past);
+    this.content.replaceChildren(...(shown ? this.drawn(shown, past) : []));
     this.list.replaceChildren(...past.changes.slice(-MOST.changes).reverse().map(line));
     this.note.textContent = past.note;
     this.older.hidden = past.before === null;
     this.fresh = new Set();
-    for (const one of [this.sentences, this.facets, this.list]) letScroll(one);
+    for (const one of [this.content, this.list]) shorten(one);
   }
 
-  drawSentences(shown, past) {
+  drawCounts(of) {
+    const rated = (of?.ratings ?? this.summary?.ratings)?.mean ?? null;
+    const counts = of?.review_count === undefined ? [] : [many(of.review_count, "review"), many(of.sentence_count, "sentence")];
+    this.counts.replaceChildren(
+      ...(rated === null ? [] : [el("span", {}, el("b", { textContent: mean(rated) }), " mean rating")]),
+      ...counts.map((textContent) => el("span", { textContent })));
+  }
+
+  /** The view, as elements; draws its chart. */
+  drawn(shown, past) {
+    if (OF_FACETS.includes(this.view)) {
+      const isOverview = this.view === "overview";
+      const named = (facet) => (shown.language ? facet.name : labelOf(facet));
+      const how = { sentence: (one, came) => this.sentence(one, came), review: (one) => this.review(one), line, named, fresh: this.fresh };
+      const items = isOverview ? blocks(shown, this.heading, how) : rows(shown, past.changes, this.heading, how);
+      if (!isOverview) this.drawChart(past, shown.facets.flatMap((facet) => facet.sentences.map((one) => ({ ...one, facet: labelOf(facet) }))));
+      return [items.length ? el("ul", { className: `facets ${this.view}` }, ...items) : nothing()];
+    }
     const came = cameWith(past.changes);
-    this.sentences.append(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
-    if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
-    this.drawChart(past, this.summary?.sentences ?? []);
+    if (this.view === "ranking") this.drawChart(past, shown.sentences);
+    return [shown.sentences.length ? el("ol", { className: "sentences" }, ...shown.sentences.map((one) => this.sentence(one, came.get(one.sentence_id)))) : nothing()];
   }
 
   /** Facets and their history in the chosen language, at first that of the most sentences; draws the switch if there are several. */
   ofLanguage(view) {
-    const several = languagesOf(view.facets);
+    const isOverview = this.view === "overview"; // always of one language
+    const several = languagesOf((this.views.facets ?? view).facets);
     if (several.length < 2) return [view, this.past];
     if (this.language && !several.includes(this.language)) this.language = null; // the address has an unknown one
-    const chosen = (this.language ??= several[0]);
-    if (!this.languages.childElementCount) {
-      this.languages.append(...[...several, ""].map((code) =>
-        el("button", { type: "button", value: code, textContent: code ? nameOf(code) : "All languages", onclick: () => this.chooseLanguage(code) })));
+    const chosen = isOverview ? view.language : this.language ?? several[0];
+    const codes = isOverview ? several : [...several, ""], shown = [...this.languages.children];
+    if (codes.join() !== shown.map((one) => one.value).join()) {
+      this.languages.replaceChildren(...codes.map((code) =>
+        el("button", { type: "button", value: code, textContent: code ? nameOf(code) : "All languages", onclick: () => this.choose(this.view, code) })));
     }
-    for (const button of this.languages.children) button.setAttribute("aria-pressed", String(button.value === chosen));
+    for (const button of this.languages.children) button.ariaPressed = String(button.value === chosen);
     if (!chosen) return [view, this.past];
     const facets = view.facets.filter((one) => !one.language || one.language === chosen);
     const labels = new Set(facets.map(labelOf));
     const changes = this.past.changes.filter((one) => one.tombstone || labels.has(one.facet));
     return [{ ...view, facets, language: chosen }, { ...this.past, changes }];
-  }
-
-  drawFacets(shown, past) {
-    const named = (facet) => (shown.language ? facet.name : labelOf(facet));
-    const drawn = { sentence: (one, came) => this.sentence(one, came), line, named };
-    if (shown) this.facets.append(...rows(shown, past.changes, this.heading, drawn));
-    this.drawChart(past, (shown?.facets ?? []).flatMap((facet) => facet.sentences.map((one) => ({ ...one, facet: labelOf(facet) }))));
   }
 
   drawChart(past, sentences) {
@@ -305,18 +338,34 @@ class Entity {
   }
 
   sentence(one, came) {
-    const facts = { distance: one.distance.toFixed(3) };
-    if (one.support > 1) facts["copies"] = number(one.support);
+    const facts = {};
+    if (this.view === "ranking") facts.distance = one.distance.toFixed(3);
+    if (one.support > 1) facts.copies = number(one.support);
     if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
-    if (one.rating !== null) facts["rating"] = number(one.rating);
+    if (one.rating !== null) facts.rated = number(one.rating);
     const date = moment(one.occurred_at ?? dateOf(one, this.past.changes)); // the short view has none
-    const since = came ? moment(came.occurred_at ?? came.published_at) || `offset ${came.sequence}` : "";
-    if (date) facts["date"] = date;
-    if (since && since !== date) facts["since"] = since;
+    const since = came ? moment(came.occurred_at ?? came.published_at) : "";
+    if (date) facts.date = date;
+    if (since && since !== date) facts.since = since;
     const pairs = Object.entries(facts).map(([name, value]) => el("div", {}, el("dt", { textContent: name }), el("dd", { textContent: value })));
     return el("li", { className: this.fresh.has(one.sentence_id) ? "new" : "", title: one.sentence_id },
-      el("span", { className: "rank", textContent: one.rank + 1 }), el("p", {}, foreign(one.text)), el("dl", {}, ...pairs));
+      el("span", { className: "rank", textContent: one.rank + 1 }), el("div", {}, quoted(one.text), el("div", { className: "source" }, ...(pairs.length ? [el("dl", {}, ...pairs)] : []), this.review(one))));
   }
+
+  /** The review of a sentence, linked if the worker knows where reviews are. */
+  review({ review_id }) {
+    const ids = { entity_id: this.id, review_id };
+    const href = this.reviewUrl.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(ids[name]));
+    return el(href ? "a" : "span", href ? { href } : {}, "review ", foreign(review_id));
+  }
+}
+
+const nothing = () => el("p", { className: "note", textContent: NOTHING });
+
+/** Facets as a change has them, where it has them. */
+function renewed(facets, changed) {
+  const now = new Map(changed.map((one) => [labelOf(one), one]));
+  return facets.map((one) => now.get(labelOf(one)) ?? one);
 }
 
 /** A language as its readers call it. */
@@ -327,9 +376,17 @@ function nameOf(code) {
 function line(change) {
   const at = moment(change.occurred_at ?? change.published_at);
   if (change.tombstone) return el("li", {}, el("time", { textContent: at }), el("p", { textContent: "deleted" }));
-  const why = [change.facet, change.cause.type.replaceAll(".", " ")].filter(Boolean).join(" · ");
-  const texts = (ids, from, className) => ids.map((one) => el("p", { className }, foreign(from[one] ?? one)));
+  const why = [change.facet, whyOf(change)].filter(Boolean).join(" · ");
+  const texts = (ids, from, className) => ids.map((one) => quoted(from[one] ?? one, className));
   const gap = change.incomplete ? [el("small", { className: "note", textContent: " · changes before it are not here" })] : [];
   return el("li", {}, el("time", { textContent: `${at} · ${why}` }), ...gap,
     ...texts(change.added, change.added_texts, "came"), ...texts(change.removed, change.removed_texts, "left"));
+}
+
+const WORDS = { "review.deleted": "deleted review", "sentences.deleted": "deleted sentences" };
+
+/** The cause of a change in words. A review whose sentences left was edited. */
+function whyOf({ cause, removed }) {
+  if (cause.type !== "review.upserted") return WORDS[cause.type] ?? cause.type.replaceAll(".", " ");
+  return removed.some((one) => one.slice(0, one.lastIndexOf("#")) === cause.review_id) ? "edited review" : "new review";
 }

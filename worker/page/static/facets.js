@@ -1,10 +1,15 @@
 // The facets of an entity: a row for each, with its sentences and its last change.
 
 import { cameWith } from "./changes.js";
-import { el, foreign, many } from "./dom.js";
+import { el, foreign, many, mean } from "./dom.js";
+
+export const SIDES = ["pros", "cons"];
 
 /** The name of a facet, with its language if it has one: unique among the facets, and as changes name it. */
 export const labelOf = ({ name, language }) => (language ? `${name} (${language})` : name);
+
+/** How often reviews mention a facet; those with a sentence of it if it has no words. */
+export const mentioned = (facet) => (facet.mentions ? many(facet.mentions.review_count, "mention") : many(facet.review_count, "review"));
 
 /** The languages of facets, that of the most sentences first: facets are in the order of their sentences. */
 export const languagesOf = (facets) => [...new Set(facets.map((one) => one.language).filter(Boolean))];
@@ -14,34 +19,31 @@ export const languagesOf = (facets) => [...new Set(facets.map((one) => one.langu
  * names a facet: `named`.
  */
 export function rows(view, changes, heading, drawn) {
-  return view.facets.map((facet) => {
+  return view.facets.filter((one) => one.sentence_count).map((facet) => {
     const own = changes.filter((one) => one.tombstone || one.facet === labelOf(facet));
     const came = cameWith(own);
     const last = own.at(-1);
     const sentences = facet.sentences.map((one) => drawn.sentence(one, came.get(one.sentence_id)));
     return el("li", {},
       el("div", {}, el(heading, {}, foreign(drawn.named(facet))), el("p", { className: "facts" }, ...facts(facet, view.ratings))),
-      el("div", {}, sentences.length ? el("ol", { className: "sentences" }, ...sentences) : el("p", { className: "note", textContent: "no sentence" }), ...sides(facet, drawn)),
-      el("ul", { className: "changes", ariaLabel: `Last change of ${drawn.named(facet)}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "no change known" })));
+      el("div", {}, el("ol", { className: "sentences" }, ...sentences), ...sides(facet, drawn)),
+      el("ul", { className: "changes", ariaLabel: `Last change of ${drawn.named(facet)}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "No change that is known here." })));
   });
 }
 
 /** The pros and cons of a facet that has them. */
 function sides(facet, drawn) {
-  return ["pros", "cons"].filter((side) => facet[side]?.length).flatMap((side) => [
-    el("p", { className: `side ${side}`, textContent: side === "pros" ? "Pros" : "Cons" }),
-    el("ol", { className: "sentences", ariaLabel: `${side === "pros" ? "Pros" : "Cons"} of ${drawn.named(facet)}` }, ...facet[side].map((one) => drawn.sentence(one))),
-  ]);
+  return SIDES.filter((side) => facet[side]?.length).map((side) => el("div", { className: side },
+    el("p", { className: "side", textContent: side }),
+    el("ol", { className: "sentences", ariaLabel: `${side} of ${drawn.named(facet)}` }, ...facet[side].map((one) => drawn.sentence(one)))));
 }
 
 function facts(facet, ratings) {
   const counts = [many(facet.sentence_count, "sentence"), many(facet.review_count, "review")];
-  if (facet.ratings.mean !== null) counts.push(`rated ${mean(facet.ratings)}${ratings.mean === null ? "" : `, all reviews ${mean(ratings)}`}`);
-  if (facet.mentions) counts.push(`${many(facet.mentions.review_count, "mention")}${facet.mentions.ratings.mean === null ? "" : `, rated ${mean(facet.mentions.ratings)}`}`);
+  if (facet.ratings.mean !== null) counts.push(`rated ${mean(facet.ratings.mean)}${ratings.mean === null ? "" : `, all reviews ${mean(ratings.mean)}`}`);
+  if (facet.mentions) counts.push(`${mentioned(facet)}${facet.mentions.ratings.mean === null ? "" : `, rated ${mean(facet.mentions.ratings.mean)}`}`);
   return counts.map((textContent) => el("span", { textContent }));
 }
-
-const mean = (ratings) => ratings.mean.toLocaleString([], { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** A new `facets.changed` as changes of the history: what came to a facet and left it follows from the facets before. */
 export function asChanges(body, before) {

@@ -3,13 +3,16 @@
 import { el, foreign, many, number } from "./dom.js";
 import { ask } from "./server.js";
 
-const LIMIT = 50;
+const LIMIT = 200;
 const AGAIN_MS = 5000; // without an entity or an answer
 const MOST_ASKED = 40; // a worker searches only briefly, so a rare id takes several requests
 
 const found = document.querySelector("#found");
 const told = document.querySelector("#told");
 const more = document.querySelector("#more");
+const order = document.querySelector("#order");
+const touched = new Set(); // ids of the last entities that changed, the latest last
+const MOST_TOUCHED = 1000;
 
 let run = 0;
 let wanted = "";
@@ -28,24 +31,38 @@ export async function search(contains) {
   await go(contains);
 }
 
-/** Update the numbers of an entity that changed; add a new one if all entities are shown. A change from before the list
- * was read has older numbers than the list. */
+/** Update the numbers of an entity that changed, remove a deleted one; add a new one if all entities are shown. A change from
+ * before the list was read has older numbers than the list. */
 export function changed(change) {
-  if (change.deleted) return;
   const { entity_id, sequence, sentence_count: sentences, review_count: reviews } = change;
-  const now = line({ entity_id, sequence, sentences, reviews });
-  const shown = [...found.children].find((one) => one.firstChild.dataset.id === entity_id)?.firstChild;
-  if (shown && sequence > Number(shown.dataset.sequence)) {
-    shown.dataset.sequence = sequence;
-    shown.querySelector("small").replaceWith(now.querySelector("small"));
+  const shown = [...found.children].find((one) => one.entity.entity_id === entity_id);
+  touched.delete(entity_id);
+  if (change.deleted) return shown?.remove();
+  touched.add(entity_id);
+  if (touched.size > MOST_TOUCHED) touched.delete(touched.values().next().value);
+  if (shown && sequence > (shown.entity.sequence ?? -1)) {
+    shown.entity = { entity_id, sequence, sentences, reviews };
+    shown.querySelector("small").replaceWith(counts(shown.entity));
   } else if (!shown && isComplete && found.children.length < LIMIT && entity_id.includes(wanted)) {
-    found.append(now);
+    found.append(line({ entity_id, sequence, sentences, reviews }));
     say("");
   }
 }
 
+/** Put the entities into the chosen order, unless somebody is pointing at one. */
+export function arrange() {
+  if (found.matches(":hover, :focus-within")) return;
+  const latest = new Map([...touched].map((id, at) => [id, at]));
+  const rank = ({ entity }) => (order.value === "reviews" ? entity.reviews : latest.get(entity.entity_id) ?? -1);
+  const now = [...found.children];
+  const then = now.toSorted((one, other) => rank(other) - rank(one) || one.place - other.place);
+  if (then.some((one, at) => one !== now[at])) found.append(...then);
+}
+
+order.addEventListener("change", arrange);
+
 /** The id of the first entity; null without any. */
-export const first = () => found.querySelector("a")?.dataset.id ?? null;
+export const first = () => found.firstChild?.entity.entity_id ?? null;
 
 /** Mark the entity that is shown. */
 export function mark(id) {
@@ -61,7 +78,7 @@ async function go(contains, isAgain = false) {
   isComplete = false;
   if (!isAgain) {
     more.hidden = true;
-    say("searching …");
+    say("Searching …");
   }
   let room = LIMIT;
   let missing = [];
@@ -77,6 +94,7 @@ async function go(contains, isAgain = false) {
       ({ after, missing } = page);
       if (after === null) break;
     }
+    arrange();
     isComplete = after === null && !missing.length;
     tell(missing);
     if (isComplete && !found.children.length && !contains) later(contains);
@@ -104,18 +122,22 @@ function say(text) {
 
 function tell(missing) {
   const words = [];
-  if (!found.children.length) words.push(after === null ? "no entity" : "none yet");
-  if (after !== null) words.push(`${number(searched)} looked at so far`);
-  for (const one of missing) words.push(`partitions ${one.partitions.join(", ")} of ${one.url} are missing: ${one.why}`);
-  say(words.join("; "));
+  const count = found.children.length;
+  if (!count && after === null) words.push(wanted ? `No id contains “${wanted}”.` : "There is no entity yet. The first one appears here with its first review.");
+  if (after !== null) words.push(count ? `The order is among these ${number(count)}; there are more.` : `None among the first ${number(searched)}.`);
+  if (missing.length) words.push(`Some entities are missing: ${missing.map((one) => `${one.url} does not answer (${one.why})`).join("; ")}.`);
+  say(words.join(" "));
   more.textContent = "More entities";
   more.hidden = after === null;
 }
 
+let places = 0; // lines so far: they come in the order of ids
+
 function line(entity) {
-  const link = el("a", { href: `#/entity/${encodeURIComponent(entity.entity_id)}` }, foreign(entity.entity_id),
-    el("small", { textContent: number(entity.sentences), title: `${many(entity.sentences, "sentence")} of ${many(entity.reviews, "review")}` }));
+  const link = el("a", { href: `#/entity/${encodeURIComponent(entity.entity_id)}` }, foreign(entity.entity_id), counts(entity));
   link.dataset.id = entity.entity_id;
-  link.dataset.sequence = entity.sequence ?? -1;
-  return el("li", {}, link);
+  return Object.assign(el("li", {}, link), { entity, place: places++ });
 }
+
+const counts = ({ reviews, sentences }) =>
+  el("small", { textContent: number(reviews), title: `${many(sentences, "sentence")} of ${many(reviews, "review")}` });

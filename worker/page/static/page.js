@@ -1,8 +1,8 @@
 // The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity, "#/entity/ID?view=facets&language=fr" for a view.
 
-import { el, number } from "./dom.js";
-import { entity } from "./entity.js";
-import { first, mark, search } from "./list.js";
+import { el } from "./dom.js";
+import { Entity } from "./entity.js";
+import { arrange, changed, first, mark, search } from "./list.js";
 import { recent } from "./recent.js";
 import { ask } from "./server.js";
 
@@ -12,16 +12,24 @@ const ENTITY = "#/entity/";
 
 const shown = document.querySelector("#shown");
 const contains = document.querySelector("#contains");
-let end = () => {};
+let page = { end: () => {} }; // an entity, or that of the latest changes
 let typing;
 
+/** Show what the address names; returns whether it is another page than before. */
 function show() {
-  end();
   const { id, view, language } = chosen();
+  if (id !== null && page.id === id) return page.go({ view, language });
+  page.end();
   document.body.classList.toggle("one", id !== null);
-  document.title = id === null ? "Summaries" : `${id}: summary`;
-  end = id === null ? home() : entity(id, shown, "h1", { view, language, onChoose: (query) => remember(id, query) });
+  document.title = id === null ? "Summaries" : `${id} · Summaries`;
+  page = id === null ? { end: home() } : new Entity(id, shown, "h1", { view, language, onChoose: (query) => remember(id, query), onChange });
   mark(id);
+  return true;
+}
+
+function onChange(change) {
+  changed(change);
+  arrange();
 }
 
 /** Show the latest changes and, where there is room, the first entity; returns a function that ends both. */
@@ -33,7 +41,10 @@ function home() {
   let isOver = false;
   listed.then(() => {
     const id = first();
-    if (!isOver && id !== null && matchMedia(WIDE).matches) ends.push(entity(id, one, "h2"));
+    if (!isOver && id !== null && matchMedia(WIDE).matches) {
+      const view = new Entity(id, one, "h2", { onChange });
+      ends.push(() => view.end());
+    }
   });
   return () => {
     isOver = true;
@@ -59,9 +70,10 @@ function chosen() {
   }
 }
 
-/** Name in the address what is shown of the entity, without a step in the browser's history. */
+/** Name in the address what is shown of the entity, so that a reload keeps it and the browser goes back to it. */
 function remember(id, query) {
-  history.replaceState(null, "", `${ENTITY}${encodeURIComponent(id)}${query.size ? `?${query}` : ""}`);
+  const address = `${ENTITY}${encodeURIComponent(id)}?${query}`;
+  if (address !== location.hash) history.pushState(null, "", address);
 }
 
 async function find() {
@@ -75,9 +87,8 @@ async function introduce() {
   const worker = document.querySelector("#worker");
   try {
     const status = await ask("/page/status");
-    const held = Object.keys(status.lag).length;
-    worker.textContent = `${status.instance_id} · epoch ${status.epoch} · ${number(held)} of ${number(status.partition_count)} partitions`;
-    if (!status.ready) worker.textContent += ` · ${status.reason}`;
+    worker.textContent = status.ready ? "" : `This worker is not ready: ${status.reason}`;
+    worker.title = `${status.instance_id}, epoch ${status.epoch}`;
   } catch (error) {
     worker.textContent = error.message;
   }
@@ -85,8 +96,7 @@ async function introduce() {
 
 const listed = search("");
 addEventListener("hashchange", () => {
-  show();
-  enter();
+  if (show()) enter();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // its address names no entity

@@ -1,7 +1,7 @@
 // Changes at this worker, as they happen.
 
-import { el, foreign, letScroll, many, number } from "./dom.js";
-import { changed } from "./list.js";
+import { el, foreign, many, number, quoted, shorten } from "./dom.js";
+import { arrange, changed } from "./list.js";
 import { follow, showState } from "./server.js";
 
 const SHOWN = 30;
@@ -11,7 +11,7 @@ export function recent(shown) {
   const state = el("span", { className: "state", role: "status", textContent: "connecting" });
   const count = el("span");
   const list = el("ol", { className: "changes" });
-  const note = el("p", { className: "note", textContent: "Summaries that change at this worker from now on appear here." });
+  const note = el("p", { className: "note", textContent: "Nothing has changed yet. New changes appear here." });
   const pause = el("button", { type: "button", textContent: "Pause", onclick: () => setPaused(!isPaused) });
   shown.replaceChildren(el("h1", { textContent: "Latest changes" }), el("p", { className: "facts" }, state, count, pause), note, list);
   let total = 0;
@@ -29,7 +29,8 @@ export function recent(shown) {
     const lines = changes.filter((one) => !known.has(key(one))).map(line);
     list.prepend(...lines.reverse());
     while (list.children.length > SHOWN) list.lastChild.remove();
-    letScroll(list);
+    shorten(list);
+    arrange();
   }
 
   return follow("/page/changes", {
@@ -57,8 +58,8 @@ function line(change) {
 function described(change) {
   const link = el("a", { href: `#/entity/${encodeURIComponent(change.entity_id)}` }, foreign(change.entity_id));
   if (change.deleted) return el("li", { className: "new" }, link, " was deleted");
-  const counts = ` ${number(change.added)} in, ${number(change.removed)} out; ${many(change.review_count, "review")}`;
+  const counts = ` ${number(change.added)} new, ${number(change.removed)} gone; ${many(change.review_count, "review")}`;
   const item = el("li", { className: "new" }, link, el("small", { className: "note", textContent: counts }));
-  if (change.text !== null) item.append(el("p", { className: "came" }, foreign(change.text)));
+  if (change.text !== null) item.append(quoted(change.text, "came"));
   return item;
 }

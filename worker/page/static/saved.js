@@ -7,12 +7,13 @@ const GAPS =
 
 export const MOST = { changes: Infinity, rows: Infinity };
 
+export const about = async () => ({ facets: false, review_url: "" });
+
 export const ofEntity = (_id, what) => what;
 
 export async function ask(what) {
-  if (what === "/page/status") return { facets: false };
-  if (what === "summary" && saved.view === "set" && saved.summary === null)
-    throw Object.assign(new Error("it was deleted"), { status: 404 });
+  if (what === "summary" && saved.view === "ranking" && saved.summary === null)
+    throw Object.assign(new Error("It was deleted."), { status: 404 });
   if (what in saved) return saved[what];
   return { changes: saved.changes, before: null, note: saved.is_incomplete ? GAPS : "" };
 }
@@ -28,5 +29,5 @@ export function follow(_path, on) {
   return () => {};
 }
 
-document.title = `${saved.entity_id}: history of its ${saved.view === "set" ? "summary" : "facets"}`;
-entity(saved.entity_id, document.querySelector("#shown"), "h1", { view: saved.view });
+document.title = `${saved.entity_id}: history of its ${saved.view === "ranking" ? "summary" : "facets"}`;
+new Entity(saved.entity_id, document.querySelector("#shown"), "h1", { view: saved.view });

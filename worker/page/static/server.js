@@ -20,11 +20,25 @@ export async function ask(path) {
   return body;
 }
 
-/** The address of a resource of an entity. */
-export const ofEntity = (id, what) =>
+let known;
+
+/** What the worker says of itself; waits until it answers. */
+export async function about() {
+  for (;;) {
+    try {
+      return await (known ??= ask("/page/status"));
+    } catch {
+      known = undefined;
+      await new Promise((done) => setTimeout(done, AGAIN_MS));
+    }
+  }
+}
+
+/** The address of a view of an entity, or with `/page` before it of its history or changes. */
+export const ofEntity = (id, what, before = "") =>
   id === "." || id === ".." // browsers remove these from paths
-    ? `/page/entities//${what}${what.includes("?") ? "&" : "?"}id=${id}`
-    : `/page/entities/${encodeURIComponent(id)}/${what}`;
+    ? `${before}/entities//${what}${what.includes("?") ? "&" : "?"}id=${id}`
+    : `${before}/entities/${encodeURIComponent(id)}/${what}`;
 
 /** The worker's reason for refusing a stream of events; empty if it does not refuse. */
 async function whyNot(path) {

@@ -20,7 +20,7 @@ export function timeline({ steps, sentences, axis }) {
   const labels = axis.ticks.map(([at, label]) => placed(`tick${at < 1 ? " first" : at > 90 ? " last" : ""}`, { at }, label));
   const lines = axis.ticks.map(([at]) => placed("line", { at }));
   const head = el("div", { className: "head", ariaHidden: "true" },
-    el("span", { className: "label" }, "came", el("b", { textContent: "left" })), el("span", { className: "track" }, ...marks, ...labels));
+    el("span", { className: "label" }, "new", el("b", { textContent: "gone" })), el("span", { className: "track" }, ...marks, ...labels));
   const rows = sentences.map((one) => el("div", { className: "row", role: "listitem" },
     label(one), el("span", { className: "track" }, ...one.spans.map((span) => bar(span, one.isShown, ends)))));
   const plot = el("div", { className: "plot", tabIndex: 0, role: "group", ariaLabel: "Timeline of sentences" }, head,
