@@ -66,6 +66,7 @@ class Status(Struct, frozen=True):
     member_id: Annotated[str, Meta(description="In the group; null before it has joined.")] | None
     epoch: Annotated[int, Meta(description="COVERSUMM_EPOCH")]
     facets: Annotated[bool, Meta(description="Whether it has facets.")]
+    review_url: Annotated[str, Meta(description="COVERSUMM_REVIEW_URL")]
     url: Annotated[str, Meta(description="Under which other workers ask it.")]
     ready: bool
     reason: str
@@ -240,10 +241,10 @@ QUERIES: Final = {
         "Changes at lower offsets: `before` of the last answer.",
     ),
     "facets": Query({"enum": ["1"]}, "Changes of the entity's facets instead of its summary."),
-    "here": Query({"type": "string"}, "Set by workers that relay a stream: relay it no further."),
+    "here": Query({"type": "string"}, "Set by workers that relay a request: relay it no further."),
 }
 _LIST: Final = ("prefix", "contains", "after", "limit")
-_VIEW: Final = ("id", "view", "sentences", "words", "threshold", "language")
+_VIEW: Final = ("id", "view", "sentences", "words", "threshold", "language", "here")
 _WRONG: Final = Answer("The query or the id is wrong.", (Error,))
 _UNKNOWN: Final = Answer("There is no such entity.", (Error,))
 _AWAY: Final = Answer(
@@ -298,12 +299,8 @@ ADDRESSES: Final = (
         Address(
             f"/entities/{{id}}/{name}",
             "summaries",
-            f"{what} of an entity.",
-            {
-                **_VIEWED,
-                307: Answer("Another worker has the entity; `Location` is the same there."),
-                503: _AWAY,
-            },
+            f"{what} of an entity, from the worker that has it.",
+            {**_VIEWED, 503: _AWAY},
             _VIEW,
         )
         for name, what in (("summary", "The summary"), ("facets", "The facets"))
@@ -321,16 +318,6 @@ ADDRESSES: Final = (
         "As `/entities`, of all workers: this one asks the others.",
         {200: Answer("A page of them.", (AllEntities,)), 400: _WRONG, 503: _AWAY},
         _LIST,
-    ),
-    *(
-        Address(
-            f"/page/entities/{{id}}/{name}",
-            "page",
-            f"As `/entities/{{id}}/{name}`, from the worker that has the entity.",
-            {**_VIEWED, 503: _AWAY},
-            _VIEW,
-        )
-        for name in ("summary", "facets")
     ),
     Address(
         "/page/entities/{id}/history",
@@ -489,9 +476,6 @@ def _in_path(name: str, schema: dict[str, Any], description: str) -> dict[str, A
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
-    if not answer.types and answer.media == JSON:
-        location = {"Location": {"schema": {"type": "string"}, "required": True}}
-        return {"description": answer.description, "headers": location}
     refs = [_ref(one.__name__) for one in answer.types]
     schema = {"type": "string"} if not refs else refs[0] if len(refs) == 1 else {"anyOf": refs}
     content: dict[str, Any] = {"schema": schema}

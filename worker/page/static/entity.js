@@ -93,13 +93,7 @@ export class Entity {
     this.drawState();
     if (name !== "waiting" || why || this.isAsking) return;
     this.loadSummary(); // shows the counts, or why there are none
-    if (this.view) this.loadMissing();
-  }
-
-  /** Load what the view lacks. */
-  loadMissing() {
     if (this.view in VIEWS && !this.views[this.view]) this.loadView();
-    if (!this.past.isKnown) this.loadHistory(this.past, null);
   }
 
   drawState() {
@@ -134,7 +128,10 @@ export class Entity {
     this.view = Object.hasOwn(TABS, view ?? "") ? view : this.first;
     for (const button of this.tabs.children) button.setAttribute("aria-pressed", String(button.value === this.view));
     if (this.views.overview?.asked !== this.language) this.views.overview = null;
-    if (this.stream[0] !== "connecting") this.loadMissing(); // else when it is connected: no change is missed in between
+    if (this.stream[0] !== "connecting") { // else when it is connected: no change is missed in between
+      if (this.view in VIEWS) this.loadView();
+      if (!this.past.isKnown) this.loadHistory(this.past, null);
+    }
     this.draw();
   }
 
