@@ -22,12 +22,14 @@ FLOORS = (
     ("worker.kafka",),
     ("worker.storage",),
     ("worker.registry",),
+    ("worker.tokens",),
     ("worker.settings",),
     ("worker.mapping", "worker.state"),
     ("worker.facets",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
-    ("worker.clock", "worker.errors", "worker.extras", "worker.limits", "worker.toml_lines"),
+    ("worker.clock", "worker.errors", "worker.extras", "worker.http_client"),
+    ("worker.limits", "worker.toml_lines"),
     ("worker",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

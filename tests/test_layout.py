@@ -58,6 +58,7 @@ CONFINED = {
     "py3langid": ("worker/text/language.py",),
     "pyarrow": ("worker/sources/",),
     "fastavro": ("worker/registry/",),
+    "aws_msk_iam_sasl_signer": ("worker/tokens.py",),
 }
 
 

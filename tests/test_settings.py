@@ -284,7 +284,7 @@ def test_a_registry_has_several_urls_and_one_way_to_log_in() -> None:
         (user | {f"{OF_REGISTRY}TOKEN": "t"}, "TOKEN: set, and so is"),
         ({f"{OF_REGISTRY}USERNAME": "u"}, "set both or neither"),
         ({f"{OF_REGISTRY}CA_LOCATION": "/no/file"}, "not a file that can be read"),
-        ({f"{OF_REGISTRY}CA_LOCATION": __file__}, "registry's CA file"),
+        ({f"{OF_REGISTRY}CA_LOCATION": __file__}, "registry's TLS files"),
     ):
         with pytest.raises(SetupError, match=words):
             Settings.from_environment(REGISTRY | given)

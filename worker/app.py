@@ -111,7 +111,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     lock_data_dir(settings.data_dir)
     engine = configured_engine(settings)
     avro = avro_output(settings)
-    clients = KafkaClients(settings, WORKER_LOG)
+    clients = patiently(lambda: KafkaClients(settings, WORKER_LOG))
     app: CoverSummApp | None = None  # Faust creates the consumer when the app starts
 
     def leave_group() -> None:

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 WORKER = "coversumm-worker"
-EXTRAS = ("avro", "language", "openvino", "otel", "parquet")
+EXTRAS = ("avro", "language", "msk", "openvino", "otel", "parquet")
 NOT_NEEDED = "openvino-telemetry"
 """The worker imports OpenVINO without it."""
 

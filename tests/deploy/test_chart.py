@@ -194,6 +194,12 @@ def _values_of_each() -> dict[str, Any]:
     """
     named = {
         "SCHEMA_REGISTRY_URL": "https://registry.example.com",
+        "SCHEMA_REGISTRY_OAUTH_TOKEN_URL": "https://login.example.com/token",
+        "SCHEMA_REGISTRY_HEADERS": "target-sr-cluster=lsrc-1",
+        "SASL_OAUTH_TOKEN_URL": "https://login.example.com/token",
+        "SASL_OAUTH_EXTENSIONS": "logicalCluster=lkc-1",
+        "SASL_AWS_REGION": "eu-central-1",
+        "CLIENT_OPTIONS": "compression.type=zstd",
         "OUTPUT_FORMAT": "json-row",
         "EMIT": "coalesced",
         "INDEX": "sgtree",
@@ -319,6 +325,8 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ({"commandLine": {"K": 0}}, "K"),
         ({"commandLine": {"CACHE_BYTES": "256MB"}}, "CACHE_BYTES"),
         ({"commandLine": {"SASL_PASSWORD": "x"}}, "SASL_PASSWORD"),
+        ({"kafka": {"bootstrapServers": "kafka"}}, "bootstrapServers"),
+        ({"kafka": {"bootstrapServers": "a:1,b:0"}}, "bootstrapServers"),
         ({"commandLine": {"INSTANCE_ID": "same"}}, "INSTANCE_ID"),
         ({"commandLine": {"APP_ID": "x"}}, "APP_ID"),
         ({"secretRefs": {"SASL_PASSWORD": {"name": "x"}}}, "SASL_PASSWORD"),

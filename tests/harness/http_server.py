@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
@@ -27,8 +28,12 @@ class Handler(BaseHTTPRequestHandler):
 class HttpServer:
     """Listens from its beginning on; answers while it is entered."""
 
-    def __init__(self, handler: type[Handler]) -> None:
+    def __init__(self, handler: type[Handler], tls: ssl.SSLContext | None = None) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        if tls is not None:  # the handshake is a connection's own thread's
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )

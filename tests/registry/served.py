@@ -5,7 +5,8 @@ seldom.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,16 +19,18 @@ class Answers:
     Attributes:
         given: by method and path, status and body; other paths are 404 with a code of no schema.
         requests: method and path, with the header Authorization and the body.
+        headers: all headers of each request.
     """
 
     def __init__(self) -> None:
         self.given: dict[str, tuple[int, Any]] = {}
         self.requests: list[tuple[str, str | None, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
         self.url = ""
 
 
 @contextmanager
-def served() -> Iterator[Answers]:
+def served(tls: ssl.SSLContext | None = None) -> Iterator[Answers]:
     """A server on this machine until the end of the block."""
     answers = Answers()
 
@@ -36,6 +39,7 @@ def served() -> Iterator[Answers]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             what = f"{self.command} {self.path}"
+            answers.headers.append({one.lower(): value for one, value in self.headers.items()})
             answers.requests.append((what, self.headers.get("Authorization"), body))
             missing = (404, {"error_code": 40403, "message": "Schema not found"})
             given = answers.given.get(what, missing)
@@ -45,6 +49,6 @@ def served() -> Iterator[Answers]:
 
         do_GET = do_POST = _answer
 
-    with HttpServer(Registry) as server:
-        answers.url = server.url
+    with HttpServer(Registry, tls) as server:
+        answers.url = server.url if tls is None else server.url.replace("http:", "https:")
         yield answers

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.harness.certificates import Authority
+from tests.harness.identity import Identity
 from tests.harness.node import free_port
 from tests.registry.served import Answers, served
 from worker.errors import SetupError
@@ -94,6 +98,70 @@ def test_credentials_go_to_the_registry_alone(
         assert registry.schema(7) == ("s", "AVRO", ())
         assert [one for _, one, _ in answers.requests] == [header]
         assert [one for _, one, _ in stranger.requests] == [None]
+
+
+def test_a_registry_is_asked_with_the_providers_token_and_more_headers(
+    answers: Answers, tmp_path: Path
+) -> None:
+    answers.given["GET /schemas/types"] = (200, ["AVRO"])
+    authority = Authority(tmp_path, "authority")
+    with Identity(tmp_path, authority, {"reader": "MARKER"}) as provider:
+        given = {
+            "schema_registry_url": answers.url,
+            "schema_registry_oauth_token_url": provider.url,
+            "schema_registry_oauth_client_id": "reader",
+            "schema_registry_oauth_client_secret": "MARKER",
+            "schema_registry_oauth_scope": "schemas",
+            "schema_registry_headers": "target-sr-cluster=lsrc-1",
+            "schema_registry_ca_location": str(authority.path),
+        }
+        settings = Settings(**given)
+        SchemaRegistry.of(settings).ask()
+        SchemaRegistry.of(settings).ask()
+        (token,) = provider.tokens
+        assert [one for _, one, _ in answers.requests] == [f"Bearer {token}"] * 2
+        assert {one["target-sr-cluster"] for one in answers.headers} == {"lsrc-1"}
+        assert provider.requests[0]["scope"] == "schemas"
+        wrong = Settings(**given | {"schema_registry_oauth_client_secret": "MARKER-wrong"})
+        with pytest.raises(client.RegistryMisconfigured, match="401") as refused:
+            SchemaRegistry.of(wrong).ask()
+        assert "COVERSUMM_SCHEMA_REGISTRY_OAUTH_CLIENT_SECRET" in str(refused.value)
+        assert "MARKER" not in str(refused.value)
+        provider.status = 503
+        away = Settings(**given | {"schema_registry_oauth_scope": "other"})
+        with pytest.raises(RegistryUnreachable, match=r"OAUTH_TOKEN_URL=.*503") as error:
+            SchemaRegistry.of(away).ask()
+        assert not isinstance(error.value, client.RegistryMisconfigured)  # a worker waits
+    assert len(answers.requests) == 2
+
+
+def test_a_registry_may_ask_for_a_certificate(tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
+    context.load_cert_chain(*authority.issue("registry"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    certificate, key = authority.issue("client", "secret")
+    with served(context) as secured:
+        secured.given["GET /schemas/types"] = (200, ["AVRO"])
+        trusting = {
+            "schema_registry_url": secured.url,
+            "schema_registry_ca_location": str(authority.path),
+        }
+        own = {
+            "schema_registry_certificate_location": str(certificate),
+            "schema_registry_key_location": str(key),
+            "schema_registry_key_password": "secret",
+        }
+        SchemaRegistry.of(Settings(**trusting, **own)).ask()
+        foreign, foreign_key = stranger.issue("foreign")
+        others = {
+            "schema_registry_certificate_location": str(foreign),
+            "schema_registry_key_location": str(foreign_key),
+        }
+        for refused in ({}, others):
+            with pytest.raises(RegistryUnreachable):
+                SchemaRegistry.of(Settings(**trusting, **refused)).ask()
+        assert len(secured.requests) == 1
 
 
 def test_another_url_is_asked_until_one_answers_and_it_stays(answers: Answers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ def command(file: Path | None, source: str) -> int:
     """
     from worker.bridge import Bridge, Bridges, settings_of_sources
     from worker.kafka.clients import WORKER_LOG, KafkaClients
+    from worker.kafka.errors import patiently
     from worker.metrics import Metrics
 
     settings = Settings.from_environment(mapping=None if file is None else str(file))
@@ -71,7 +73,8 @@ def command(file: Path | None, source: str) -> int:
     stopping = threading.Event()
     with ending_at_sigterm():
         made = {
-            own.input_topic: Bridge(own, KafkaClients(own, WORKER_LOG), metrics) for own in each
+            own.input_topic: Bridge(own, patiently(partial(KafkaClients, own, WORKER_LOG)), metrics)
+            for own in each
         }
         bridge = Bridges(made) if len(made) > 1 else next(iter(made.values()))
         serve(settings, bridge, metrics)

@@ -12,8 +12,8 @@ from typing import Any
 
 from worker.settings import Settings
 
-PROTOCOL_LOGS = ("aiokafka.conn",)
-"""Loggers that write requests at DEBUG, with events and the password of SASL PLAIN."""
+PROTOCOL_LOGS = ("aiokafka.conn", "botocore", "boto3", "urllib3")
+"""Loggers that write requests at DEBUG, with events, passwords and tokens."""
 LIBRARIES = ("faust", "mode", "aiokafka", "kafka", "librdkafka", "aiohttp", "asyncio")
 
 

@@ -7,14 +7,19 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from worker.errors import SetupError, Unanswered
 from worker.kafka.contact import Contact
 from worker.kafka.errors import UNREACHABLE, Diagnosis, plain
 from worker.settings import Settings
+from worker.settings.kinds import pairs
+from worker.tokens import TokenError, TokenRefused, kafka_tokens
+
+T = TypeVar("T")
 
 FACILITIES: Final = frozenset(
     {"FAIL", "FATAL", "REQTMOUT", "GETPID", "TXNERR", "ADDPARTS", "ADDOFFSETS", "ENDTXN"}
@@ -27,9 +32,12 @@ coordinator does not grant yet, and failed steps of a transaction.
 
 
 def is_new(record: logging.LogRecord) -> bool:
-    """A log filter: whether librdkafka's message says more than that a broker is unreachable."""
-    facility = record.args[0] if isinstance(record.args, tuple) and record.args else ""
-    return facility not in FACILITIES or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+    """A log filter: whether librdkafka's message says more than that a broker is unreachable, or
+    that one of `COVERSUMM_CLIENT_OPTIONS` is for another kind of client.
+    """
+    facility, *_, text = record.args if isinstance(record.args, tuple) and record.args else ("", "")
+    is_new = facility not in FACILITIES and "will be ignored by this" not in str(text)
+    return is_new or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
 def log_error(log: logging.Logger, error: KafkaError) -> None:
@@ -118,29 +126,70 @@ class Clients(Protocol):
 
 
 class KafkaClients:
-    """Clients of librdkafka, which log to `log`; the worker's clients use `WORKER_LOG`."""
+    """Clients of librdkafka, which log to `log`; the worker's clients use `WORKER_LOG`.
+
+    Raises SetupError without a token, if the settings ask for one; its cause is Unanswered if there
+    may be one later.
+    """
 
     def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
+        self._tokens = kafka_tokens(settings)
+        self._extensions = pairs(settings.sasl_oauth_extensions)
+        self._options = pairs(settings.client_options)
         self._config: dict[str, Any] = {
             **PATIENCE,
             **settings.kafka_client_config(),
             "logger": log,
             "error_cb": partial(log_error, log),
         }
+        if self._tokens is None:
+            return
+        self._config["oauth_cb"] = self._token
+        try:
+            self._tokens.token()
+        except TokenRefused as refused:
+            raise SetupError(str(refused)) from None
+        except TokenError as cause:
+            raise SetupError(str(cause)) from Unanswered(str(cause))
 
     def standalone_consumer(
         self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
     ) -> Consumer:
         """See `Clients`."""
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
-        return Consumer({**self._config, **own, **options})
+        return self._make(lambda config: Consumer(config), {**own, **options})
 
     def producer(self, options: Mapping[str, Any]) -> Producer:
         """See `Clients`."""
-        return Producer({**self._config, **options})
+        return self._make(lambda config: Producer(config), options)
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
         """See `Clients`."""
         own: dict[str, Any] = {"allow.auto.create.topics": False}  # a lookup creates nothing
         own |= {} if on_error is None else {"error_cb": on_error}
-        return AdminClient({**self._config, **own})
+        return self._make(lambda config: AdminClient(config), own)
+
+    def _token(self, _: str) -> tuple[str, float, str, dict[str, str]]:
+        """librdkafka's callback: token, expiry, principal and extensions."""
+        assert self._tokens is not None
+        token = self._tokens.token()
+        return token.text, token.expires, "", self._extensions
+
+    def _make(self, kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
+        """A client. Raises KafkaException without a token, SetupError for an unknown option.
+
+        confluent-kafka would wait 10 s for a token that the callback does not return.
+        """
+        try:
+            if self._tokens is not None:
+                self._tokens.token()
+            return kind({**self._config, **options, **self._options})
+        except TokenError as cause:
+            is_final = isinstance(cause, TokenRefused)
+            code = KafkaError._AUTHENTICATION if is_final else KafkaError._TRANSPORT
+            raise KafkaException(KafkaError(code, str(cause))) from None
+        except KafkaException as cause:
+            error = cause.args[0]
+            if error.code() != KafkaError._INVALID_ARG:
+                raise
+            raise SetupError(f"COVERSUMM_CLIENT_OPTIONS: {error.str()}") from cause

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 from worker.clock import Clock
 from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
+from worker.tokens import kafka_tokens
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +162,7 @@ def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
     as the cause of a SetupError.
     """
     give_up_s = clock.monotonic() + START_SECONDS
+    said = ""
     while True:
         try:
             return ask()
@@ -168,7 +170,9 @@ def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
             cause = error.__cause__ if isinstance(error, SetupError) else error
             if cause is None or not is_retriable(cause) or clock.monotonic() > give_up_s:
                 raise
-            log.info("asking again: %s", error)
+            if str(error) != said:
+                said = str(error)
+                log.info("asking again: %s", error)
             clock.sleep(PAUSE_SECONDS)
 
 
@@ -224,6 +228,14 @@ def plain(text: str) -> str:
     return re.sub(r"^(\w+://)?(\[?[\w.:-]+\]?:\d+)/\w+: ", r"\2: ", without_state)
 
 
+TOKENS: Final = {
+    "OAUTHBEARER": "COVERSUMM_SASL_OAUTH_TOKEN_URL, COVERSUMM_SASL_OAUTH_CLIENT_ID, and the scope, "
+    "audience and extensions that the broker expects",
+    "AWS_MSK_IAM": "COVERSUMM_SASL_AWS_REGION, and that the AWS role may kafka-cluster:Connect",
+}
+"""What to check if a broker refuses the token of a mechanism."""
+
+
 class Diagnosis:
     """An error callback of librdkafka that keeps the errors, to explain a failed connection."""
 
@@ -271,6 +283,9 @@ class Diagnosis:
                 f"COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism} there: set those of the "
                 "listener"
             )
+        if denied is not None and (tokens := kafka_tokens(settings)) is not None:
+            what = TOKENS[str(settings.sasl_mechanism)]
+            return str(tokens.failed or f"the broker does not accept the token: check {what}")
         if denied is not None:
             return (
                 f"the broker does not accept COVERSUMM_SASL_USERNAME={settings.sasl_username} with "

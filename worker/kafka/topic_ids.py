@@ -114,7 +114,8 @@ class TopicIds:
 
     def suspect(self) -> None:
         """After a long silence of the brokers: use new connections, see `Transactions.suspect`."""
-        self._admin = self.clients.admin(self.on_error)
+        with suppress(KafkaException):  # there is no token for a new client
+            self._admin = self.clients.admin(self.on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None if the broker does not tell this client."""

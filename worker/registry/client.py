@@ -14,18 +14,20 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from socket import SocketIO
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
+from urllib.request import Request
 
 import msgspec
 from msgspec import Struct
 
 from worker.clock import Clock
 from worker.errors import SetupError
+from worker.http_client import opener
 from worker.settings import Settings
+from worker.settings.kinds import pairs
+from worker.tokens import TokenError, TokenRefused, TokenSource, registry_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,36 +85,6 @@ class SchemaTexts(NamedTuple):
     referred: tuple[str, ...]
 
 
-class _TimedReader(SocketIO):
-    """Reads until `ends`: the timeout of a socket begins again with each byte."""
-
-    _sock: Any
-    ends: float
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(max(self.ends - time.monotonic(), 0.001))
-        return super().readinto(buffer)
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer that has to arrive within `TIMEOUT_SECONDS`."""
-
-    def __init__(self, sock: Any, **arguments: Any) -> None:
-        super().__init__(sock, **arguments)
-        raw: Any = self.fp.raw
-        raw.__class__, raw.ends = _TimedReader, time.monotonic() + TIMEOUT_SECONDS
-
-
-class _Handler(HTTPHandler, HTTPSHandler):
-    def do_open(self, http_class: Any, req: Request, **arguments: Any) -> Any:
-        def connection(host: str, **given: Any) -> Any:
-            made = http_class(host, **given)
-            made.response_class = _Answer
-            return made
-
-        return super().do_open(connection, req, **arguments)
-
-
 class SchemaRegistry:
     """A schema registry. All methods raise RegistryUnreachable.
 
@@ -120,27 +92,36 @@ class SchemaRegistry:
         urls: of one registry, or of several processes of it.
         headers: sent with each request, to these URLs only.
         context: TLS; None: the system's.
+        tokens: of the header Authorization, if an OAuth provider gives them.
     """
 
     def __init__(
-        self, urls: Sequence[str], headers: Mapping[str, str], context: ssl.SSLContext | None = None
+        self,
+        urls: Sequence[str],
+        headers: Mapping[str, str],
+        context: ssl.SSLContext | None = None,
+        tokens: TokenSource | None = None,
     ) -> None:
         self._urls = list(urls)
         self._headers = headers
-        self._opener = build_opener(_Handler(context=context))
+        self._opener = opener(context)
+        self._tokens = tokens
 
     @classmethod
     def of(cls, settings: Settings) -> SchemaRegistry:
         """The registry of the settings, which name one."""
         assert settings.schema_registry_url is not None
-        headers = {}
+        headers = pairs(settings.schema_registry_headers)
         if settings.schema_registry_token is not None:
             headers["Authorization"] = f"Bearer {settings.schema_registry_token}"
         elif settings.schema_registry_username is not None:
             pair = f"{settings.schema_registry_username}:{settings.schema_registry_password}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         return cls(
-            settings.schema_registry_url.split(","), headers, settings.registry_tls_context()
+            settings.schema_registry_url.split(","),
+            headers,
+            settings.registry_tls_context(),
+            registry_tokens(settings),
         )
 
     # -- reading
@@ -236,7 +217,7 @@ class SchemaRegistry:
         request = Request(url + path, body, {"Accept": _MEDIA_TYPE}, method=method)  # noqa: S310
         if body is not None:
             request.add_header("Content-Type", _MEDIA_TYPE)
-        for name, value in self._headers.items():
+        for name, value in {**self._headers, **self._authorization()}.items():
             request.add_unredirected_header(name, value)
         try:
             try:
@@ -259,6 +240,17 @@ class SchemaRegistry:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise RegistryMisconfigured(f"{url}: the answer is not JSON") from None
 
+    def _authorization(self) -> dict[str, str]:
+        """The header with the provider's token, if there is a provider."""
+        try:
+            return (
+                {} if self._tokens is None else {"Authorization": f"Bearer {self._tokens.token()}"}
+            )
+        except TokenRefused as refused:
+            raise RegistryMisconfigured(str(refused)) from None
+        except TokenError as cause:
+            raise RegistryUnreachable(str(cause)) from None
+
 
 def _refusal(url: str, status: int, content: bytes) -> Exception:
     """A refusal in the API's words, or a server that is no registry or not able to answer."""
@@ -277,7 +269,8 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
     if status in (401, 403):
         return RegistryMisconfigured(
             f"{url}: {status} {message}: check COVERSUMM_SCHEMA_REGISTRY_USERNAME and "
-            "COVERSUMM_SCHEMA_REGISTRY_PASSWORD, or COVERSUMM_SCHEMA_REGISTRY_TOKEN"
+            "COVERSUMM_SCHEMA_REGISTRY_PASSWORD, COVERSUMM_SCHEMA_REGISTRY_TOKEN, or those of "
+            "COVERSUMM_SCHEMA_REGISTRY_OAUTH_CLIENT_ID"
         )
     if status >= 500 or status == 429:
         return RegistryUnreachable(f"{url}: {status} {message}")

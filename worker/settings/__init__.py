@@ -2,7 +2,7 @@
 
     fields       the settings: variable, kind, default, help
     kinds        the values that a variable accepts
-    checks       conditions between settings
+    checks       conditions between settings; client_options: options that are refused
     environment  the variables of this process, of files, and of child processes; unknown ones
 
 An error is one SetupError that names the variable, the value and what is accepted. An empty
@@ -33,7 +33,7 @@ from worker.settings.fields import (
     Setting,
     settings_by_field,
 )
-from worker.settings.kinds import host_port
+from worker.settings.kinds import PAIRS, host_port, pairs
 
 __all__ = [
     "ALL_ADDRESSES",
@@ -68,22 +68,18 @@ class Settings(Fields):
             object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):
             raise SetupError(complaint)
-        try:
-            self.tls_context()
-        except (OSError, ValueError) as cause:  # ValueError: a password that is too long
-            raise SetupError(
-                f"the TLS files cannot be used ({getattr(cause, 'strerror', None) or cause}): "
-                "check COVERSUMM_SSL_CA_LOCATION, COVERSUMM_SSL_CERTIFICATE_LOCATION, "
-                "COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
-            ) from cause
-
-        try:
-            self.registry_tls_context()
-        except (OSError, ValueError) as cause:
-            raise SetupError(
-                f"the registry's CA file cannot be used ({cause}): check "
-                "COVERSUMM_SCHEMA_REGISTRY_CA_LOCATION"
-            ) from cause
+        for prefix, context, of_whom in (
+            ("COVERSUMM_SSL_", self.tls_context, "TLS files"),
+            ("COVERSUMM_SCHEMA_REGISTRY_", self.registry_tls_context, "registry's TLS files"),
+        ):
+            try:
+                context()
+            except (OSError, ValueError) as cause:  # ValueError: a password that is too long
+                raise SetupError(
+                    f"the {of_whom} cannot be used ({getattr(cause, 'strerror', None) or cause}): "
+                    f"check {prefix}CA_LOCATION, {prefix}CERTIFICATE_LOCATION, "
+                    f"{prefix}KEY_LOCATION and {prefix}KEY_PASSWORD"
+                ) from cause
 
     @classmethod
     def from_environment(
@@ -171,12 +167,13 @@ class Settings(Fields):
         return self.instance_id
 
     def kafka_client_config(self) -> dict[str, Any]:
-        """Addresses and security for librdkafka."""
+        """Addresses and security for librdkafka, without tokens and `client_options`."""
+        mechanism = self.sasl_mechanism
         config = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.transactional_id,
             "security.protocol": self.security_protocol.lower(),
-            "sasl.mechanism": self.sasl_mechanism,
+            "sasl.mechanism": "OAUTHBEARER" if mechanism == "AWS_MSK_IAM" else mechanism,
             "sasl.username": self.sasl_username,
             "sasl.password": self.sasl_password,
             "ssl.ca.location": self.ssl_ca_location,
@@ -190,16 +187,36 @@ class Settings(Fields):
         """TLS for Python's own clients; None without TLS. Raises OSError for a bad file."""
         if not self.security_protocol.endswith("SSL"):
             return None
-        context = ssl.create_default_context(cafile=self.ssl_ca_location)
-        if self.ssl_certificate_location is not None:
-            password = self.ssl_key_password or ""  # without one OpenSSL asks at the terminal
-            context.load_cert_chain(self.ssl_certificate_location, self.ssl_key_location, password)
+        context = _tls(
+            self.ssl_ca_location,
+            self.ssl_certificate_location,
+            self.ssl_key_location,
+            self.ssl_key_password,
+        )
+        named = pairs(self.client_options).get("ssl.endpoint.identification.algorithm")
+        context.check_hostname = named != "none"
         return context
 
     def registry_tls_context(self) -> ssl.SSLContext | None:
         """TLS for the schema registry; None for the system's. Raises OSError for a bad file."""
-        location = self.schema_registry_ca_location
-        return None if location is None else ssl.create_default_context(cafile=location)
+        if not (self.schema_registry_ca_location or self.schema_registry_certificate_location):
+            return None
+        return _tls(
+            self.schema_registry_ca_location,
+            self.schema_registry_certificate_location,
+            self.schema_registry_key_location,
+            self.schema_registry_key_password,
+        )
+
+
+def _tls(
+    ca: str | None, certificate: str | None, key: str | None, password: str | None
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca)
+    if certificate is not None:
+        # without a password OpenSSL asks at the terminal
+        context.load_cert_chain(certificate, key, password or "")
+    return context
 
 
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -230,7 +247,8 @@ def _parse(setting: Setting, what: str, text: str) -> Any:
     try:
         return setting.kind.parse(text)
     except ValueError:
-        is_secret = setting.secret or re.search("//.*@", text)  # a password in a URL
+        # a password in a URL, or among options
+        is_secret = setting.secret or setting.kind is PAIRS or re.search("//.*@", text)
         shown = repr(text if len(text) <= 100 else f"{text[:100]}...")
         value = "its value" if is_secret else shown
         raise SetupError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None

@@ -1,12 +1,14 @@
 """The conditions between settings, and those of this machine: one line for each that fails."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from worker.settings.client_options import refusal
 from worker.settings.fields import DEFAULT_MODEL_DIMENSION, Fields, settings_by_field
-from worker.settings.kinds import show_size
+from worker.settings.kinds import pairs, show_size
 from worker.text import embedders
 
 AT_MOST: Final = (
@@ -24,6 +26,7 @@ LESS_THAN: Final = (
 )
 """Field, field of a larger value, and reason."""
 SENTENCE_BYTES: Final = 256  # upper bound of a sentence's field names, numbers and date
+_SECRET_HEADER: Final = re.compile("auth|cookie|key|token|secret|password", re.IGNORECASE)
 MESSAGE_BYTES: Final = 8 * 2**10
 """Upper bound of the rest of a message without its two ids: key, headers, and other fields."""
 
@@ -34,6 +37,7 @@ def complaints(settings: Fields) -> Iterator[str]:
     yield from _check_order(settings)
     yield from _check_message_bytes(settings)
     yield from _check_sasl(settings)
+    yield from _check_client_options(settings)
     yield from _check_tls_files(settings)
     yield from _check_registry(settings)
 
@@ -79,10 +83,10 @@ def _check_names(settings: Fields) -> Iterator[str]:
 
 def _check_order(settings: Fields) -> Iterator[str]:
     described = settings_by_field()
-    for pairs, words in ((AT_MOST, "at most"), (LESS_THAN, "less than")):
-        for name, bound, reason in pairs:
+    for bounds, words in ((AT_MOST, "at most"), (LESS_THAN, "less than")):
+        for name, bound, reason in bounds:
             value, limit = getattr(settings, name), getattr(settings, bound)
-            if value > limit or (value == limit and pairs is LESS_THAN):
+            if value > limit or (value == limit and bounds is LESS_THAN):
                 one, other = described[name], described[bound]
                 yield (
                     f"{one.variable}: {one.kind.show(value)} must be {words} "
@@ -131,14 +135,64 @@ def _variables(settings: Fields, *names: str) -> dict[str, Any]:
     return {described[name].variable: getattr(settings, name) for name in names}
 
 
+_PASSWORD: Final = (("sasl_username", "sasl_password"), ())
+_SASL: Final[dict[str | None, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "PLAIN": _PASSWORD,
+    "SCRAM-SHA-256": _PASSWORD,
+    "SCRAM-SHA-512": _PASSWORD,
+    "OAUTHBEARER": (
+        ("sasl_oauth_token_url", "sasl_oauth_client_id", "sasl_oauth_client_secret"),
+        (
+            "sasl_oauth_scope",
+            "sasl_oauth_audience",
+            "sasl_oauth_extensions",
+            "sasl_oauth_ca_location",
+        ),
+    ),
+    "AWS_MSK_IAM": ((), ("sasl_aws_region",)),
+    None: ((), ()),
+}
+"""The fields that a mechanism needs, and those that it may have."""
+
+
 def _check_sasl(settings: Fields) -> Iterator[str]:
-    protocol = settings.security_protocol
-    used = protocol.startswith("SASL_")
-    wrong = "not set, but needed with" if used else "set, but not used with"
-    values = _variables(settings, "sasl_mechanism", "sasl_username", "sasl_password")
-    for variable, value in values.items():
-        if (value is not None) != used:
-            yield f"{variable}: {wrong} COVERSUMM_SECURITY_PROTOCOL={protocol}"
+    protocol, mechanism = settings.security_protocol, settings.sasl_mechanism
+    with_protocol = f"with COVERSUMM_SECURITY_PROTOCOL={protocol}"
+    if protocol.startswith("SASL_") and mechanism is None:
+        yield f"COVERSUMM_SASL_MECHANISM: not set, but needed {with_protocol}"
+    if not protocol.startswith("SASL_"):
+        mechanism = None
+    others = {name for needed, optional in _SASL.values() for name in (*needed, *optional)}
+    needed, optional = _SASL[mechanism]
+    what = f"with COVERSUMM_SASL_MECHANISM={mechanism}" if mechanism else with_protocol
+    unused = sorted(others.difference(needed, optional)) + ["sasl_mechanism"] * (mechanism is None)
+    for variable, value in _variables(settings, *needed).items():
+        if value is None:
+            yield f"{variable}: not set, but needed {what}"
+    for variable, value in _variables(settings, *unused).items():
+        if value is not None:
+            yield f"{variable}: set, but not used {what}"
+    if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
+        yield "COVERSUMM_SECURITY_PROTOCOL: set SASL_SSL with COVERSUMM_SASL_MECHANISM=AWS_MSK_IAM"
+    if mechanism == "AWS_MSK_IAM" and msk_region(settings) is None:
+        yield "COVERSUMM_SASL_AWS_REGION: not set, and KAFKA_BOOTSTRAP_SERVERS names no AWS region"
+    location = settings.sasl_oauth_ca_location
+    if location is not None and not _is_readable(location):
+        yield f"COVERSUMM_SASL_OAUTH_CA_LOCATION: {location!r} is not a file that can be read"
+
+
+def msk_region(settings: Fields) -> str | None:
+    """The AWS region of the brokers: as set, else as their names have it; None if they do not."""
+    named = re.search(
+        r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.", settings.bootstrap_servers
+    )
+    return settings.sasl_aws_region or (named[1] if named else None)
+
+
+def _check_client_options(settings: Fields) -> Iterator[str]:
+    for option in pairs(settings.client_options):
+        if (why := refusal(option)) is not None:
+            yield f"COVERSUMM_CLIENT_OPTIONS: {option} is refused: {why}"
 
 
 def _check_tls_files(settings: Fields) -> Iterator[str]:
@@ -157,24 +211,35 @@ def _check_tls_files(settings: Fields) -> Iterator[str]:
 
 def _check_registry(settings: Fields) -> Iterator[str]:
     prefix = "COVERSUMM_SCHEMA_REGISTRY_"
-    values = {
-        "USERNAME": settings.schema_registry_username,
-        "PASSWORD": settings.schema_registry_password,
-        "TOKEN": settings.schema_registry_token,
-        "CA_LOCATION": settings.schema_registry_ca_location,
-    }
-    given = [name for name, value in values.items() if value is not None]
-    if settings.output_format == "avro" and settings.schema_registry_url is None:
+    values = _variables(
+        settings, *(name for name in settings_by_field() if name.startswith("schema_registry_"))
+    )
+    given = [name.removeprefix(prefix) for name, value in values.items() if value is not None]
+    if settings.output_format == "avro" and "URL" not in given:
         yield f"COVERSUMM_OUTPUT_FORMAT: avro needs {prefix}URL, which is not set"
-    if given and settings.schema_registry_url is None:
+    if given and "URL" not in given:
         yield f"{prefix}{given[0]}: set, but {prefix}URL is not"
-    if ("USERNAME" in given) != ("PASSWORD" in given):
-        yield f"{prefix}USERNAME, {prefix}PASSWORD: set both or neither"
-    if "USERNAME" in given and "TOKEN" in given:
-        yield f"{prefix}TOKEN: set, and so is {prefix}USERNAME: unset one of them"
-    location = settings.schema_registry_ca_location
-    if location is not None and not _is_readable(location):
-        yield f"{prefix}CA_LOCATION: {location!r} is not a file that can be read"
+    for one, other in (("USERNAME", "PASSWORD"), ("CERTIFICATE_LOCATION", "KEY_LOCATION")):
+        if (one in given) != (other in given):
+            yield f"{prefix}{one}, {prefix}{other}: set both or neither"
+    of_oauth = [name for name in given if name.startswith("OAUTH_")]
+    for name in ("OAUTH_TOKEN_URL", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET"):
+        if of_oauth and name not in given:
+            yield f"{prefix}{name}: not set, but needed with {prefix}{of_oauth[0]}"
+    ways = [name for name in ("USERNAME", "TOKEN", "OAUTH_TOKEN_URL") if name in given]
+    if len(ways) > 1:
+        yield f"{prefix}{ways[1]}: set, and so is {prefix}{ways[0]}: unset one of them"
+    if "KEY_PASSWORD" in given and "KEY_LOCATION" not in given:
+        yield f"{prefix}KEY_PASSWORD: set, but {prefix}KEY_LOCATION is not"
+    for variable, location in values.items():
+        if variable.endswith("_LOCATION") and location is not None and not _is_readable(location):
+            yield f"{variable}: {location!r} is not a file that can be read"
+    for header in pairs(settings.schema_registry_headers):
+        if _SECRET_HEADER.search(header):
+            yield (
+                f"{prefix}HEADERS: {header} is refused, its value is a secret: set {prefix}TOKEN "
+                f"or {prefix}PASSWORD"
+            )
 
 
 def _is_readable(location: str) -> bool:

@@ -76,11 +76,41 @@ class Fields:
     schema_registry_token: str | None = setting(
         None, kinds.ONE_LINE, "Bearer token for the registry, instead of both", secret=True
     )
+    schema_registry_oauth_token_url: str | None = setting(
+        None,
+        kinds.ENDPOINT,
+        "Token endpoint of an OAuth provider, whose tokens the registry accepts (client "
+        "credentials), see [deploy](../deploy.md#where-kafka-runs)",
+    )
+    schema_registry_oauth_client_id: str | None = setting(
+        None, kinds.ONE_LINE, "Client id at that provider"
+    )
+    schema_registry_oauth_client_secret: str | None = setting(
+        None, kinds.ONE_LINE, "Client secret at that provider", secret=True
+    )
+    schema_registry_oauth_scope: str | None = setting(
+        None, kinds.ONE_LINE, "Scope of the registry's tokens"
+    )
+    schema_registry_headers: str | None = setting(
+        None,
+        kinds.PAIRS,
+        "More headers of requests to the registry, without secrets: "
+        "`target-sr-cluster=lsrc-1,Confluent-Identity-Pool-Id=pool-1`",
+    )
     schema_registry_ca_location: str | None = setting(
         None,
         kinds.ONE_LINE,
         "CA certificates for the registry, a PEM file",
         instead="the system's",
+    )
+    schema_registry_certificate_location: str | None = setting(
+        None, kinds.ONE_LINE, "Client certificate for the registry, a PEM file"
+    )
+    schema_registry_key_location: str | None = setting(
+        None, kinds.ONE_LINE, "Its private key, a PEM file"
+    )
+    schema_registry_key_password: str | None = setting(
+        None, kinds.ONE_LINE, "Password of that private key", secret=True
     )
     output_topic: str = setting(
         "marketplace.review-summaries.v1",
@@ -324,11 +354,44 @@ class Fields:
     )
     sasl_mechanism: str | None = setting(
         None,
-        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
+        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
+        "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512` with user name and password, `OAUTHBEARER` "
+        "with client credentials, or `AWS_MSK_IAM` with AWS's own (extra `msk`), see "
+        "[deploy](../deploy.md#where-kafka-runs)",
     )
     sasl_username: str | None = setting(None, kinds.ONE_LINE, "User name for SASL")
     sasl_password: str | None = setting(None, kinds.ONE_LINE, "Password for SASL", secret=True)
+    sasl_oauth_token_url: str | None = setting(
+        None, kinds.ENDPOINT, "Token endpoint of an OAuth provider, for `OAUTHBEARER`"
+    )
+    sasl_oauth_client_id: str | None = setting(None, kinds.ONE_LINE, "Client id at that provider")
+    sasl_oauth_client_secret: str | None = setting(
+        None, kinds.ONE_LINE, "Client secret at that provider", secret=True
+    )
+    sasl_oauth_scope: str | None = setting(None, kinds.ONE_LINE, "Scope of the tokens")
+    sasl_oauth_audience: str | None = setting(
+        None, kinds.ONE_LINE, "Audience of the tokens, for providers that ask for it"
+    )
+    sasl_oauth_extensions: str | None = setting(
+        None,
+        kinds.PAIRS,
+        "SASL extensions beside the token: `logicalCluster=lkc-1,identityPoolId=pool-1`",
+    )
+    sasl_oauth_ca_location: str | None = setting(
+        None, kinds.ONE_LINE, "CA certificates of that provider beside the system's, a PEM file"
+    )
+    sasl_aws_region: str | None = setting(
+        None,
+        kinds.matching("[a-z0-9-]{4,40}", "an AWS region like eu-central-1"),
+        "Region of the MSK cluster, for `AWS_MSK_IAM`",
+        instead="that of the brokers' names",
+    )
+    client_options: str | None = setting(
+        None,
+        kinds.PAIRS,
+        "More options of the librdkafka clients: `compression.type=lz4,client.rack=eu-1a`. Options "
+        "that would break delivery are refused, each with the reason",
+    )
     ssl_ca_location: str | None = setting(
         None, kinds.ONE_LINE, "CA certificates, a PEM file", instead="the system's"
     )

@@ -99,6 +99,12 @@ def text(pattern: str, accepts: str) -> Kind:
     return Kind(accepts, parse)
 
 
+def matching(pattern: str, accepts: str) -> Kind:
+    """`text` by a regular expression that JSON Schema has too."""
+    schema = {"type": "string", "pattern": f"^{pattern}$"}
+    return text(pattern, accepts)._replace(schema=schema)
+
+
 def _parse_servers(text: str) -> str:
     servers = [server.strip() for server in text.split(",")]
     for server in servers:
@@ -108,7 +114,15 @@ def _parse_servers(text: str) -> str:
     return ",".join(servers)
 
 
-SERVERS: Final = Kind("host:port, or several separated by commas", _parse_servers)  # brokers
+SERVERS: Final = Kind(
+    "host:port, or several separated by commas",
+    _parse_servers,
+    schema={
+        "type": "string",
+        "pattern": r"^[^\s,/@]+:0*[1-9][0-9]*(\s*,\s*[^\s,/@]+:0*[1-9][0-9]*)*$",
+    },
+)
+"""Of brokers. A port is needed: Kafka has no default for it."""
 _ORIGIN: Final = re.compile(
     r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?/*", re.ASCII | re.IGNORECASE
 )
@@ -146,6 +160,32 @@ URLS: Final = Kind(
     schema={"type": "string", "pattern": f"^{_URL}(,{_URL})*$"},
 )
 """Of one service, without user, password and query; trailing slashes are dropped."""
+ENDPOINT: Final = matching(_URL, "a URL like https://login.example.com/oauth2/token")
+_PAIR: Final = r"[A-Za-z][A-Za-z0-9._-]*="
+
+
+def pairs(text: str | None) -> dict[str, str]:
+    """The values of `NAME=VALUE,NAME=VALUE` by name. Raises ValueError for another text.
+
+    >>> pairs("debug=broker,topic,client.rack=a")  # a comma may be in a value
+    {'debug': 'broker,topic', 'client.rack': 'a'}
+    """
+    parts = re.split(rf"\s*,\s*(?={_PAIR})", text.strip()) if text else []
+    found = {name: value for name, _, value in (one.partition("=") for one in parts)}
+    if not all(re.match(rf"{_PAIR}.", one) for one in parts) or len(found) < len(parts):
+        raise ValueError
+    return found
+
+
+def _parse_pairs(text: str) -> str:
+    return ",".join(f"{name}={value}" for name, value in pairs(text).items())
+
+
+PAIRS: Final = Kind(
+    "NAME=VALUE, or several separated by commas",
+    _parse_pairs,
+    schema={"type": "string", "pattern": f"^{_PAIR}."},
+)
 
 
 def _parse_hosts(text: str) -> str:

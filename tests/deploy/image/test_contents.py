@@ -23,6 +23,7 @@ MAX_BYTES = 450_000_000
 EXTRA_BYTES = {
     "avro": 15_000_000,
     "language": 15_000_000,
+    "msk": 45_000_000,
     "openvino": 100_000_000,
     "otel": 15_000_000,
     "parquet": 110_000_000,

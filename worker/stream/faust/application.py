@@ -13,7 +13,6 @@ import faust
 from faust.app import BootStrategy
 from faust.assignor.client_assignment import ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
-from faust.auth import SASLCredentials, SSLCredentials
 from faust.stores.rocksdb import Store
 from faust.tables.table import Table
 from faust.transport.drivers import aiokafka as driver
@@ -27,6 +26,7 @@ from worker.state import TABLE_NAME
 from worker.storage.databases import PartitionDatabases
 from worker.stream.bounded_reader import BoundedReader
 from worker.stream.faust import FAUST_LOG
+from worker.stream.faust.authentication import broker_credentials
 from worker.stream.faust.consumer import GuardedConsumer, LiveReader
 from worker.stream.run_bounds import Ending
 from worker.stream.surroundings import Surroundings
@@ -212,19 +212,6 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         canonical_url=settings.web_advertised_url,
         logging_config=None,
     )
-
-
-def broker_credentials(settings: Settings) -> Any:
-    """The Kafka security settings for Faust; librdkafka's are `Settings.kafka_client_config`."""
-    context = settings.tls_context()
-    if settings.security_protocol.startswith("SASL"):
-        return SASLCredentials(
-            username=settings.sasl_username,
-            password=settings.sasl_password,
-            mechanism=settings.sasl_mechanism,
-            ssl_context=context,
-        )
-    return SSLCredentials(context) if context is not None else None
 
 
 class PartitionStore(Store):

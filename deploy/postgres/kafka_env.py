@@ -1,0 +1,1 @@
+../examples/kafka_env.py
