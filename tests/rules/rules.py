@@ -787,7 +787,7 @@ RULES = (
     ),
     Rule(
         "an answer of the registry that drips ends",
-        "worker/registry/client.py",
+        "worker/http_client.py",
         "max(self.ends - time.monotonic(), 0.001)",
         "1.0",
         ("tests/registry/test_client.py",),
