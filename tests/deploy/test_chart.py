@@ -325,8 +325,6 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ({"commandLine": {"K": 0}}, "K"),
         ({"commandLine": {"CACHE_BYTES": "256MB"}}, "CACHE_BYTES"),
         ({"commandLine": {"SASL_PASSWORD": "x"}}, "SASL_PASSWORD"),
-        ({"kafka": {"bootstrapServers": "kafka"}}, "bootstrapServers"),
-        ({"kafka": {"bootstrapServers": "a:1,b:0"}}, "bootstrapServers"),
         ({"commandLine": {"INSTANCE_ID": "same"}}, "INSTANCE_ID"),
         ({"commandLine": {"APP_ID": "x"}}, "APP_ID"),
         ({"secretRefs": {"SASL_PASSWORD": {"name": "x"}}}, "SASL_PASSWORD"),

@@ -193,14 +193,10 @@ def test_what_is_no_list_of_options(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["kafka", "kafka:", "kafka:0", "a:1,b", "a:1,,b:2", "u@a:1"])
-def test_brokers_without_a_port_are_refused_here_and_by_the_chart(text: str) -> None:
+def test_brokers_without_a_port_are_refused(text: str) -> None:
     with pytest.raises(SetupError, match=r"KAFKA_BOOTSTRAP_SERVERS: .*host:port"):
         Settings.from_environment({"KAFKA_BOOTSTRAP_SERVERS": text})
-    pattern = str(kinds.SERVERS.schema["pattern"])
-    assert not re.search(pattern, text)
-    for good in ("kafka:9092", "a.b:1, [fd00::1]:9093"):
-        assert re.search(pattern, good)
-        assert kinds.SERVERS.parse(good)
+    assert kinds.SERVERS.parse("a.b:1, [fd00::1]:9093") == "a.b:1,[fd00::1]:9093"
 
 
 # -- the registry

@@ -114,15 +114,7 @@ def _parse_servers(text: str) -> str:
     return ",".join(servers)
 
 
-SERVERS: Final = Kind(
-    "host:port, or several separated by commas",
-    _parse_servers,
-    schema={
-        "type": "string",
-        "pattern": r"^[^\s,/@]+:0*[1-9][0-9]*(\s*,\s*[^\s,/@]+:0*[1-9][0-9]*)*$",
-    },
-)
-"""Of brokers. A port is needed: Kafka has no default for it."""
+SERVERS: Final = Kind("host:port, or several separated by commas", _parse_servers)  # brokers
 _ORIGIN: Final = re.compile(
     r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?/*", re.ASCII | re.IGNORECASE
 )
