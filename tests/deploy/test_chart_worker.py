@@ -139,7 +139,8 @@ class Deployed:
         objects = render({**self._values, "mapping": deletions(SOURCE), "bridge": own})
         (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
         file = self._directory / "mapping.toml"
-        file.write_text(only(objects, "ConfigMap")["data"]["mapping.toml"])
+        kept = [one for one in objects if "helm.sh/hook" not in str(one["metadata"])]
+        file.write_text(only(kept, "ConfigMap")["data"]["mapping.toml"])
         arguments = [
             str(file) if one.endswith("/mapping.toml") else one for one in container["args"]
         ]
