@@ -164,6 +164,7 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
         "/entities",
         "/entities/{id}/summary",
         "/entities/{id}/facets",
+        "/widget.js",
         "/page/status",
         "/page/entities",
         "/page/changes",

@@ -27,7 +27,7 @@ from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
 from worker.limits import Limit
 from worker.metrics import Metrics
-from worker.page import install_page
+from worker.page import add_widget, install_page
 from worker.page.history import RecentHistory
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.pace import Pace
@@ -323,6 +323,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         hosts=allowed_hosts(settings),
         origins=(settings.web_origins or "").split(","),
     )
+    add_widget(application, settings.review_url)
     if settings.web_page:
         history = RecentHistory(
             surroundings.clients,

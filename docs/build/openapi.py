@@ -311,6 +311,12 @@ ADDRESSES: Final = (
         "The page's own scripts, styles and pictures.",
         {200: Answer("The file.", media="text/javascript, text/css, image/svg+xml")},
     ),
+    Address(
+        "/widget.js",
+        "page",
+        "The [widget](../page.md#the-widget): a script for pages of other sites.",
+        {200: Answer("The script.", media="text/javascript")},
+    ),
     Address("/page/status", "page", "As `/status`.", {200: Answer("Ready or not.", (Status,))}),
     Address(
         "/page/entities",
@@ -383,7 +389,9 @@ def parameters_table() -> str:
 def static_files() -> list[str]:
     """The page's files below `/page`."""
     static = files("worker.page").joinpath("static")
-    return sorted(one.name for one in static.iterdir() if not one.name.endswith(".html"))
+    return sorted(
+        one.name for one in static.iterdir() if one.name not in ("page.html", "widget.js")
+    )
 
 
 def openapi_yaml() -> str:

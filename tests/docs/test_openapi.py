@@ -135,6 +135,7 @@ ASKED = [
     ),
     (lambda site: setattr(site.state, "others", lambda: {AWAY: [2]}), "/page/entities", 200, ""),
     (ready, "/page/page.js", 200, "text/javascript"),
+    (ready, "/widget.js", 200, "text/javascript"),
     (ready, "/page/page.css", 200, "text/css"),
     (ready, "/page/icon.svg", 200, "image/svg+xml"),
     (with_history, "/page/entities/x/history?before=7", 200, "ChangeHistory"),

@@ -17,7 +17,7 @@ from worker.events import Message
 from worker.events.json_codec import encode
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.metrics import Metrics
-from worker.page import install_page
+from worker.page import add_widget, install_page
 from worker.page.history import ChangeHistory, NoHistory
 from worker.processing.entity_view import NoFacets
 from worker.stream.feed import ChangeFeed
@@ -55,11 +55,16 @@ class Site:
         self.feed = ChangeFeed("out", "facets", Threads())
         self.history = FakeHistory()
         self.has_page = True
+        self.origins: set[str] = set()
+        self.review_url = ""
 
     def application(self) -> web.Application:
         """What is served."""
         application, history = web.Application(), cast(Any, self.history)
-        pages = add_pages(application, self.state, Metrics(), index=not self.has_page)
+        pages = add_pages(
+            application, self.state, Metrics(), index=not self.has_page, origins=self.origins
+        )
+        add_widget(application, self.review_url)
         if self.has_page:
             install_page(application, self.state, pages, self.feed, history)
         return application

@@ -1,6 +1,7 @@
 """The page's addresses. All answers but files and streams are JSON, errors `{"error": "..."}`.
 
 /                          the page
+/widget.js                 an entity's overview for pages of other sites; also without the page
 /page/status               as /status
 /page/entities             as /entities, of all workers; `missing` lists workers that do not answer
 /page/entities/ID/history  its last changes: before; facets=1 for those of its facets
@@ -11,8 +12,9 @@ The ids `.` and `..` go into the query, as for `worker.web`.
 """
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
@@ -55,16 +57,36 @@ _KINDS: Final = {
 }
 
 
+_STATIC: Final = files(__package__).joinpath("static")
+_WIDGET: Final = "widget.js"
+
+
+def add_widget(application: web.Application, review_url: str) -> None:
+    """Serve the widget to pages of all origins; `review_url` is where it finds reviews."""
+    text = _STATIC.joinpath(_WIDGET).read_text("utf-8")
+    text = text.replace('REVIEW_URL = ""', f"REVIEW_URL = {json.dumps(review_url)}")
+    headers = HEADERS | {
+        "Cross-Origin-Resource-Policy": "cross-origin",
+        "Access-Control-Allow-Origin": "*",  # for `integrity`, which needs `crossorigin`
+    }
+    body, kind = text.encode(), _KINDS[".js"]
+    application.router.add_get(f"/{_WIDGET}", partial(_file, body, kind, headers))
+
+
 def add_files(application: web.Application) -> None:
     """Serve the page at the root and its files below /page. Files are read once."""
-    for file in files(__package__).joinpath("static").iterdir():
+    for file in _STATIC.iterdir():
+        if file.name == _WIDGET:
+            continue
         kind = _KINDS[PurePath(file.name).suffix]
         path = "/" if kind == "text/html" else f"/page/{file.name}"
-        application.router.add_get(path, partial(_file, file.read_bytes(), kind))
+        application.router.add_get(path, partial(_file, file.read_bytes(), kind, HEADERS))
 
 
-async def _file(body: bytes, kind: str, _request: web.Request) -> web.Response:
-    return web.Response(body=body, content_type=kind, charset="utf-8", headers=HEADERS)
+async def _file(
+    body: bytes, kind: str, headers: Mapping[str, str], _request: web.Request
+) -> web.Response:
+    return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
 
 PAGE: Final = "/page"

@@ -1,0 +1,181 @@
+"""The widget on a page of another origin, under the strict policy of the example, in Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from docs.build.render import ROOT
+from tests.harness.browser import Browser, Tab
+from tests.harness.page_site import Site, get
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.page.test_browser import EASY, axe, said
+from worker.events import FacetSummary, Ratings
+from worker.events.outputs import Mentions
+from worker.processing.entity_view import Overview, OverviewSentence
+
+EXAMPLE = ROOT / "deploy" / "examples" / "widget"
+HOSTILE = "<img src=x onerror=alert(1)><script>window.hacked = 1</script>"
+MOST_BYTES = 15_000
+ROOT_OF = "document.querySelector('script + div')?.shadowRoot"
+TEXT = f"[...({ROOT_OF}?.querySelectorAll('section') ?? [])].map((one) => one.innerText).join('')"
+
+
+class Shop:
+    """A worker, and the example's page at another origin."""
+
+    def __init__(self) -> None:
+        self.worker = Site()
+        self.worker.state.view = self.view
+        self.asked: list[Any] = []
+        self.attributes = ""
+        self.url = self.worker_url = ""
+
+    async def view(self, entity_id: str, kind: Any, extent: Any) -> Any:
+        self.asked.append((entity_id, kind, extent))
+        if entity_id != "B00X":
+            return None
+        pros, cons = [said("r 1/?#0", EASY)], [said("r9#0", HOSTILE)]
+        mentions = Mentions(194, Ratings(90, 3.5))
+        parking = FacetSummary(
+            "parking", 3, 109, 104, Ratings(95, 4.2), pros, mentions=mentions, pros=pros, cons=cons
+        )
+        place = FacetSummary("place", 3, 9, 1, Ratings(0, None), [said("r5#0", "שלום")])
+        first = OverviewSentence(0, "place", 9, "r5#0", "r5", "שלום", None, 0.1)
+        of_all = Ratings(800, 4.625)
+        return Overview("B00X", 0, 871, 2594, of_all, 0.8, (first,), (parking, place))
+
+    async def page(self, request: web.Request) -> web.Response:
+        name = request.path.lstrip("/") or "index.html"
+        text = (EXAMPLE / name).read_text().replace("http://127.0.0.1:8080", self.worker_url)
+        text = text.replace('data-entity="B00X"', self.attributes or 'data-entity="B00X"')
+        kind = "text/css" if name.endswith(".css") else "text/html"
+        return web.Response(text=text, content_type=kind)
+
+
+@pytest.fixture
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    made = Shop()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_SECONDS)
+
+    async def serve(application: web.Application) -> TestServer:
+        server = TestServer(application)
+        await server.start_server()
+        return server
+
+    pages = web.Application()
+    pages.router.add_get("/{name:.*}", made.page)
+    shop = run(serve(pages))
+    made.url = str(shop.make_url("/"))
+    made.worker.origins = {getattr(request, "param", made.url.rstrip("/"))}
+    made.worker.review_url = "https://shop.example/{entity_id}#{review_id}"
+    worker = run(serve(made.worker.application()))
+    made.worker_url = str(worker.make_url("")).rstrip("/")
+    yield made
+    run(worker.close())
+    run(shop.close())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
+
+
+def shown(tab: Tab) -> str:
+    tab.wait(TEXT)
+    return " ".join(str(tab.evaluate(TEXT)).split())
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)], ids=["wide", "phone"])
+def test_it_shows_the_overview_on_a_strict_page(
+    shop: Shop, browser: Browser, width: int, dark: bool
+) -> None:
+    tab = browser.open(shop.url, width, 860, dark=dark)
+    text = shown(tab)
+    for part in ("★ 4.6 871 reviews", "parking 194 mentions · ★ 3.5 Pros", "place 1 review שלום"):
+        assert part in text
+    assert text.index("Pros") < text.index(EASY) < text.index("Cons") < text.index(HOSTILE)
+    links = f"[...{ROOT_OF}.querySelectorAll('a')].map((one) => one.href)"
+    ids = ("r%201%2F%3F", "r9", "r5")
+    assert tab.evaluate(links) == [f"https://shop.example/B00X#{one}" for one in ids]
+    hebrew = f"[...{ROOT_OF}.querySelectorAll('.quotes p')].at(-1)"
+    assert tab.evaluate(f"getComputedStyle({hebrew}).direction") == "rtl"
+    radius = f"getComputedStyle({ROOT_OF}.querySelector('section')).borderTopLeftRadius"
+    assert tab.evaluate(radius) == "12.8px", "the policy has refused its styles"
+    back = f"getComputedStyle({ROOT_OF}.querySelector('section')).backgroundColor"
+    assert tab.evaluate(back) == ("rgb(26, 28, 34)" if dark else "rgb(255, 255, 255)")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate("typeof window.hacked") == "undefined"
+    assert tab.evaluate("document.cookie") == ""
+    tab.call("Page.setBypassCSP", enabled=True)  # for axe, which is no script of the shop
+    tab.call("Page.reload")
+    shown(tab)
+    axe(tab)
+    assert tab.complaints == []
+    tab.close()
+
+
+@pytest.mark.chromium
+def test_language_theme_and_words(shop: Shop, browser: Browser) -> None:
+    words = '{"mentions": "Erwähnungen", "parking": "Parken", "reviews": "Bewertungen"}'
+    shop.attributes = f"data-entity='B00X' data-language=de data-theme=dark data-words='{words}'"
+    tab = browser.open(shop.url)
+    text = shown(tab)
+    assert "871 Bewertungen Parken 194 Erwähnungen" in text
+    assert shop.asked[-1][2].language == "de"
+    back = f"getComputedStyle({ROOT_OF}.querySelector('section')).backgroundColor"
+    assert tab.evaluate(back) == "rgb(26, 28, 34)"
+    tab.close()
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize(
+    ("shop", "entity"),
+    [("*", "nobody"), ("https://another.example", "B00X")],
+    indirect=["shop"],
+    ids=["unknown entity", "unknown origin"],
+)
+def test_without_an_answer_the_page_is_complete_without_it(
+    shop: Shop, browser: Browser, entity: str
+) -> None:
+    shop.attributes = f"data-entity={entity}"
+    tab = browser.open(shop.url)
+    tab.wait("performance.getEntriesByType('resource').some((one) => /summary/.test(one.name))")
+    assert tab.evaluate(f"{ROOT_OF} === undefined")
+    assert "Desk lamp" in tab.text()
+    tab.close()
+
+
+def test_it_is_small_and_for_every_site() -> None:
+    site = Site()
+    site.has_page = False
+    ((status, headers, text),) = get(site, "/widget.js")
+    assert (status, headers["Cross-Origin-Resource-Policy"]) == (200, "cross-origin")
+    assert "Set-Cookie" not in headers
+    assert len(text.encode()) <= MOST_BYTES
+    for word in ("innerHTML", "eval(", "document.cookie", "localStorage", ".style", "<style"):
+        assert word not in text
+
+
+def test_an_address_of_reviews_is_data() -> None:
+    """Quotes in it cannot end the text that it is in."""
+    site = Site()
+    site.review_url = 'https://a/";alert(1)//{review_id}'
+    ((_, _, text),) = get(site, "/widget.js")
+    assert 'const REVIEW_URL = "https://a/\\";alert(1)//{review_id}";' in text
