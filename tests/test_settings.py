@@ -48,6 +48,8 @@ def test_variables_are_read(tmp_path: Path) -> None:
             "COVERSUMM_CACHE_BYTES": "1 GiB",
             "COVERSUMM_MAX_TEXT_BYTES": "1000",
             "COVERSUMM_WEB_ADVERTISED_URL": "http://w-0:8080/",
+            "COVERSUMM_WEB_ORIGINS": "https://Shop.example:443, http://[::1]:8000/",
+            "COVERSUMM_REVIEW_URL": "https://shop.example/p/{entity_id}?r={review_id}",
             "COVERSUMM_K": "",
             "HOME": "/nowhere",
         }
@@ -58,6 +60,8 @@ def test_variables_are_read(tmp_path: Path) -> None:
     assert (settings.embedder, settings.dimension, settings.data_dir) == ("none", 768, tmp_path)
     assert (settings.cache_bytes, settings.max_text_bytes) == (2**30, 1000)
     assert settings.web_advertised_url == "http://w-0:8080"
+    assert settings.web_origins == "https://shop.example,http://[::1]:8000"
+    assert settings.review_url == "https://shop.example/p/{entity_id}?r={review_id}"
     assert settings.k == 20
 
 
@@ -127,6 +131,13 @@ BAD = [
     ("COVERSUMM_WEB_BIND", "localhost:8080"),
     ("COVERSUMM_WEB_BIND", "fe80::1%eth0"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "worker-0:8080"),
+    ("COVERSUMM_WEB_ORIGINS", "shop.example"),
+    ("COVERSUMM_WEB_ORIGINS", "https://shop.example/products"),
+    ("COVERSUMM_WEB_ORIGINS", "https://a.example,*"),
+    ("COVERSUMM_REVIEW_URL", "https://shop.example/reviews"),
+    ("COVERSUMM_REVIEW_URL", "https://{review_id}.example/"),
+    ("COVERSUMM_REVIEW_URL", "javascript:alert('{review_id}')"),
+    ("COVERSUMM_REVIEW_URL", "https://shop.example/{review_id}/{user}"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://[::1:8080"),
     ("COVERSUMM_WEB_ADVERTISED_URL", "http://worker:port"),
     ("COVERSUMM_SCHEMA_REGISTRY_URL", "registry:8081"),

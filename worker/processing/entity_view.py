@@ -343,7 +343,7 @@ class Overview(EntityView):
     ratings: Ratings  # of all live reviews
     threshold: float
     sentences: tuple[OverviewSentence, ...]
-    facets: tuple[FacetSummary, ...]  # those that had a turn, as in `FacetsView`
+    facets: tuple[FacetSummary, ...]  # those that had a turn; readers do not see who wrote a quote
     language: LanguageCode | UnsetType = UNSET  # of its facets; absent if they may have several
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
@@ -385,7 +385,7 @@ class Overview(EntityView):
             source.entity.ratings(source.header).ratings(),
             extent.threshold,
             tuple(sentences),
-            tuple(_facet(source, members, one) for one in facets),
+            tuple(_facet(source, members, one, with_authors=False) for one in facets),
             language or UNSET,
         )
 
@@ -507,33 +507,37 @@ class _Members:
         return read
 
 
-def _facet(source: Source, members: _Members, one: _Counted) -> FacetSummary:
-    """The facet as it is published."""
+def _facet(
+    source: Source, members: _Members, one: _Counted, *, with_authors: bool = True
+) -> FacetSummary:
+    """The facet as it is published, or its quotes without their authors."""
     facet = one.facet
     summary = facet.with_counts(one.sentences, one.reviews, one.mentions)
     sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
     nearest = {
-        name: _nearest(source, facet.k, members.scan(one.number, sign))
+        name: _nearest(source, facet.k, members.scan(one.number, sign), with_authors)
         for name, sign in sets.items()
     }
     return msgspec.structs.replace(summary, **nearest)
 
 
-def _nearest(source: Source, k: int, scan: Scan) -> list[SummarySentence]:
+def _nearest(source: Source, k: int, scan: Scan, with_authors: bool) -> list[SummarySentence]:
     """The sentences of a scan that are nearest to their centroid."""
     scan = read_once(scan)
     if not any(len(block.vectors) for block in scan()):
         return []
     ranking = source.core(k, scan).ranking()
-    ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+    facts = map(source.entity.text_and_details, ranking.ids)
+    ranked = zip(ranking.ids, facts, ranking.distances(), ranking.support, strict=True)
     return [
         summary_sentence(
             rank,
             identifier.decode(),
             review_of(identifier).decode(),
-            *source.entity.text_and_details(identifier),
+            text,
+            details if with_authors else details._replace(author_id=None),
             distance,
             support,
         )
-        for rank, (identifier, distance, support) in enumerate(ranked)
+        for rank, (identifier, (text, details), distance, support) in enumerate(ranked)
     ]
