@@ -183,7 +183,9 @@ SECRETS = {one.variable: MARKER for one in settings_by_field().values() if one.s
 
 def test_every_password_is_a_secret() -> None:
     assert SECRETS.keys() == {
-        v for one in settings_by_field().values() if re.search("PASSWORD|TOKEN", v := one.variable)
+        v
+        for one in settings_by_field().values()
+        if re.search("PASSWORD|(TOKEN|SECRET)$", v := one.variable)
     }
 
 
