@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -53,7 +53,9 @@ def facets_file(path: Path, vectors: EngineVectors) -> Path:
     facets = [("newest", "newest = 1")]
     for one in read_definitions("preset:stays").facets:
         phrases = json.dumps([vectors.of(phrase) for phrase in one.phrases or ()])
-        facets.append((one.name, f"vectors = {phrases}\nhidden = {json.dumps(one.hidden)}"))
+        words = f"words = {json.dumps(one.words['en'])}\n" if isinstance(one.words, Mapping) else ""
+        rest = f"vectors = {phrases}\n{words}hidden = {json.dumps(one.hidden)}"
+        facets.append((one.name, rest))
     path.write_text("".join(f'[[facet]]\nname = "{name}"\n{rest}\n' for name, rest in facets))
     return path
 
