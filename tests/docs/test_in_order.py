@@ -199,7 +199,10 @@ def test_tutorial(shell: Shell) -> None:
 
 def test_the_files_of_the_tutorial_are_on_its_page() -> None:
     shown = {text for _, text in blocks("docs/tutorial.md")}
-    files = ("facets.toml", "produce.py", "mapping.toml", "shop.env", "consumer.py")
+    files = (
+        *("facets.toml", "produce.py", "mapping.toml", "shop.env", "consumer.py"),
+        "product.html",
+    )
     for name in files:
         assert (TUTORIAL / name).read_text() in shown, name
     more = (
@@ -216,4 +219,6 @@ def test_the_first_output_is_what_summarize_prints(tmp_path: Path) -> None:
     options = ["--facets", "preset:stays", "--view", "overview", "--pretty"]
     printed = run(["summarize", "stay.jsonl", *options], tmp_path, {"PYTHONPATH": str(ROOT)})
     lines = [line.rstrip() for line in printed.strip().splitlines()]
-    assert ("text", "\n".join(lines) + "\n") == blocks("README.md")[0]
+    kind, shown = blocks("README.md")[0]
+    given = [line for line in shown.splitlines() if line != "..."]  # some subjects are left out
+    assert (kind, given) == ("text", [line for line in lines if line in given])

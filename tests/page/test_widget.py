@@ -22,6 +22,7 @@ from worker.processing.entity_view import Overview, OverviewSentence
 
 EXAMPLE = ROOT / "deploy" / "examples" / "widget"
 HOSTILE = "<img src=x onerror=alert(1)><script>window.hacked = 1</script>"
+LOUD = "It is quite loud, though."
 MOST_BYTES = 15_000
 ROOT_OF = "document.querySelector('script + div')?.shadowRoot"
 TEXT = f"[...({ROOT_OF}?.querySelectorAll('section') ?? [])].map((one) => one.innerText).join('')"
@@ -47,9 +48,18 @@ class Shop:
             "parking", 3, 109, 104, Ratings(95, 4.2), pros, mentions=mentions, pros=pros, cons=cons
         )
         place = FacetSummary("place", 3, 9, 1, Ratings(0, None), [said("r5#0", "שלום")])
-        first = OverviewSentence(0, "place", 9, "r5#0", "r5", "שלום", None, 0.1)
+        noise = FacetSummary(
+            "noise", 3, 9, 8, Ratings(0, None), [said("r7#0", LOUD)], pros=pros[:1], cons=[]
+        )
+        quotes = (
+            OverviewSentence(0, "place", 9, "r5#0", "r5", "שלום", None, 0.1),
+            OverviewSentence(1, "noise", 9, "r7#0", "r7", LOUD, None, 0.1),
+            OverviewSentence(2, "noise", 9, "r 1/?#0", "r 1/?", EASY, None, 0.2),
+            OverviewSentence(3, "parking", 9, "r8#0", "r8", LOUD, None, 0.2),
+        )
         of_all = Ratings(800, 4.625)
-        return Overview("B00X", 0, 871, 2594, of_all, 0.8, (first,), (parking, place))
+        facets = (parking, noise, place)
+        return Overview("B00X", 0, 871, 2594, of_all, 0.8, quotes, facets)
 
     async def page(self, request: web.Request) -> web.Response:
         name = request.path.lstrip("/") or "index.html"
@@ -108,11 +118,15 @@ def test_it_shows_the_overview_on_a_strict_page(
 ) -> None:
     tab = browser.open(shop.url, width, 860, dark=dark)
     text = shown(tab)
-    for part in ("★ 4.6 871 reviews", "parking 194 mentions · ★ 3.5 Pros", "place 1 review שלום"):
+    for part in ("★ 4.6 871 reviews", "parking 194 mentions · in reviews with ★ 3.5 Pros"):
         assert part in text
+    # what is neither stands where one side is empty
+    assert f"noise 8 reviews {LOUD} Read the review Pros {EASY} Read the review place" in text
+    assert text.count(LOUD) == 1
+    assert "place 1 review שלום" in text
     assert text.index("Pros") < text.index(EASY) < text.index("Cons") < text.index(HOSTILE)
     links = f"[...{ROOT_OF}.querySelectorAll('a')].map((one) => one.href)"
-    ids = ("r%201%2F%3F", "r9", "r5")
+    ids = ("r%201%2F%3F", "r9", "r7", "r%201%2F%3F", "r5")
     assert tab.evaluate(links) == [f"https://shop.example/B00X#{one}" for one in ids]
     hebrew = f"[...{ROOT_OF}.querySelectorAll('.quotes p')].at(-1)"
     assert tab.evaluate(f"getComputedStyle({hebrew}).direction") == "rtl"

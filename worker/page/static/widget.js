@@ -20,7 +20,7 @@
     .subject:last-child { padding-bottom: 0; }
     h3 { font-size: 1em; overflow-wrap: anywhere; }
     small, a, .side { color: var(--soft); font-size: .85em; }
-    .quotes, .sides { display: grid; gap: .6em 1.2em; align-content: start; }
+    .quotes, .sides, .said { display: grid; gap: .6em 1.2em; align-content: start; }
     .quotes > li { padding-inline-start: .8em; border-inline-start: 3px solid var(--line); overflow-wrap: anywhere; }
     .side { font-weight: 600; }
     .pros .quotes > li { border-color: var(--good); }
@@ -56,13 +56,15 @@
   function subject(facet, { sentences, language: lang = "" }) {
     const label = facet.language && !lang ? `${facet.name} (${facet.language})` : facet.name;
     const sides = ["pros", "cons"].filter((side) => facet[side]?.length);
-    const shown = sides.length ? [] : sentences.filter((one) => one.facet === label).slice(0, 2);
+    const atSides = new Set(sides.flatMap((side) => facet[side]).map((one) => one.sentence_id));
+    const neither = sentences.filter((one) => one.facet === label && !atSides.has(one.sentence_id)).slice(0, 2 - sides.length);
+    const shown = neither.length || sides.length ? neither : facet.sentences.slice(0, 1);
     const counted = facet.mentions ? count(facet.mentions.review_count, "mention") : count(facet.review_count, "review");
     const { mean: rated } = (facet.mentions ?? facet).ratings;
     const texts = sides.map((side) => el("div", { className: side }, el("p", { className: "side", textContent: say(side === "pros" ? "Pros" : "Cons") }), quotes(facet[side].slice(0, 2), lang)));
     return el("li", { className: "subject" },
-      el("div", {}, el("h3", { dir: "auto", textContent: say(facet.name) }), el("small", { textContent: [counted, ...(rated === null ? [] : [`★ ${mean(rated)}`])].join(" · ") })),
-      sides.length ? el("div", { className: "sides" }, ...texts) : quotes(shown.length ? shown : facet.sentences.slice(0, 1), lang));
+      el("div", {}, el("h3", { dir: "auto", textContent: say(facet.name) }), el("small", { textContent: [counted, ...(rated === null ? [] : [`${say("in reviews with")} ★ ${mean(rated)}`])].join(" · ") })),
+      el("div", { className: "said" }, ...(shown.length ? [quotes(shown, lang)] : []), ...(sides.length ? [el("div", { className: "sides" }, ...texts)] : [])));
   }
 
   async function show() {
