@@ -113,8 +113,9 @@ def test_a_broken_link_ends_the_build(tmp_path: Path) -> None:
 def test_it_is_searched_from_files(site: Path, tmp_path: Path) -> None:
     """By a real browser, which loads nothing but files."""
     with Browser(tmp_path) as browser:
+        drawing = browser.open((site / "docs" / "architecture.html").as_uri())
+        drawing.wait("document.querySelector('div.mermaid')?.offsetHeight > 20")
         tab = browser.open((site / "index.html").as_uri())
-        tab.wait("document.querySelector('div.mermaid')?.offsetHeight > 100")  # it is drawn
         tab.evaluate(
             "(() => { document.querySelector('[for=__search]').click(); const field = "
             "document.querySelector('.md-search__input'); field.focus(); field.value = "

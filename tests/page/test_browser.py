@@ -138,6 +138,7 @@ def site() -> Iterator[StaysSite]:
     server = run(serve())
     made.url = str(server.make_url("/"))
     yield made
+    run(asyncio.sleep(0.2))  # a connection that the browser has just opened is known to the server
     run(server.close())
     loop.call_soon_threadsafe(loop.stop)
     thread.join()

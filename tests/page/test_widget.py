@@ -93,6 +93,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
     worker = run(serve(made.worker.application()))
     made.worker_url = str(worker.make_url("")).rstrip("/")
     yield made
+    run(asyncio.sleep(0.2))  # a connection that the browser has just opened is known to the server
     run(worker.close())
     run(shop.close())
     loop.call_soon_threadsafe(loop.stop)

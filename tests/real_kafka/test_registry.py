@@ -122,7 +122,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
     }
     history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.events]
     with (
-        pipeline(kafka, "avro", tmp_path, partitions=PARTITIONS, settings=settings) as site,
+        pipeline(kafka, "formats", tmp_path, partitions=PARTITIONS, settings=settings) as site,
         SchemaRegistryClient({"url": registry.url}) as schemas,
     ):
         writers = Writers(schemas, site.input_topic)

@@ -622,7 +622,7 @@ def decode_last_change(key: bytes, topic: OutputTopic, value: bytes) -> LastChan
     """Inverse of `encode_last_change`."""
     try:
         return _decode_last_change[topic](unseal(key, value))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptRow(describe(key), str(error)) from error
 
 
