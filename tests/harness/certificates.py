@@ -13,6 +13,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+KEY_USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
 
 class Authority:
     """Signs certificates; `path` is its own, which those who trust it are given."""
@@ -53,6 +65,11 @@ class Authority:
         self, name: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
+        is_authority = isinstance(extension, x509.BasicConstraints)
+        usage = dict.fromkeys(KEY_USES, False) | {
+            "digital_signature": not is_authority,
+            "key_cert_sign": is_authority,
+        }
         return (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -61,7 +78,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+            .add_extension(extension, critical=is_authority)
+            .add_extension(x509.KeyUsage(**usage), critical=True)  # Python 3.13 wants it
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )
