@@ -265,7 +265,7 @@ $(SITE)/.ready: docs/build/site/requirements.txt
 	@rm -f $(SITE)/mermaid-*.tgz
 	@touch $@
 
-site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site, searched without a server
+site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site; its search needs no server
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m docs.build.site build/site
 
 alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL=https://...

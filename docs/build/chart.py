@@ -114,7 +114,9 @@ def _names(schema: Any) -> Any:
 
 
 def _open(schema: Any) -> Any:
-    """The schema as helm may check it: whatever it refuses, no template can explain."""
+    """The schema without what the templates refuse: helm checks the schema first, and the templates
+    can say which name was meant.
+    """
     if isinstance(schema, list):
         return [_open(one) for one in schema]
     if not isinstance(schema, dict):

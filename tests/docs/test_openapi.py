@@ -325,7 +325,7 @@ def test_streams_are_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert answer.content_type == "text/event-stream"
                 # a browser that reads slowly is not told of all; this one does not
                 while seen < kinds.keys() - ({"skipped"} if path == "/page/changes" else set()):
-                    for message in messages:  # more than is told of one by one
+                    for message in messages:  # more changes than an update has, so some are skipped
                         site.feed.committed([message] * 5)
                     heard += await answer.content.readany()
                     whole, _, heard = heard.rpartition(b"\n\n")

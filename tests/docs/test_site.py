@@ -1,5 +1,5 @@
-"""The documentation as a site: it has every page, no link of it is broken, it loads nothing from
-elsewhere, and it is searched without a server.
+"""The documentation as a site: it has every page, no link of it is broken, it loads nothing
+from other sites, and its search needs no server.
 """
 
 from __future__ import annotations

@@ -116,3 +116,12 @@ def test_that_no_broker_is_reached_is_logged_for_the_worker_at_debug_and_for_the
         logging.getLogger().removeHandler(handler)
         log.setLevel(before)
     assert any("refused" in record.getMessage() for record in handler.records) is heard
+
+
+def test_any_record_passes_the_filter_whatever_its_arguments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO", WORKER_LOG.name):
+        WORKER_LOG.info("one: %s", "argument")
+        WORKER_LOG.info("none")
+    assert [record.getMessage() for record in caplog.records] == ["one: argument", "none"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 import worker
 from tests.harness.certificates import Authority
@@ -166,6 +167,10 @@ def test_other_options_reach_every_client(monkeypatch: pytest.MonkeyPatch) -> No
         settings = Settings.from_environment({"COVERSUMM_CLIENT_OPTIONS": wrong})
         with pytest.raises(SetupError, match=r"COVERSUMM_CLIENT_OPTIONS: .*compres"):
             KafkaClients(settings).producer({})
+    with pytest.raises(
+        KafkaException, match=r"queue\.buffering"
+    ):  # an error of the code's own option
+        KafkaClients(Settings.from_environment({})).producer({"linger.ms": "x"})
 
 
 def test_host_names_are_checked_by_both_clients_or_by_none(tmp_path: Path) -> None:

@@ -212,9 +212,9 @@ def _show_sentences(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
 
 def _sets(facet: dict[str, Any]) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
     """The sets of a facet: all of its sentences, then its pros and cons if it has any."""
-    yield _title(facet), facet["sentences"]
     from worker.events.outputs import SIDES
 
+    yield _title(facet), facet["sentences"]
     for side in SIDES:
         if facet.get(side):
             yield f"{output.facet_label(facet)}, {side}", facet[side]

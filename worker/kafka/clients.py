@@ -35,8 +35,8 @@ def is_new(record: logging.LogRecord) -> bool:
     """A log filter: whether librdkafka's message says more than that a broker is unreachable, or
     that one of `COVERSUMM_CLIENT_OPTIONS` is for another kind of client.
     """
-    facility, *_, text = record.args if isinstance(record.args, tuple) and record.args else ("", "")
-    is_new = facility not in FACILITIES and "will be ignored by this" not in str(text)
+    args = record.args if isinstance(record.args, tuple) and record.args else ("",)
+    is_new = args[0] not in FACILITIES and "will be ignored by this" not in str(args[-1])
     return is_new or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
@@ -190,6 +190,6 @@ class KafkaClients:
             raise KafkaException(KafkaError(code, str(cause))) from None
         except KafkaException as cause:
             error = cause.args[0]
-            if error.code() != KafkaError._INVALID_ARG:
+            if error.code() != KafkaError._INVALID_ARG or not self._options:
                 raise
             raise SetupError(f"COVERSUMM_CLIENT_OPTIONS: {error.str()}") from cause

@@ -62,13 +62,13 @@ def overview_lines(
 
 def entity_counts(view: Mapping[str, Any]) -> str:
     """The counts of an entity, of the JSON of any view, with its mean rating if that is known."""
-    sentences = many(view["sentence_count"], "sentences")
-    return f"{many(view['review_count'], 'reviews')}{_rated(view)}, {sentences}"
+    reviews, sentences = (many(view[f"{one}_count"], f"{one}s") for one in ("review", "sentence"))
+    return ", ".join([reviews, *_rated(view), sentences])
 
 
-def _rated(counts: Mapping[str, Any]) -> str:
+def _rated(counts: Mapping[str, Any]) -> list[str]:
     mean = counts.get("ratings", {}).get("mean")
-    return "" if mean is None else f", rated {mean:.1f}"
+    return [] if mean is None else [f"rated {mean:.1f}"]
 
 
 def _label(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ def _counts(facet: Mapping[str, Any]) -> list[str]:
     """Its mentions, or its reviews if it has no words; and their mean rating if it is known."""
     of = facet.get("mentions", facet)
     count = many(of["review_count"], "mentions" if "mentions" in facet else "reviews")
-    return [count, *_rated(of).split(", ")[1:]]
+    return [count, *_rated(of)]
 
 
 def _quotes(
