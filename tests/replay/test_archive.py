@@ -191,6 +191,8 @@ def test_no_more_records_are_compared_than_the_bound(
         (b'{"after":{"id":1}}', b'{"after":null}', True),
         (b'{"v":["a"]}', b'{"v":["a","b"]}', True),
         (b'{"v":[0.1]}', b'{"v":[0.10000000149]}', False),
+        (b'{"a":"x"}', b'{"a":"\xff"}', False),  # not UTF-8, so not JSON
+        (b"plain", b'{"a":"\xff"}', True),
         (b'{"v":"AAAA"}', b'{"v":[0.1]}', False),
         (b"5", b"6", True),
         (b"e1", b'"e1"', False),

@@ -5,7 +5,7 @@ from functools import partial, reduce
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from worker.events import ReviewDetails
@@ -143,6 +143,7 @@ def test_any_bytes_are_refused_or_read(decode, value):
 
 @pytest.mark.parametrize("decode", DECODERS)
 @given(payload=st.binary(max_size=60))
+@example(payload=b"\xdc\x00\n\x00\xa1\x80")  # a text that is not UTF-8
 def test_any_payload_under_a_right_checksum_is_refused_or_read(decode, payload):
     """What a checksum cannot notice still raises nothing but CorruptRow."""
     with suppress(CorruptRow):

@@ -145,11 +145,12 @@ def test_a_threshold_in_the_model_s_file_is_as_one_in_each_facet() -> None:
         ('{"languages": []}', "length >= 1"),
         ('{"languages": ["en-US"]}', "matching regex"),
         ('{"threshold": 84}', "<= 1"),
+        ('{"prefix": "\xff"}', "utf-8"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path: Path, content: str, problem: str) -> None:
     file = tmp_path / "model.json"
-    file.write_text(content)
+    file.write_text(content, "latin-1")
     with pytest.raises(EngineError, match=problem) as raised:
         read_facts(file)
     assert str(raised.value).startswith(f"{file}: ")

@@ -135,7 +135,7 @@ def _parsed(data: bytes) -> Any:
         return data
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if isinstance(value, dict | list | str):
         return value

@@ -52,7 +52,7 @@ def read_facts(path: Path) -> ModelFacts:
         return msgspec.json.decode(path.read_bytes(), type=ModelFacts)
     except OSError as error:
         raise EngineError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EngineError(f"{path}: {str(error).replace('`', '')}") from error
 
 
