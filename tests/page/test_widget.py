@@ -53,8 +53,8 @@ class Shop:
         )
         quotes = (
             OverviewSentence(0, "place", 9, "r5#0", "r5", "שלום", None, 0.1),
-            OverviewSentence(1, "noise", 9, "r7#0", "r7", LOUD, None, 0.1),
-            OverviewSentence(2, "noise", 9, "r 1/?#0", "r 1/?", EASY, None, 0.2),
+            OverviewSentence(1, "noise", 9, "r 1/?#0", "r 1/?", EASY, None, 0.1),
+            OverviewSentence(2, "noise", 9, "r7#0", "r7", LOUD, None, 0.2),
             OverviewSentence(3, "parking", 9, "r8#0", "r8", LOUD, None, 0.2),
         )
         of_all = Ratings(800, 4.625)
