@@ -199,10 +199,10 @@ class Bridge:
         self._lags: dict[int, int | None] = {}
         self._measured_at = 0.0
         self._letters = DeadLetterLog(Threads(), settings.dlq_topic)
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
-        """Bridge until told to stop. Raises Crash and Fenced."""
+        """Bridge until `is_stopping`. Raises Crash and Fenced."""
         try:
             self._transactions.take_over(START_SECONDS)
             self._consumer.subscribe(
@@ -373,8 +373,8 @@ class Bridge:
         self._lags = lags
 
     def _tell_letters(self) -> None:
-        if time.monotonic() - self._told_at >= INTERVAL_SECONDS:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._reported_at >= INTERVAL_SECONDS:
+            self._reported_at = time.monotonic()
             self._letters.log_counts()
 
     def _keep_contact(self) -> None:
@@ -402,7 +402,6 @@ class Bridge:
         return time.monotonic() - self._moved_at < self._settings.stall_timeout_ms / 1000
 
     def ready(self) -> tuple[bool, str]:
-        """See `GaugeSource`."""
         if self._contact.silence() is not None:
             return False, "no broker answers"
         if not self._is_assigned:
@@ -412,7 +411,6 @@ class Bridge:
         return True, f"bridging {many(len(self._cursors), 'partitions')} of {self._source}"
 
     def partitions(self) -> tuple[int, int]:
-        """See `GaugeSource`."""
         return len(self._cursors), self._sources
 
     def lag(self) -> dict[int, int | None]:
@@ -424,7 +422,6 @@ class Bridge:
         return {}
 
     def broker_silent_seconds(self) -> dict[str, float]:
-        """See `GaugeSource`."""
         return self._contact.silent_seconds()
 
     def rocksdb_bytes(self) -> int:
@@ -444,7 +441,7 @@ class Bridges:
         self._bridges = bridges
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
-        """Bridge until told to stop. The first failure of one stops all, and is raised."""
+        """Bridge until `is_stopping`. The first failure of one stops all, and is raised."""
         failures: list[BaseException] = []
 
         def run(bridge: Bridge) -> None:

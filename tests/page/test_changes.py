@@ -168,16 +168,16 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
     tab.evaluate("location.hash = '#/'")
     tab.type("#contains", "")
     tab.evaluate("document.querySelector('#search').requestSubmit()")
-    tab.wait("document.querySelector('#told').textContent === 'because'")
+    tab.wait("document.querySelector('#notice').textContent === 'because'")
     site.state.is_ready = True
     tab.wait(
-        "document.querySelector('#told').textContent.startsWith('There is no entity yet.')"
+        "document.querySelector('#notice').textContent.startsWith('There is no entity yet.')"
     )  # asked again
     site.feed.committed(
         [Message("out", 0, name.encode(), encode(BODY), []) for name in ("new", "newer", "new")]
     )
     tab.wait(f"{ids} === 'new,newer'")
-    assert tab.text("#told") == ""
+    assert tab.text("#notice") == ""
     more = structs.replace(BODY, sequence=BODY.sequence + 1, review_count=4321)
     site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
     tab.wait(

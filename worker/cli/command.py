@@ -32,7 +32,6 @@ class Command(click.Command):
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `click.Command`."""
         super().format_epilog(ctx, formatter)
         if not self.examples:
             return
@@ -55,7 +54,6 @@ class CommandGroup(Command, click.Group):
     command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See `click.Group`."""
         return list(self.commands)
 
     def sections(self) -> Mapping[str, Mapping[str, str]]:
@@ -64,7 +62,6 @@ class CommandGroup(Command, click.Group):
         return {"Commands": helps}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `click.Group`."""
         width = max(map(len, self.commands))
         for title, helps in self.sections().items():
             with formatter.section(title):
@@ -109,11 +106,9 @@ class LazyGroup(CommandGroup):
         self.commands = _Modules(package, self._helps)
 
     def sections(self) -> Mapping[str, Mapping[str, str]]:
-        """See `CommandGroup`."""
         return self._sections
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """See `click.Group`."""
         found = [name for name in self._helps if name.startswith(incomplete)]
         commands = [CompletionItem(name, help=self._helps[name]) for name in found]
         return commands + Command.shell_complete(self, ctx, incomplete)

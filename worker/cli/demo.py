@@ -18,7 +18,6 @@ class ReviewCount(click.ParamType):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | None:
-        """See `click.ParamType`."""
         if value == "all":
             return None
         count: int = click.IntRange(min=1).convert(value, param, ctx)

@@ -39,7 +39,6 @@ class StderrHandler(logging.StreamHandler[Any]):
     """Writes to the present `sys.stderr`: while a progress bar is shown, that writes above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
         self.stream = sys.stderr
         super().emit(record)
 
@@ -64,7 +63,6 @@ class Redacted(logging.Formatter):
         self._forms = sorted(forms, key=len, reverse=True)  # a form may contain another
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         line = self._formatter.format(record)
         for form in self._forms:
             line = line.replace(form, "***")
@@ -85,7 +83,6 @@ class JsonFormatter(TextFormatter):
     """A JSON object a line; figures and names (the record's `facts`) are fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         entry: dict[str, Any] = {
             "time": self.formatTime(record),
             "level": record.levelname,

@@ -35,7 +35,6 @@ class _PathOrPattern(click.Path):
     """A file or folder that exists, or a pattern; `-` is standard input."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.Path`."""
         return value if has_magic(value) else super().convert(value, param, ctx)
 
 
@@ -114,7 +113,6 @@ class Parsed(click.ParamType):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """See `click.ParamType`."""
         try:
             return self._parse(str(value))
         except ValueError as error:

@@ -187,14 +187,12 @@ class StdoutWrapper(io.TextIOWrapper):
     """Raises SetupError if a write fails, BrokenPipeError if the reader is gone."""
 
     def write(self, text: str) -> int:
-        """See `io.TextIOWrapper`."""
         if text == "":  # click tests for a text stream this way, and hides errors
             return 0
         with explaining_errors():
             return super().write(text)
 
     def flush(self) -> None:
-        """See `io.TextIOWrapper`."""
         with explaining_errors():
             super().flush()
 

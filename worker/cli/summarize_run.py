@@ -196,7 +196,6 @@ class FinalChanges(AllChanges):
     _topics: list[str] = field(default_factory=list)  # of summaries first: their changes are first
 
     def at_once(self, outcome: Outcome) -> bytes:
-        """See `AllChanges`."""
         for change in outcome.changes:
             if change.topic not in self._topics:
                 self._topics.append(change.topic)
@@ -208,7 +207,6 @@ class FinalChanges(AllChanges):
         return b""
 
     def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
-        """See `AllChanges`."""
         last = (body for _, body in sorted(self._bodies.items()))
         return body_lines(body for body in last if _head(body).has_sentences)
 
@@ -241,12 +239,10 @@ class FinalStates(AllChanges):
     _entities: set[str] = field(default_factory=set)
 
     def at_once(self, outcome: Outcome) -> bytes:
-        """See `AllChanges`."""
         self._entities |= outcome.entities
         return b""
 
     def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
-        """See `AllChanges`."""
         return self.lines(self._states(summarizer))
 
     def _states(self, summarizer: FileSummarizer) -> Iterator[bytes]:

@@ -61,7 +61,6 @@ class Stream(Sink):
         self._readers.register(self._stream.fileno(), 0)
 
     def write(self, data: bytes) -> None:
-        """See `Sink`."""
         if any(event & (POLLERR | POLLHUP) for _, event in self._readers.poll(0)):
             raise BrokenPipeError
         with output.explaining_errors(self._path):
@@ -88,7 +87,6 @@ class NewFile(Sink):
             self._stream = gzip.GzipFile("", "wb", fileobj=self._raw, mtime=0)  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
-        """See `Sink`."""
         with output.explaining_errors(self._path):
             self._stream.write(data)
 

@@ -254,7 +254,7 @@ class FacetSummary(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """See `facet_label`."""
+        """The name, with the language if it has one: unique among the facets."""
         return facet_label(self.name, self.language)
 
     def with_counts(

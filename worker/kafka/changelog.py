@@ -321,7 +321,7 @@ class ChangelogLog:
         )
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
-        """See `first_rows`."""
+        """The first row of each partition that has one. Raises Unanswered and SetupError."""
         return first_rows(self.clients, self.group, self.topic, partitions, self.clock)
 
 

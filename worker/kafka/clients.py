@@ -155,16 +155,13 @@ class KafkaClients:
     def standalone_consumer(
         self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
     ) -> Consumer:
-        """See `Clients`."""
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
         return self._make(lambda config: Consumer(config), {**own, **options})
 
     def producer(self, options: Mapping[str, Any]) -> Producer:
-        """See `Clients`."""
         return self._make(lambda config: Producer(config), options)
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
-        """See `Clients`."""
         own: dict[str, Any] = {"allow.auto.create.topics": False}  # a lookup creates nothing
         own |= {} if on_error is None else {"error_cb": on_error}
         return self._make(lambda config: AdminClient(config), own)

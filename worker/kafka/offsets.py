@@ -341,7 +341,7 @@ class _Search:
 
     def decided(self, reader: Consumer, clock: Clock) -> set[int]:
         """The partitions without an open transaction before their end. Logs those that have one: a
-        search that begins within it may not be told that it is at the end of the decided records.
+        search that begins within it may not learn that it is at the end of the decided records.
         """
         found = set()
         for partition, end in self.missing.items():

@@ -98,11 +98,11 @@ class TransactionalProducer:
             ) from cause
 
     def ask(self, topic: str, timeout_seconds: float) -> None:
-        """See `Transactions.ask`."""
+        """Ask any broker for a topic, from any thread. Raises KafkaException and Hung."""
         self._transactions.ask(topic, timeout_seconds)
 
     def suspect(self) -> None:
-        """See `Transactions.suspect`."""
+        """Use new connections from the next request on, after a long silence of the brokers."""
         self._transactions.suspect()
 
     def commit(

@@ -103,7 +103,7 @@ class TopicReader(AbstractContextManager["TopicReader"]):
             )
 
     def committed(self, *, wait: bool = True) -> dict[int, CommittedOffset]:
-        """See `committed_offsets`. `wait`: whether to wait for transactions in flight."""
+        """By partition what the group has committed; `wait`: for transactions in flight."""
         with broker_errors(f"could not fetch the committed offsets of {self.topic}"):
             if wait:
                 return committed_offsets(self._consumer, self.topic, self.partitions)

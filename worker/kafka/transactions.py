@@ -59,7 +59,7 @@ class Within(Protocol):
 
 
 def within(seconds: float, work: Callable[[], T], /) -> T:
-    """See `Within`: runs each call in a daemon thread of its own."""
+    """The result of `work`, run in a daemon thread of its own. Raises Hung after `seconds`."""
     done: Future[T] = Future()
 
     def run() -> None:

@@ -274,7 +274,6 @@ class ShortView(EntityView):
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        """See `EntityView`."""
         entity, extent = source.entity, source.extent
         scan = read_once(entity.blocks)
         chosen = choose(
@@ -311,7 +310,6 @@ class FacetsView(EntityView):
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        """See `EntityView`."""
         members = _Members(source)
         published = source.entity.published(FACETS)
         return cls(
@@ -350,7 +348,6 @@ class Overview(EntityView):
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        """See `EntityView`."""
         extent, members = source.extent, _Members(source)
         language = extent.language or members.language
         facets = members.turns(language, source.language_min)

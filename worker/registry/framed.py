@@ -45,7 +45,6 @@ class FramedCodec:
         self._schemas = schemas
 
     def decode(self, value: bytes) -> Body:
-        """See `InputCodec`."""
         if not is_framed(value):
             return json_codec.decode(value)
         schema = self._schema(value)

@@ -153,7 +153,6 @@ class AvroOutput:
         self._quote = _struct(quoted, {})
 
     def encode(self, body: SummaryChanged | FacetsChanged) -> bytes:
-        """See `OutputCodec`."""
         if isinstance(body, SummaryChanged):
             return self._framed(body, self._summary, self._whole(body.sentences))
         facets = [
@@ -166,11 +165,9 @@ class AvroOutput:
         return self.encode_facets(body, facets)
 
     def quote(self, sentence_id: str, review_id: str, text: str, details: ReviewDetails) -> bytes:
-        """See `OutputCodec`."""
         return self._quote(summary_sentence(0, sentence_id, review_id, text, details, 0.0, 1))
 
     def encode_ranked(self, changes: Sequence[RankedChange]) -> list[bytes]:
-        """See `OutputCodec`."""
         return [
             self._framed(body, self._summary, _sentences(quotes, distances, support))
             for body, quotes, distances, support in changes
@@ -182,7 +179,6 @@ class AvroOutput:
         sentences: RankedQuotes,
         sides: Sequence[RankedQuotes] = (),
     ) -> bytes:
-        """See `OutputCodec`."""
         encoded = self._joined(facet, self._facet, _sentences(*sentences))
         return encoded + self._encode_sides([_sentences(*side) for side in sides])
 
@@ -193,7 +189,6 @@ class AvroOutput:
         return b"".join([b"\2" + array for array in arrays]) if arrays else b"\0\0"
 
     def encode_facets(self, body: FacetsChanged, facets: Sequence[bytes]) -> bytes:
-        """See `OutputCodec`."""
         return self._framed(body, self._facets, _array(facets))
 
     def to_json(self, value: bytes) -> bytes:

@@ -53,18 +53,15 @@ class PlainFiles(RecordSource):
         self.read_with = _read_with(fields, [_digest(path) for path in self._paths])
 
     def partitions(self) -> Mapping[int, range]:
-        """See `RecordSource`."""
         return {ONLY: range(self._count)}
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """See `RecordSource`."""
         with ReviewFiles(self._paths, self._fields) as files:
             for entry in beginning_at(start + 1, files):
                 if isinstance(entry, Record):
                     yield entry
 
     def unreadable(self) -> Iterator[str]:
-        """See `RecordSource`."""
         with ReviewFiles(self._paths, self._fields) as files:
             for entry in files:
                 if isinstance(entry, Faulty):
@@ -132,7 +129,6 @@ class Archived(RecordSource):
         return log.read(start, stop) if start < stop else iter(())
 
     def unreadable(self) -> Iterator[str]:
-        """See `RecordSource`."""
         rows = (entry for partition in self._archived for entry in self.archive.read(partition))
         for entry in chain(self.archive.faults(), rows):
             if isinstance(entry, Faulty):

@@ -96,7 +96,7 @@ class Replay:
     plan: ReplayPlan | None = field(default=None, init=False)  # once it is known
     holes: Holes = field(default=Holes(), init=False)  # what files lack, once known
     gone: dict[str, int] = field(default_factory=dict, init=False)
-    """See `gone_before`, once an estimate is known."""
+    """By partition the first offset that retention has left, once an estimate is known."""
 
     def __post_init__(self) -> None:
         self.settings = self.names.settings
@@ -191,7 +191,7 @@ class Replay:
         }
 
     def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
-        """See `reading`. Raises SetupError if the mapping needs headers, which files lack."""
+        """The mapping and its schemas. Raises SetupError if it needs headers, which files lack."""
         mapping, schemas = reading(self.settings, partitions)
         if mapping is not None and mapping.reads_headers and self.names.request.history is not None:
             raise SetupError(
@@ -201,7 +201,7 @@ class Replay:
         return mapping, schemas
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
-        """See `estimate`; begins nothing. Raises SetupError."""
+        """How long the replay would take, by a sample; begins nothing. Raises SetupError."""
         partitions = (
             Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
@@ -296,7 +296,10 @@ class Replay:
         return self.plan
 
     def accounts(self) -> dict[int, tuple[int, Account]]:
-        """See `accounts`."""
+        """By partition the next offset and the account that are committed, once a plan is known.
+
+        Raises KafkaException if the broker does not answer.
+        """
         assert self.plan is not None
         return accounts(self.clients, self.settings.app_id, self.plan, self.clock)
 

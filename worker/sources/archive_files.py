@@ -131,7 +131,6 @@ class ArchivedLines(ArchiveFile):
     """The partitions whose records are not in order of offsets."""
 
     def is_archived(self) -> bool:
-        """See `ArchiveFile`."""
         try:
             return any(
                 isinstance(entry, Record) for entry in islice(self._entries(), _LINES_LOOKED_AT)
@@ -140,7 +139,6 @@ class ArchivedLines(ArchiveFile):
             return False
 
     def pieces(self) -> Iterator[Piece]:
-        """See `ArchiveFile`."""
         found: dict[int, tuple[int, int, int]] = {}
         is_empty = True
         for entry in self._entries():
@@ -159,11 +157,9 @@ class ArchivedLines(ArchiveFile):
             yield Piece(self, partition, first, last)
 
     def faults(self) -> Iterator[Faulty]:
-        """See `ArchiveFile`."""
         return (entry for entry in self._entries() if isinstance(entry, Faulty))
 
     def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Entry]]:
-        """See `ArchiveFile`."""
         records: Iterable[Record] = (
             entry
             for entry in self._entries()

@@ -58,7 +58,6 @@ class ArchivedParquet(ArchiveFile):
         return {self.fields.get(name, name) for name in MEMBERS} | {"created_at"}
 
     def is_archived(self) -> bool:
-        """See `ArchiveFile`."""
         with self._table() as table:
             return set(COORDINATES) <= set(table.columns)
 
@@ -73,7 +72,6 @@ class ArchivedParquet(ArchiveFile):
                 begin += table.rows_of(group)
 
     def faults(self) -> Iterator[Faulty]:
-        """See `ArchiveFile`."""
         with self._table() as table:
             for group, begin in self.faulty:
                 found = _coordinates(table, group)
@@ -82,7 +80,6 @@ class ArchivedParquet(ArchiveFile):
                     yield Faulty(begin + int(row) + 1, BAD_ROW, detail, self.name)
 
     def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Entry]]:
-        """See `ArchiveFile`."""
         with self._table() as table:
             found = _coordinates(table, piece.group)
             rows = found.rows_of(piece.partition, start)

@@ -201,7 +201,6 @@ class _Unpacked(io.RawIOBase):
         self._packed = packed
 
     def readable(self) -> bool:
-        """See `io.RawIOBase`."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -40,14 +40,12 @@ class Overlay:
             self._layers = tuple(layer for layer in self._layers if layer.changes is not changes)
 
     def get(self, key: bytes) -> bytes | None:
-        """See `Rows`."""
         for layer in self._layers:
             if key in layer.changes:
                 return layer.changes[key]
         return self._stored.get(key)
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """See `Rows`."""
         changes: dict[bytes, bytes | None] = {}
         # looked at before the stored rows: none is missed that is taken away now
         for layer in reversed(self._layers):

@@ -28,11 +28,9 @@ class MemoryRows:
         self._gone = False  # some of the sorted keys have no row any more
 
     def get(self, key: bytes) -> bytes | None:
-        """See `Rows`."""
         return self._values.get(key)
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """See `Rows`."""
         self._sort()
         first = bisect_left(self._keys, max(prefix, start or prefix))
         upper = successor(prefix)

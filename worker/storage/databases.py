@@ -132,7 +132,6 @@ class Databases:
         return database
 
     def rows(self, partition: int) -> RocksRows:
-        """See `PartitionDatabases`."""
         return RocksRows(self.open(partition), database_path(self._data_dir, partition))
 
     @contextmanager
@@ -173,7 +172,6 @@ class Databases:
         gc.collect()  # a database closes with its last reference
 
     def wipe(self, partition: int) -> None:
-        """See `PartitionDatabases`."""
         self.close([partition])
         Rdict.destroy(str(database_path(self._data_dir, partition)))
 

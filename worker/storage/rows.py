@@ -103,7 +103,6 @@ class RocksRows:
         self._get = database.get
 
     def get(self, key: bytes) -> bytes | None:
-        """See `Rows`."""
         try:
             value: bytes | None = self._get(key)
         except Exception as error:
@@ -111,7 +110,6 @@ class RocksRows:
         return value
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """See `Rows`."""
         options = ReadOptions()
         upper = successor(prefix)
         # Otherwise the iterator walks through removed rows beyond the prefix.

@@ -129,7 +129,6 @@ class StoredVectors:
         return self._lock is not None
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
-        """See `VectorStore`."""
         try:
             self._look_again()
             return self.read(texts)
@@ -138,7 +137,6 @@ class StoredVectors:
             return {}
 
     def add(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
-        """See `VectorStore`."""
         if self.is_writer and vectors:
             try:
                 self.write(vectors)

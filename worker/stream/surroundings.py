@@ -99,7 +99,7 @@ class Threads:
         return OneThread(name)
 
     def within(self, seconds: float, work: Callable[[], T], /) -> T:
-        """See `worker.kafka.transactions.Within`."""
+        """The result of `work`, which may hang. Raises Hung after `seconds`."""
         return within(seconds, work)
 
     async def beside(self, work: Callable[[], T]) -> T:

@@ -130,7 +130,6 @@ class _Lookup:
     session: _Session
 
     def run(self, _: None, given: Mapping[str, Array]) -> list[Array]:
-        """See `EncoderSessions.first`."""
         rows = self.words[given["ids"]]
         rows += self.positions[given["positions"]]
         return self.session.run(None, {"looked_up": rows})
@@ -156,7 +155,6 @@ class Bf16Encoder:
             raise EngineError(f"OpenVINO cannot compile the model: {first_line(error)}") from error
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
-        """See `onnx.Encoder`."""
         return of_any_length(tokens, threads)
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[Array]:

@@ -45,7 +45,6 @@ class PackedEncoder:
     row_step: int = 1  # batches are filled up with rows to a multiple of it
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
-        """See `onnx.Encoder`."""
         return of_any_length(tokens, threads)
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[Array]:
@@ -117,7 +116,6 @@ class PaddedEncoder:
             )
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
-        """See `onnx.Encoder`."""
         return of_one_length(tokens, LENGTH_STEP, self._layout.max_tokens)
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[NDArray[np.float32]]:

@@ -119,7 +119,6 @@ class FlatIndex:
         return Points(ids, self._vectors.rows[rows])
 
     def on_rows_written(self) -> None:
-        """See `Index`."""
         self._read = None
         self._updates.clear()
         if self._scan is not None and (self._vectors.nbytes or self._removed):
@@ -129,7 +128,6 @@ class FlatIndex:
             self._removed.clear()
 
     def totals(self, copies: Copies | None = None) -> Totals:
-        """See `Index`."""
         self._apply_waiting()
         totals = Totals(0, np.zeros(self._dimension), 0.0)
         read: list[_Tile] = []
@@ -151,7 +149,6 @@ class FlatIndex:
     def nearest(
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
-        """See `Index`."""
         self._apply_waiting()
         parts: Iterable[_Part] = self._parts(n, total)
         if n <= READ_ROWS and not self._removed:

@@ -238,7 +238,6 @@ class GraphgroveIndex:
         """See `Index`. Everything is in memory, so there is nothing to release."""
 
     def totals(self, copies: Copies | None = None) -> Totals:
-        """See `Index`."""
         self._read()
         counts = np.array([len(ids) for ids in self._ids], np.float64)
         if copies is not None:
@@ -255,7 +254,6 @@ class GraphgroveIndex:
         return Totals(n, total, max_squared_norm)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """See `Index`."""
         self._read()
         tree = self._complete_tree()
         slack = certificate.slack(self._dimension, self._max_squared_norm)

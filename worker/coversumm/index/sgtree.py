@@ -238,7 +238,6 @@ class SGTreeIndex:
         return noted + self._tree.memory_bytes
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`."""
         self._read()
         for id_ in removed.ids:
             if self._added.pop(id_, None) is not None:
@@ -258,11 +257,9 @@ class SGTreeIndex:
         """See `Index`. Everything is in memory, so there is nothing to release."""
 
     def totals(self, copies: Copies | None = None) -> Totals:
-        """See `Index`."""
         return self._current().totals(copies)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """See `Index`."""
         return self._current().nearest_distinct(n, total, count, ids_kept)
 
     def _current(self) -> SGTree:

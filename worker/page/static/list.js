@@ -8,7 +8,7 @@ const AGAIN_MS = 5000; // without an entity or an answer
 const MOST_ASKED = 40; // a worker searches only briefly, so a rare id takes several requests
 
 const found = document.querySelector("#found");
-const told = document.querySelector("#told");
+const notice = document.querySelector("#notice");
 const more = document.querySelector("#more");
 const order = document.querySelector("#order");
 const touched = new Set(); // ids of the last entities that changed, the latest last
@@ -117,7 +117,7 @@ function later(contains) {
 
 /** Sets the text only if it differs, because screen readers announce it. */
 function say(text) {
-  if (told.textContent !== text) told.textContent = text;
+  if (notice.textContent !== text) notice.textContent = text;
 }
 
 function tell(missing) {
