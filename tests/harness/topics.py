@@ -5,7 +5,7 @@ purpose.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,21 +93,23 @@ def bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     return _patiently(lambda: reader.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS))
 
 
-def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
-    """Every committed record of a topic as it is now, partition after partition in offset order."""
+def read_topic(
+    bootstrap_servers: str, topic: str, starts: Mapping[int, int] | None = None
+) -> list[Message]:
+    """Every committed record of a topic as it is now, partition after partition in offset order;
+    with `starts` (partition -> offset) from these on.
+    """
     reader = consumer(bootstrap_servers)
     try:
-        starts = {
-            partition: bounds(reader, TopicPartition(topic, partition))[0]
-            for partition in partitions_of(reader, topic)
+        begins = {
+            one: max((starts or {}).get(one, 0), bounds(reader, TopicPartition(topic, one))[0])
+            for one in partitions_of(reader, topic)
         }
-        reader.assign(
-            [TopicPartition(topic, partition, start) for partition, start in starts.items()]
-        )
-        read: dict[int, list[Message]] = {partition: [] for partition in starts}
+        reader.assign([TopicPartition(topic, one, start) for one, start in begins.items()])
+        read: dict[int, list[Message]] = {partition: [] for partition in begins}
         ended: set[int] = set()
         quiet_since_s = time.monotonic()
-        while len(ended) < len(starts):
+        while len(ended) < len(begins):
             batch = reader.consume(10_000, 0.05)  # waits out its time unless it is full
             if batch:
                 quiet_since_s = time.monotonic()

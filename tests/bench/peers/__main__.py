@@ -1,8 +1,9 @@
 """Events a second of the worker beside peers, in turns on one Kafka that shares their cores. `make
 bench-peers`.
 
-    python -m tests.bench.peers [--rounds 3] [--contenders NAME ...] [--sizes N ...] [--events N]
-        [--kills N] [--compiled FOLDER] [--out FILE]
+    python -m tests.bench.peers [--rounds 2] [--only warm|cold] [--contenders NAME ...]
+        [--sizes N ...] [--entities N ...] [--skew S] [--events N] [--kills N] [--compiled FOLDER]
+        [--out FILE]
 
 Reviews of one sentence with its vector (384 numbers) for entities that have 10, 100, 1,000 or
 10,000 sentences already, k = 20:
@@ -26,6 +27,14 @@ its beginning until the last entity's last review is published, by the broker's 
 lies at the entity's centroid, so that its summary changes. With --kills each contender that
 publishes an event for each review, and the worker, is also ended by `kill -9` after half of so many
 events, and started again; then its published events are counted, or verified.
+
+Cold entities have 20 sentences each, and most of them are not in memory: reviews of one sentence
+for 10,000 or 200,000 of them, drawn by zipf. Each contender keeps its defaults; those that rank in
+Python with a bound have the worker's, 256 MiB. With 200,000 there is one round, without those that
+keep all state in memory. They have a record of their own, peers_cold.json.
+
+After each turn its output is checked: what keeps reviews published each of them once; of what ranks
+the last summary of each entity with a mark is compared with brute force.
 """
 
 from __future__ import annotations
@@ -36,7 +45,7 @@ from pathlib import Path
 
 from tests.bench.kafka_streams.application import INSTALL, missing_tools
 from tests.bench.machine import began, command_line, write
-from tests.bench.peers.comparison import SIZES, kill, rows, take
+from tests.bench.peers.comparison import kill, measured
 from tests.bench.peers.contenders import (
     BYTEWAX_BRUTE,
     CONTENDERS,
@@ -47,8 +56,8 @@ from tests.bench.peers.contenders import (
     classes,
     ours_compiled,
 )
-from tests.bench.peers.table import RESULTS, peers_table
-from tests.bench.worker.throughput import in_turns
+from tests.bench.peers.load import COLD_SIZES, SIZES, SKEW, cold, warm
+from tests.bench.peers.table import COLD_RESULTS, RESULTS, cold_peers_table, peers_table
 from tests.harness.broker import KafkaBroker
 
 TARGETS = {QUIX_BRUTE.name: 2.0, BYTEWAX_BRUTE.name: 1.0}
@@ -56,9 +65,12 @@ TARGETS = {QUIX_BRUTE.name: 2.0, BYTEWAX_BRUTE.name: 1.0}
 
 
 def main() -> int:
-    """Measure, print, write; 0 also where a target is missed: the figures say so."""
+    """Measure, print, write; 1 where a contender published something wrong, 0 also where a target
+    is missed: the figures say so.
+    """
     parser = command_line(__doc__, RESULTS)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", choices=("warm", "cold"), help="leave the other entities out")
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=40_000, help="events; 0 for no kill -9")
     parser.add_argument(
@@ -68,18 +80,25 @@ def main() -> int:
         "--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES), metavar="N"
     )
     parser.add_argument(
+        "--entities", nargs="+", type=int, default=list(COLD_SIZES), help="cold ones", metavar="N"
+    )
+    parser.add_argument("--skew", type=float, default=SKEW, help="of cold ones; 0 draws evenly")
+    parser.add_argument(
         "--compiled", type=Path, help="also the worker from this folder (make wheel)"
     )
     given = parser.parse_args()
     if missing := missing_tools():
         print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)
         return 2
-    who, done, kills = [CONTENDERS[name] for name in given.contenders], [], {}
+    who = [CONTENDERS[name] for name in given.contenders]
     for one in [one for one in who if one.missing]:
         print(f"without {one.title}: make bench-peers installs it", file=sys.stderr)
         who.remove(one)
     if given.compiled is not None:
         who.insert(1, ours_compiled(given.compiled))
+    of_warm = [] if given.only == "cold" else [warm(size) for size in given.sizes]
+    of_cold = [] if given.only == "warm" else [cold(one, given.skew) for one in given.entities]
+    cold_out = given.out.with_name(COLD_RESULTS.name)
     record = began("tests.bench.peers") | {
         "targets": TARGETS,
         "partitions": PARTITIONS,
@@ -87,22 +106,23 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as kafka:
         folder = Path(scratch)
-        classpath = classes(folder / "classes")
-        for one in [one for one in who if given.kills and (one.keeps or one is OURS)]:
-            kills[one.name] = kill(one, given.kills, kafka, folder, classpath)
+        where = (kafka, folder, classes(folder / "classes"))
+        kills, right = {}, True
+        for one in [one for one in who if of_warm and given.kills and (one.keeps or one is OURS)]:
+            kills[one.name] = kill(one, given.kills, *where)
             print(one.name, kills[one.name], flush=True)
-        for number in range(given.rounds):
-            for size in given.sizes:
-                for one in in_turns(who, number):
-                    figures = take(one, number, size, given.events, kafka, folder, classpath)
-                    done.append(
-                        {"round": number, "sentences": size, "contender": one.name, **figures}
-                    )
-                    print(done[-1], flush=True)
-            made = {"rounds": number + 1, "rows": rows(done), "kills": kills, "turns": done}
-            write(given.out, record | made)
-    print(peers_table(given.out))
-    return 0
+        for workloads, path, more in (
+            (of_warm, given.out, {"kills": kills}),
+            (of_cold, cold_out, {}),
+        ):
+            for found in measured(who, workloads, given.rounds, given.events, *where):
+                write(path, record | found | more)
+                right = not any(turn["wrong"] for turn in found["turns"]) and right
+    if of_warm:
+        print(peers_table(given.out))
+    if of_cold:
+        print(cold_peers_table(cold_out))
+    return 0 if right else 1
 
 
 if __name__ == "__main__":

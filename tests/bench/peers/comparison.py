@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from confluent_kafka import TopicPartition
 
 from tests.bench.peers.contenders import (
@@ -27,100 +25,43 @@ from tests.bench.peers.contenders import (
     TRIVIAL,
     Contender,
 )
-from tests.bench.worker.events import review, reviews
+from tests.bench.peers.load import (
+    DONE,
+    MOST_WARM,
+    READY,
+    Stream,
+    Workload,
+    id_of,
+    is_nearest,
+    stream,
+    warm,
+)
 from tests.bench.worker.measure import Progress, cpu_seconds, remove_topics
+from tests.bench.worker.throughput import in_turns
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.record import Row
 from tests.harness.topics import Message, bounds, consumer, partitions_of, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess
 
-SIZES = (10, 100, 1000, 10_000)
-KILLED_SIZE = 100
-"""Sentences of an entity in the turns with a `kill -9`."""
-SENTENCES = 40_000
-"""In the state when measuring begins, of all entities together; but no fewer than four entities and
-no more than a thousand.
-"""
-PER_REVIEW = 100
+KILLED = warm(100)
+"""The entities in the turns with a `kill -9`."""
 PATIENCE_SECONDS = 1800
 QUIET_SECONDS = 2.0
 """Seconds without a further published message before the output is looked through."""
-SETTLE_SECONDS = 3.0
-"""Seconds between history and load: a snapshot of the history is not part of the load."""
+SETTLE_SECONDS, SETTLE_TIMES, BUSY = 3.0, 20, 0.2
+"""Seconds between history and load: a snapshot of the history is not part of the load. So many
+times more of them while it takes that share of a core: databases still merge the history.
+"""
+LAST = 5000
+"""Offsets at a partition's end among which the marks of the history are looked for."""
+ONCE = 100_000
+"""Entities from which on there is one round."""
 LOST_SECONDS = 120.0
 """Seconds of quiet after which what a killed contender has not published counts as lost. A broker
 takes 45 s to drop a killed member of a group, and 60 s to abort its transaction.
 """
-READY, DONE = "ready", "done"
 FIGURES = ("events_per_s", "events_per_cpu_s", "peak_mib")
-
-
-def entities_of(size: int) -> int:
-    """How many entities of so many sentences."""
-    return min(1000, max(4, SENTENCES // size))
-
-
-def history(size: int) -> Iterator[Sent]:
-    """What is there before: `size` sentences for each entity, in as few reviews as may be."""
-    for entity in range(entities_of(size)):
-        for event in reviews(max(1, size // PER_REVIEW), 1, min(size, PER_REVIEW), seed=entity):
-            yield renamed(event, f"entity-{entity}", "before")
-
-
-def load(size: int, events: int) -> Iterator[Sent]:
-    """What is measured: reviews of one sentence, round the same entities."""
-    return (
-        renamed(event, (event.key or b"").decode(), "load")
-        for event in reviews(events, entities_of(size), seed=1)
-    )
-
-
-def renamed(event: Sent, entity: str, prefix: str) -> Sent:
-    """The same review as one of this entity, with an id that no other part of the stream has."""
-    body = json.loads(event.value or b"")
-    body |= {"entity_id": entity, "review_id": f"{prefix}-{body['review_id']}"}
-    return Sent(entity.encode(), json.dumps(body).encode())
-
-
-def marks(events: Iterable[Sent], name: str) -> list[Sent]:
-    """For each entity of `events` a review of one sentence at their centroid: no sentence but an
-    earlier mark is nearer, so every contender publishes it, once it has processed all before it.
-    """
-    sums: dict[bytes, Any] = {}
-    for event in events:
-        sentences = json.loads(event.value or b"")["sentences"]
-        encoded = b"".join(base64.b64decode(one["embedding"]) for one in sentences)
-        vectors = np.frombuffer(encoded, "<f4").reshape(len(sentences), -1)
-        vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        sums[event.key or b""] = sums.get(event.key or b"", 0.0) + vectors.sum(axis=0)
-    return [
-        review(entity.decode(), f"mark-{name}", [of.astype("<f4")]) for entity, of in sums.items()
-    ]
-
-
-class Stream(NamedTuple):
-    """All that a contender is sent: the history with its marks, then the load with its own."""
-
-    before: list[Sent]
-    measured: list[Sent]
-
-    def ids(self) -> Counter[tuple[str, str]]:
-        """(entity, review) of everything."""
-        return Counter(_id(event.key, event.value) for event in [*self.before, *self.measured])
-
-
-@lru_cache(maxsize=4)
-def stream(size: int, events: int) -> Stream:
-    """Of entities of this size: `events` are those of the load, its marks among them."""
-    before = list(history(size))
-    before += marks(before, READY)
-    measured = list(load(size, events - entities_of(size)))
-    return Stream(before, measured + marks([*before, *measured], DONE))
-
-
-def _id(key: bytes | None, value: bytes | None) -> tuple[str, str]:
-    return (key or b"").decode(), json.loads(value or b"")["review_id"]
 
 
 class Output:
@@ -140,6 +81,13 @@ class Output:
         client = self._committed if committed else self._all
         topic = self._site.output_topic
         return sum(bounds(client, TopicPartition(topic, one))[1] for one in self._partitions)
+
+    def ends(self) -> dict[int, int]:
+        """Partition -> where a committed reader ends now."""
+        topic = self._site.output_topic
+        return {
+            one: bounds(self._committed, TopicPartition(topic, one))[1] for one in self._partitions
+        }
 
     def wait_for(self, mark: str, quiet_s: float = PATIENCE_SECONDS) -> tuple[float, float]:
         """Wait until all entities' marks are published, or nothing was for `quiet_s`; when the last
@@ -168,14 +116,16 @@ class Output:
     def _marked(self, mark: str) -> dict[bytes, float]:
         """When each entity's mark was published first."""
         at_ms: dict[bytes, float] = {}
-        for message in self.messages():
+        for message in self.messages({one: end - LAST for one, end in self.ends().items()}):
             if f"mark-{mark}".encode() in (message.value or b""):
                 at_ms.setdefault(message.key or b"", message.timestamp_ms)
         return at_ms
 
-    def messages(self) -> list[Message]:
-        """What a committed reader finds, once no transaction is open any more."""
-        return read_topic(self._site.broker.bootstrap_servers, self._site.output_topic)
+    def messages(self, starts: Mapping[int, int] | None = None) -> list[Message]:
+        """What a committed reader finds, by partition from an offset on; complete once no
+        transaction is open any more.
+        """
+        return read_topic(self._site.broker.bootstrap_servers, self._site.output_topic, starts)
 
     def wait_settled(self) -> None:
         """Wait until no transaction is open: that of a killed process is aborted when its time is
@@ -193,41 +143,94 @@ class Output:
         self._all.close()
 
 
+def measured(
+    who: Sequence[Contender],
+    workloads: Sequence[Workload],
+    rounds: int,
+    events: int,
+    kafka: KafkaBroker,
+    folder: Path,
+    classpath: str,
+) -> Iterator[dict[str, Any]]:
+    """After each workload all turns so far, and what they make together; the large ones once, at
+    the end.
+    """
+    done: list[dict[str, Any]] = []
+    small = [one for one in workloads if one.entities < ONCE]
+    turns = [(number, one) for number in range(rounds) for one in small]
+    for number, workload in turns + [(0, one) for one in workloads if one not in small]:
+        for one in in_turns([one for one in who if one.entities >= workload.entities], number):
+            turn = {"round": number, **workload._asdict(), "contender": one.name}
+            done.append(turn | take(one, number, workload, events, kafka, folder, classpath))
+            print(done[-1], flush=True)
+        yield {"rounds": number + 1, "rows": rows(done), "turns": done}
+
+
 def take(
     one: Contender,
     number: int,
-    size: int,
+    workload: Workload,
     events: int,
     kafka: KafkaBroker,
     folder: Path,
     classpath: str,
 ) -> dict[str, Any]:
-    """One turn: the history first, then the load at once, from its beginning to the last mark."""
-    count = max(min(events, one.events.get(size, events)), 2 * entities_of(size))
-    name = f"peers-{one.name}-{size}-{number}"
-    sent = stream(size, count)
+    """One turn: the history first, then the load at once, from its beginning to the last mark; and
+    how much of what it published then is wrong.
+    """
+    size, entities, _ = workload
+    count = max(min(events, one.events.get(size, events)), 2 * min(entities, MOST_WARM))
+    name, load = f"peers-{one.name}-{size}-{entities}-{number}", os.getloadavg()[0]
+    sent = stream(workload, count)
     with one.open(kafka, name, folder / name, classpath) as site:
-        send(kafka.bootstrap_servers, site.input_topic, sent.before, chunk=500)
+        send(kafka.bootstrap_servers, site.input_topic, sent.before(), chunk=500)
         worker = site.worker().start()
-        output = Output(site, worker, entities_of(size))
+        output = Output(site, worker, sent.marks)
         output.wait_for(READY)
-        time.sleep(SETTLE_SECONDS)
-        before = output.count()
+        settle(worker)
+        before = output.ends()
         cpu_s = cpu_seconds(worker) or 0.0
         began_ms = release(site, worker, sent.measured)
         ended_ms, ended_cpu_s = output.wait_for(DONE)
-        published, peak = output.count() - before, peak_mib(worker)
+        found, peak = output.messages(before), peak_mib(worker)
         output.close()
         worker.discard()
         worker.wipe()
         remove_topics(kafka, *(topic for topic in topics_of(kafka) if topic.startswith(name)))
     return {
         "events": count,
+        "touched": len({event.key for event in sent.measured}),
+        "load": round(load, 2),
         "events_per_s": round(1000 * count / (ended_ms - began_ms), 1),
         "events_per_cpu_s": round(count / max(0.01, ended_cpu_s - cpu_s)),
         "peak_mib": peak,
-        "published": published,
+        "published": len(found),
+        "wrong": wrong(one, sent, found),
     }
+
+
+def settle(worker: WorkerProcess) -> None:
+    """Return once it does next to nothing."""
+    used_s = cpu_seconds(worker) or 0.0
+    for _ in range(SETTLE_TIMES):
+        time.sleep(SETTLE_SECONDS)
+        before_s, used_s = used_s, cpu_seconds(worker) or 0.0
+        if used_s - before_s < BUSY * SETTLE_SECONDS:
+            return
+
+
+def wrong(one: Contender, sent: Stream, found: Sequence[Message]) -> int:
+    """Reviews of the load that were lost or came again; of one that ranks, entities with marks
+    whose last summary is not the sentences nearest to their centroid.
+    """
+    if one.keeps:
+        return sum(differences((id_of(*event) for event in sent.measured), found))
+    last = {message.key: json.loads(message.value or b"{}") for message in found}
+    ids = {
+        key: [sentence["sentence_id"] for sentence in last.get(key, {}).get("sentences", [])]
+        for key in sent.distances
+    }
+    return sum(not is_nearest(ids[key], of) for key, of in sent.distances.items())
 
 
 def release(site: Pipeline, worker: WorkerProcess, events: Sequence[Sent]) -> float:
@@ -247,13 +250,13 @@ def kill(
     everything sent, and the seconds until the next event is published for a committed reader.
     """
     name = f"peers-{one.name}-killed"
-    size = KILLED_SIZE
-    sent = stream(size, events)
-    half = len(sent.before) + len(sent.measured) // 2
+    sent = stream(KILLED, events)
+    before = list(sent.before())
+    half = len(before) + len(sent.measured) // 2
     with one.open(kafka, name, folder / name, classpath) as site:
-        send(kafka.bootstrap_servers, site.input_topic, sent.before, chunk=500)
+        send(kafka.bootstrap_servers, site.input_topic, before, chunk=500)
         worker = site.worker().start()
-        output = Output(site, worker, entities_of(size))
+        output = Output(site, worker, sent.marks)
         output.wait_for(READY)
         release(site, worker, sent.measured)
         progress = Progress(site)  # events that publish nothing are seen in the commits alone
@@ -266,7 +269,7 @@ def kill(
         output.wait_settled()
         found = output.messages()
         if one.keeps:
-            lost, repeated = differences(sent, found)
+            lost, repeated = differences(sent.ids(), found)
             worker.discard()
         else:
             site.wait_caught_up()
@@ -282,12 +285,12 @@ def kill(
     return {"events": events, "lost": lost, "repeated": repeated, "resumed_s": resumed_s}
 
 
-def differences(sent: Stream, found: Sequence[Message]) -> tuple[int, int]:
+def differences(sent: Iterable[tuple[str, str]], found: Sequence[Message]) -> tuple[int, int]:
     """How many of the reviews sent were not published, and how many messages are one review's
     again.
     """
-    ids = Counter(_id(message.key, message.value) for message in found)
-    return len(sent.ids().keys() - ids.keys()), sum(ids.values()) - len(ids)
+    ids = Counter(id_of(message.key, message.value) for message in found)
+    return len(set(sent) - ids.keys()), sum(ids.values()) - len(ids)
 
 
 def peak_mib(worker: WorkerProcess) -> int:
@@ -303,15 +306,14 @@ def topics_of(kafka: KafkaBroker) -> list[str]:
 
 
 def rows(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each size the medians of every contender that took part, and ours over theirs."""
+    """For each workload the medians of every contender that took part, and ours over theirs."""
     found = []
-    for size in dict.fromkeys(turn["sentences"] for turn in done):
-        row: dict[str, Any] = {"sentences": size, "entities": entities_of(size)}
+    for size, entities in dict.fromkeys((one["sentences"], one["entities"]) for one in done):
+        here = [one for one in done if (one["sentences"], one["entities"]) == (size, entities)]
+        row: dict[str, Any] = {"sentences": size, "entities": entities}
+        row["rounds"] = len({turn["round"] for turn in here})
         for name in TITLES:
-            mine = [
-                turn for turn in done if turn["sentences"] == size and turn["contender"] == name
-            ]
-            if mine:
+            if mine := [turn for turn in here if turn["contender"] == name]:
                 row[name] = {
                     figure: statistics.median(turn[figure] for turn in mine) for figure in FIGURES
                 }

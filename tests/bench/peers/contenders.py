@@ -30,9 +30,11 @@ class Contender(NamedTuple):
         title: in the table.
         guarantee: what its documentation promises, as the application is set up.
         interval: between its commits or snapshots.
+        memory: what bounds the memory of its state.
         launcher: as of `Pipeline`.
         environment: variables of its processes, by the classpath.
         events: at most, by sentences, where it is slow.
+        entities: at most. Those at 10,000 keep all state in memory, or are slow.
         python: its environment where it has one of its own (`launch.ENVIRONMENTS`).
         keeps: whether it publishes an event for each review that it keeps, and nothing else.
     """
@@ -41,11 +43,13 @@ class Contender(NamedTuple):
     title: str
     guarantee: str
     interval: str
+    memory: str
     launcher: str | None
     environment: Callable[[str], Mapping[str, str]]
     events: Mapping[int, int] = {}
     python: str | None = None
     keeps: bool = False
+    entities: int = 10_000
 
     @property
     def missing(self) -> bool:
@@ -74,21 +78,35 @@ def _streams(mode: str) -> Callable[[str], Mapping[str, str]]:
 def _python(name: str, mode: str, seconds: int = 1) -> Callable[[str], Mapping[str, str]]:
     return lambda _: {
         "PEER_SECONDS": str(seconds),
+        "PEER_CACHE_MIB": str(CACHE_MIB),
         launch.PYTHON: str(launch.interpreter(name)),
         launch.APP: f"{__package__}.{name}_app",
         "PEER_MODE": mode,
     }
 
 
+CACHE_MIB = 256
+"""Of entities in memory, in the worker by default, in Quix Streams with brute force by its code."""
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
+STREAMS_MEMORY = "heap 1 GiB; RocksDB: its defaults, about 100 MiB a store and partition"
+QUIX_MEMORY = "RocksDB: its defaults, blocks 1 GiB"
+IN_MEMORY = "none: all state is in memory"
 OURS = Contender(
-    "worker", "the worker", EXACTLY_ONCE, "each micro-batch, from 50 ms", None, lambda _: {}
+    "worker",
+    "the worker",
+    EXACTLY_ONCE,
+    "each micro-batch, from 50 ms",
+    f"entities {CACHE_MIB} MiB; RocksDB 256 MiB",
+    None,
+    lambda _: {},
+    entities=200_000,
 )
 TRIVIAL = Contender(
     "trivial",
     "Kafka Streams, reviews kept",
     EXACTLY_ONCE,
     "100 ms",
+    STREAMS_MEMORY,
     launch.__name__,
     _streams("trivial"),
     keeps=True,
@@ -98,18 +116,20 @@ BRUTE = Contender(
     "Kafka Streams, brute force",
     EXACTLY_ONCE,
     "100 ms",
+    STREAMS_MEMORY,
     launch.__name__,
     _streams("brute"),
-    {10: 10_000, 100: 5000, 1000: 1000, 10_000: 100},
+    {10: 10_000, 20: 10_000, 100: 5000, 1000: 1000, 10_000: 100},
 )
 FAUST = Contender(
     "faust",
     "Faust, reviews kept",
     "none: loses or repeats",
     "2.8 s",
+    "RocksDB: its defaults, blocks 2 GiB",
     faust_app.__name__,
     lambda _: {"PEER_PARTITIONS": str(PARTITIONS)},
-    dict.fromkeys((10, 100, 1000, 10_000), 10_000),
+    dict.fromkeys((10, 20, 100, 1000, 10_000), 10_000),
     keeps=True,
 )
 QUIX = Contender(
@@ -117,26 +137,31 @@ QUIX = Contender(
     "Quix Streams, reviews kept",
     EXACTLY_ONCE,
     "1 s",
+    QUIX_MEMORY,
     launch.__name__,
     _python("quix", "keep"),
     python="quix",
     keeps=True,
+    entities=200_000,
 )
 QUIX_BRUTE = Contender(
     "quix_brute",
     "Quix Streams, brute force",
     EXACTLY_ONCE,
     "1 s",
+    f"entities {CACHE_MIB} MiB; {QUIX_MEMORY}",
     launch.__name__,
     _python("quix", "brute"),
     {10_000: 2000},
     "quix",
+    entities=200_000,
 )
 BYTEWAX = Contender(
     "bytewax",
     "Bytewax, reviews kept",
     AT_LEAST_ONCE,
     "1 s",
+    IN_MEMORY,
     launch.__name__,
     _python("bytewax", "keep"),
     python="bytewax",
@@ -147,6 +172,7 @@ BYTEWAX_BRUTE = Contender(
     "Bytewax, brute force",
     AT_LEAST_ONCE,
     "1 s",
+    IN_MEMORY,
     launch.__name__,
     _python("bytewax", "brute"),
     {10_000: 2000},
@@ -157,6 +183,7 @@ BYTEWAX_DEFAULTS = Contender(
     "Bytewax, brute force, its defaults",
     AT_LEAST_ONCE,
     "10 s",
+    IN_MEMORY,
     launch.__name__,
     _python("bytewax", "brute", 10),
     {10_000: 2000},
@@ -167,6 +194,7 @@ PATHWAY = Contender(
     "Pathway, reviews kept",
     f"{AT_LEAST_ONCE} (free version)",
     "1 s",
+    IN_MEMORY,
     launch.__name__,
     _python("pathway", "keep"),
     python="pathway",

@@ -3,18 +3,43 @@ processing guarantee.
 
 It keeps each review as a row of its state: RocksDB, whose changes go to a changelog topic in the
 same transaction. `PEER_MODE=brute` also ranks the entity's sentences at each event. Their matrix is
-in memory only: it is read from the state's rows at the first event of an entity. `PEER_SECONDS` are
-those between commits.
+in memory only, `PEER_CACHE_MIB` of them: it is read from the state's rows at an event of an entity
+that is not there. `PEER_SECONDS` are those between commits.
 """
 
 import os
+from collections import OrderedDict
 from typing import Any
 
 from quixstreams import Application, State
 
 from tests.bench.peers.ranking import Entity, kept
 
-_entities: dict[str, Entity] = {}
+_CACHE_BYTES = int(os.environ["PEER_CACHE_MIB"]) << 20
+
+
+class Cache:
+    """Entities in memory; the least recently used leave."""
+
+    def __init__(self) -> None:
+        self._entities: OrderedDict[str, Entity] = OrderedDict()
+        self._bytes = 0
+
+    def take(self, name: str) -> Entity | None:
+        """The entity, no longer in the cache; None where it was not there."""
+        entity = self._entities.pop(name, None)
+        self._bytes -= entity.memory_bytes if entity is not None else 0
+        return entity
+
+    def put(self, name: str, entity: Entity) -> None:
+        """Keep the entity, and as many others as there is room for."""
+        self._entities[name] = entity
+        self._bytes += entity.memory_bytes
+        while self._bytes > _CACHE_BYTES:
+            self._bytes -= self._entities.popitem(last=False)[1].memory_bytes
+
+
+_cache = Cache()
 
 
 def keep(review: dict[str, Any], state: State) -> dict[str, Any]:
@@ -26,13 +51,14 @@ def keep(review: dict[str, Any], state: State) -> dict[str, Any]:
 def rank(review: dict[str, Any], state: State) -> dict[str, Any] | None:
     """Keep the review; the entity's summary where it changed."""
     count: int = state.get("reviews", 0)
-    entity = _entities.get(review["entity_id"])
-    if entity is None or entity.reviews != count:  # after a start, and after a rebalance
-        entity = _entities[review["entity_id"]] = restored(count, state)
+    entity = _cache.take(review["entity_id"])
+    if entity is None or entity.reviews != count:  # not in memory, or from before a rebalance
+        entity = restored(count, state)
     state.set(f"review {count}", review)
     state.set("reviews", count + 1)
     entity.add(review)
     change = entity.change()
+    _cache.put(review["entity_id"], entity)
     if change is not None:
         state.set("published", entity.published)
     return change

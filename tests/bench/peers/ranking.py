@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 K = 20
+SENTENCE_BYTES = 400
+"""About what the id and the text of a sentence take as Python objects."""
 
 
 class Entity:
@@ -27,6 +29,11 @@ class Entity:
         self._sentences: list[tuple[str, str]] = []
         self._matrix = np.empty((0, 0), np.float32)
         self._sum: Any = 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes."""
+        return self._matrix.nbytes + SENTENCE_BYTES * len(self._sentences)
 
     def add(self, review: dict[str, Any]) -> None:
         """Add the sentences of a new review."""

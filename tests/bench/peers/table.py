@@ -11,6 +11,7 @@ from tests.bench.peers.contenders import COMPILED, CONTENDERS, OURS, TITLES
 from tests.bench.tables import machine_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
+COLD_RESULTS = RESULTS.with_name("peers_cold.json")
 
 
 def peers_table(path: Path = RESULTS) -> str:
@@ -38,6 +39,32 @@ def peers_table(path: Path = RESULTS) -> str:
         later = f"Those with {again['sentences']} sentences come from a later run"
         measured += f" {later}: `{again['command']}`."
     return "\n\n".join(["\n".join(speed), "\n".join(facts), measured])
+
+
+def cold_peers_table(path: Path = COLD_RESULTS) -> str:
+    """A line for each contender: its speed and memory by the number of cold entities, and what
+    bounds its memory; says so when there is no record.
+    """
+    if not path.exists():
+        return "Not recorded yet: `make bench-peers ONLY=cold` does it."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    rows = record["rows"]
+    heads = [f"{row['entities']:,} entities | peak memory, MiB" for row in rows]
+    lines = [f"| | {' | '.join(heads)} | bounds of memory |", "|---" * (2 + 2 * len(rows)) + "|"]
+    for name in [name for name in TITLES if any(name in row for row in rows)]:
+        one = CONTENDERS[OURS.name if name == COMPILED else name]
+        cells = (
+            f"{_cell(row.get(name))} | " + (f"{row[name]['peak_mib']:,.0f}" if name in row else "-")
+            for row in rows
+        )
+        lines.append(f"| {TITLES[name]} | {' | '.join(cells)} | {one.memory} |")
+    loads = [turn["load"] for turn in record["turns"]]
+    rounds = ", ".join(f"{row['entities']:,} entities: {row['rounds']}" for row in rows)
+    measured = (
+        f"Measured on {machine_of(record)}, by `{record['command']}`; rounds with {rounds}. "
+        f"Load before the turns: {min(loads):.1f} to {max(loads):.1f}."
+    )
+    return "\n\n".join(["\n".join(lines), measured])
 
 
 def _cell(measured: Mapping[str, Any] | None) -> str:
