@@ -30,7 +30,7 @@ from docs.build.soaks import (
 from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
-from tests.bench.peers.table import peers_table
+from tests.bench.peers.table import cold_peers_table, peers_table
 from tests.bench.tables import (
     calls_table,
     core_table,
@@ -77,6 +77,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "worker": worker_table,
         "facets": facets_table,
         "peers": peers_table,
+        "peers_cold": cold_peers_table,
         "embed": embed_table,
         "engines": engines_table,
         "text": text_line,

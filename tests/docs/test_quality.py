@@ -61,7 +61,7 @@ NAMES = (
     "the mean cosine of two sentences of the summary",
     "(line 16)", "(lines 26 to 28)", "sentences are embedded (another five to ten, cached in",
     "Two baselines appear twice", "of Hercules is -61, and that of one-shot Mistral 7B +61",
-    "Of 60 pairs of sentences", "a precision of 0.57 and a recall of 0.23",
+    "read 60 pairs of sentences", "a precision of 0.57 and a recall of 0.23",
     "a cosine of 0.6 reached 0.66 and 0.65",
 )  # fmt: skip
 """Numbers in prose that are no figures of a record."""
@@ -159,21 +159,20 @@ def figures(record: Mapping[str, Any]) -> list[str]:
     return [
         f"SumBasic is {count(found.r1('SumBasic') - found.r1(OURS))} points of ROUGE-1 ahead, "
         f"which {found.space['entities']} hotels can",
-        f"are {count(trained[0])} to {count(trained[1])} points better, and what could be chosen "
-        "from the same "
-        f"sentences is {count(found.r1('oracle') - found.r1(OURS))} points better",
+        f"are {count(trained[0])} to {count(trained[1])} points better. The best choice from the "
+        f"same sentences is {count(found.r1('oracle') - found.r1(OURS))} points better",
         f"Cut to {WORDS} words, near-duplicates skipped, it scores "
         f"{count(found.r1(OURS) - found.r1(UNCUT))} points more of ROUGE-1 than",
         f"One change in {count(1 / share)} is enough",
-        f"to publish only when {m} of {k} sentences differ",
+        f"set to publish only when {m} of {k} sentences differ",
         f"which is {count(aspects[0] - aspects[1])} points better than looking for it in the "
         "summary of everything",
         f"The hotels are SPACE's {found.space['entities']} test hotels, with three human "
-        "summaries each. Of each method's "
-        f"{k} best the walk of the authors' published code makes {WORDS} words",
+        "summaries each. The walk of the authors' published code cuts each method's "
+        f"{k} best sentences to {WORDS} words",
         f"(TF-IDF cosine of {TOO_LIKE})",
         "R1 / R2 / RL. Protocols differ by up to " + count(max(protocols)) + " points",
-        f"within {TOLERANCE} of what it is known to score",
+        f"within {TOLERANCE} of the known one",
         f"The 95 % intervals below come from drawing the hotels again "
         f"{inspect.signature(interval).parameters['draws'].default:,} times",
         f"it is {count(found.r1('LSA') - found.r1('LSA as sumy has it'))} points better, and "
@@ -193,13 +192,13 @@ def figures(record: Mapping[str, Any]) -> list[str]:
         f"A centroid of its own is worth {count(aspects[0] - aspects[1])} points",
         f"from the {FROM}th review on",
         f"with {k} sentences drawn by chance",
-        f"the short view beside it: {k} sentences too, nearest first, but none with a cosine "
+        f"The short view has {k} sentences too, nearest first, but none with a cosine "
         f"above {THRESHOLD} to one before it",
         f"the walk to {WORDS} words leaves twins out anyway",
         f"at least `m` of its {k} sentences differ",
-        f"At `m` = {m} readers hear {part(share)} of the changes on large products, and have "
-        f"{part(found.large[m]['out_of_date'])} of the set out of date",
-        f"cannot be told from nothing up to there; from {found.shows_from()} on it begins to show",
+        f"At `m` = {m} readers get one change in {count(1 / share)} on large products, and "
+        f"{part(found.large[m]['out_of_date'])} of their set is out of date",
+        f"ROUGE-1 is not measurable; from {found.shows_from()} on it begins to show",
         f"takes {'ten to fifteen' if 10 <= minutes <= 15 else f'{minutes:.0f}'} minutes on two "
         "cores",
     ]  # fmt: skip
