@@ -43,6 +43,32 @@ def test_a_job_at_night() -> None:
     assert f"145,000 are {at_changes * 2 / 3.6:.0f}," in TEXT
 
 
+def test_speed() -> None:
+    worker = record("worker")
+    compiled = [
+        f"{worker[one]['compiled']['events_per_s'] / worker[one]['events_per_s']:.2f}"
+        for one in ("throughput", "real", "zipf")
+    ]
+    image = " ".join((ROOT / "docs" / "image.md").read_text("utf-8").split())
+    assert (
+        f"{compiled[0]} times as many events per second (synthetic workload), {compiled[1]} (real "
+        f"reviews) and {compiled[2]} (a few busy entities)"
+    ) in image
+    assert worker["restore"]["restore_rows_per_s"] > 100_000
+    lda = [row for row in record("core")["rows"] if row["stream"].startswith("LDA")]
+    us = {row["contender"]: row["us_per_event"] for row in lda}
+    flat = us["FAISS flat, each event"]
+    assert (
+        f"takes {flat / us['ours, event by event']:.0f} times as long as the algorithm for each "
+        f"event, and {flat / us['ours, bulk']:.0f} times as long as one call"
+    ) in TEXT
+    of = {row["sentences"]: row for row in record("peers")["rows"]}[10_000]
+    rivals = ("brute", "quix_brute", "bytewax_brute", "bytewax_defaults")
+    speeds = [of[name]["events_per_s"] for name in rivals]
+    times = [of["worker"]["events_per_s"] / speed for speed in (max(speeds), min(speeds))]
+    assert f"{times[0]:.1f} to {times[1]:.0f} times as many events" in TEXT
+
+
 def test_faults_and_the_image() -> None:
     faults = record("faults")
     assert f"{faults['faults']} faults under {faults['events']:,} events" in TEXT
