@@ -270,7 +270,7 @@ def test_a_batch_that_the_group_refused_is_read_again(site: Site, step: str) -> 
 
 
 def test_a_commit_names_the_membership_of_its_assignment(site: Site) -> None:
-    """The group goes on to a generation that this member has not been told of."""
+    """The group goes on to a generation that this member does not know yet."""
 
     def overtaken() -> None:
         site.group.generation += 1

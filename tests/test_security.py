@@ -1,5 +1,5 @@
-"""What the worker must never do: run what it reads, show a secret, listen to more than it is told
-to.
+"""What the worker must never do: run what it reads, show a secret, listen to more than its
+settings say.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_nothing_that_is_read_is_run() -> None:
             assert by_name or name not in FORBIDDEN_ATTRIBUTES, place
             assert keyword(call, "allow_pickle") is None, place
             assert keyword(call, "shell") is not True, place
-            # rocksdict pickles what is no bytes, and unpickles what it reads, unless it is told
+            # rocksdict pickles what is no bytes, and unpickles what it reads, unless an option says
             # that all is bytes.
             if name in ("WriteBatch", "Options") and "rocksdict" in imported(tree):
                 assert keyword(call, "raw_mode") is True, place

@@ -53,11 +53,13 @@ def stays():
 def test_changes_are_those_of_the_worker(shown, modelled_as, size):
     events = sample(450)
     gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
-    told = [*events[:400], *map(delete, events[5:60:3]), gone, *events[400:]]
+    events_and_edits = [*events[:400], *map(delete, events[5:60:3]), gone, *events[400:]]
     summarizer = Summarizer(k=4, **shown, embedder="none", dimension=3)
-    calls = (told[start : start + size] for start in range(0, len(told), size))
+    calls = (
+        events_and_edits[start : start + size] for start in range(0, len(events_and_edits), size)
+    )
     changes = list(chain.from_iterable(summarizer.add(call) for call in calls))
-    assert changes == modelled(told, k=4, **modelled_as)
+    assert changes == modelled(events_and_edits, k=4, **modelled_as)
     assert len(changes) > 10
     for entity_id in summarizer.entities():
         (*_, last) = [change for change in changes if change.entity_id == entity_id]
@@ -120,11 +122,11 @@ def test_numbers_are_ids_and_what_has_no_sure_meaning_is_left_out_with_a_warning
     stays.add([{"entity_id": 7, "review_id": np.int64(81), "text": "good", "rating": "4.5"}])
     (sentence,) = stays.summary("7").sentences
     assert (sentence.sentence_id, sentence.rating) == ("81#0", 4.5)
-    told = [review(1), review(2, rating="many"), review(3, occurred_at="03/04/2019")]
+    given = [review(1), review(2, rating="many"), review(3, occurred_at="03/04/2019")]
     with pytest.warns(
         UserWarning, match="review 1: rating 'many' has no sure meaning .* one of 2 such values"
     ) as said:
-        stays.add(told)
+        stays.add(given)
     assert (len(said), said[0].filename) == (1, __file__)
     assert stays.summary("e").review_count == 3
 
@@ -153,7 +155,7 @@ def test_a_review_that_cannot_be_used_is_named_and_nothing_is_taken_in(stays, ba
 
 def test_bad_ones_are_counted_and_can_be_left_out(stays):
     stays.add([review(9)])
-    told = [
+    given = [
         review(1),
         {"entity_id": "e"},
         review(2),
@@ -164,8 +166,8 @@ def test_bad_ones_are_counted_and_can_be_left_out(stays):
         ReviewError,
         match=r"^review 1: .* \(3 of 5 reviews cannot be used; skip_bad=True leaves them out\)$",
     ):
-        stays.add(told)
-    stays.add(told, skip_bad=True)
+        stays.add(given)
+    stays.add(given, skip_bad=True)
     assert stays.summary("e").review_count == 3
     assert [(one.position, one.reason) for one in stays.skipped] == [
         (1, "bad_field"),

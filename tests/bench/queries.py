@@ -281,7 +281,7 @@ def turns(
             answers += clients.stop()
     throughput, between = paired(rates["quiet"], rates["asked"])
     cost, cost_between = paired(costs["asked"], costs["quiet"])
-    told = {
+    row = {
         "events_each": events,
         "events_per_s_quiet": rates["quiet"],
         "events_per_s_asked": rates["asked"],
@@ -292,7 +292,7 @@ def turns(
         "cpu_ratio": cost,
         "cpu_ratio_95": cost_between,
     }
-    return told, answers
+    return row, answers
 
 
 def answered(answers: list[Answer]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def contenders_table(
         target: of make, which measures it.
         about: headings, and what the row has below them.
         titles: of the contenders, by the names that rows have them under.
-        cell: what is told of one.
+        cell: the text for one.
     """
     if not path.exists():
         return f"Not recorded yet: `make {target}` does it."
@@ -116,7 +116,7 @@ def contenders_table(
     ]
     for row in record["rows"]:
         cells = (cell(row[name]) if name in row else "-" for name in names)
-        lines.append(f"| {' | '.join((*(told(row) for told in about.values()), *cells))} |")
+        lines.append(f"| {' | '.join((*(text(row) for text in about.values()), *cells))} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
 
 

@@ -190,9 +190,9 @@ def fakes(monkeypatch):
 
 def test_a_run_is_timed_between_its_chunks(fakes):
     make, steps, oracle = fakes
-    told = []
-    outcome = run_once(make(wrong=3), steps, None, told.append)
-    assert told == [50, 100, 120]
+    done = []
+    outcome = run_once(make(wrong=3), steps, None, done.append)
+    assert done == [50, 100, 120]
     assert outcome.seconds == pytest.approx(1.2)
     assert outcome.us_per_event == pytest.approx(10_000)
     assert outcome.searches == 6
@@ -289,8 +289,8 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
 
     monkeypatch.setattr(experiments, "EntityCore", Kept)
     vectors = streams.uniform_blocks(3_000, 6)
-    told = []
-    ours = experiments.grow_ours(vectors, (100, 3_000), 3, told.append)
+    done = []
+    ours = experiments.grow_ours(vectors, (100, 3_000), 3, done.append)
     assert [(row["method"], row["n"], row["events"]) for row in ours] == [
         ("exact", 100, 50),
         ("exact-bulk", 100, 50),
@@ -300,7 +300,7 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
         ("exact-bulk, amortised", 3_000, 1_900),
     ]
     assert indexes[0].totals().total.tolist() == vectors.sum(axis=0, dtype=int).tolist()
-    flat = experiments.grow_flat(vectors, (100, 3_000), 3, told.append)
+    flat = experiments.grow_flat(vectors, (100, 3_000), 3, done.append)
     assert [(row["n"], row["events"]) for row in flat] == [(100, 50), (3_000, 300)]
     if not with_faiss:
         assert {row["method"] for row in flat} == {"flat (NumPy)"}

@@ -673,11 +673,11 @@ def test_files_are_read(folder):
 def test_what_is_missing_is_named_with_where_to_get_it(folder, capsys):
     (folder / data.HOTELS.name).unlink()
     assert main(["--data", str(folder)]) == 2
-    told = capsys.readouterr().err
-    assert data.HOTELS.name in told
-    assert data.HOTELS.where in told
-    assert "DATA=FOLDER" in told
-    assert data.PRODUCTS.name not in told
+    errors = capsys.readouterr().err
+    assert data.HOTELS.name in errors
+    assert data.HOTELS.where in errors
+    assert "DATA=FOLDER" in errors
+    assert data.PRODUCTS.name not in errors
 
 
 def test_a_bad_line_is_named(folder, tmp_path):

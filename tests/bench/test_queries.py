@@ -1,4 +1,4 @@
-"""What `make bench-queries` makes of commits and of turns, and how its record is told."""
+"""What `make bench-queries` makes of commits and of turns, and how its record is shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `make bench-scale` copies, and how its record is told; no Kafka is needed."""
+"""What `make bench-scale` copies, and how its record is shown; no Kafka is needed."""
 
 from __future__ import annotations
 

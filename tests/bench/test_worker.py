@@ -209,5 +209,5 @@ def test_ours_compiled_has_medians_and_ratios_of_its_own() -> None:
     assert (ours["events_per_s"], ours["over_base"]["events_per_s"]) == (20.0, 2.0)
     assert (compiled["events_per_s"], compiled["over_base"]["events_per_s"]) == (30.0, 3.0)
     report = {"throughput": {**ours, "compiled": compiled}}
-    told = against_targets(report, "base")
-    assert (told["synthetic events/s"], told["synthetic events/s, compiled"]) == (2.0, 3.0)
+    ratios = against_targets(report, "base")
+    assert (ratios["synthetic events/s"], ratios["synthetic events/s, compiled"]) == (2.0, 3.0)

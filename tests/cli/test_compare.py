@@ -164,7 +164,7 @@ def test_a_pipe_is_read_once(run, a, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("reviews.jsonl", b'{"entity_id": "e", "review_id": "r", "text": "Good."}\n', "line 1 of"),
         ("late.jsonl", body("e", 0, FOUR) + b"\n\n{}\n", "line 3 of"),
@@ -175,12 +175,12 @@ def test_a_pipe_is_read_once(run, a, tmp_path):
         ("cut.jsonl.gz", gzip.compress(body("e", 0, FOUR) * 500)[:-20], "cannot be read"),
     ],
 )  # fmt: skip
-def test_what_is_no_file_of_summaries(run, a, tmp_path, name, content, told):
+def test_what_is_no_file_of_summaries(run, a, tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     ended = run("compare", a, path)
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert message in ended.err
     assert name in ended.err
     assert ended.err.count("\n") == 1
 

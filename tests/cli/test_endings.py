@@ -189,9 +189,9 @@ def test_ctrl_c(write):
     ) as process:
         process.stdin.writelines(line + b"\n" for line in lines(sample(50)))
         process.stdin.flush()
-        told = process.stdout.readline()  # it is at work, and waits for the rest
-        while json.loads(told)["sequence"] < LAST_CHANGE_OF_50:
-            told = process.stdout.readline()
+        change = process.stdout.readline()  # it is at work, and waits for the rest
+        while json.loads(change)["sequence"] < LAST_CHANGE_OF_50:
+            change = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert rest == b""
@@ -279,15 +279,15 @@ def test_a_full_disk_under_standard_output(command, unbuffered):
 
 
 @pytest.mark.parametrize(
-    ("command", "told"), [("config", CLOSED), ("demo", CLOSED), ("topics", None)]
+    ("command", "error"), [("config", CLOSED), ("demo", CLOSED), ("topics", None)]
 )
-def test_no_standard_output(command, told):
+def test_no_standard_output(command, error):
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, command]
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
     done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert told in (None, done.stderr)
+    assert error in (None, done.stderr)
 
 
 def test_no_standard_stream_at_all():

@@ -114,9 +114,9 @@ def test_only_live_sentences_count(run, write):
     }
     gone = {**events[2], "entity_id": "gone"}
     ended = {"type": "entity.deleted", "entity_id": "gone"}
-    told = [*events, edited, taken, *map(delete, events[40:]), gone, ended]
+    given = [*events, edited, taken, *map(delete, events[40:]), gone, ended]
     live = facets_suggest.LiveSentences(config.event_limits(Settings()))
-    records = [Record("t", 0, n, -1, *read_line(line)) for n, line in enumerate(lines(told))]
+    records = [Record("t", 0, n, -1, *read_line(line)) for n, line in enumerate(lines(given))]
     for event in decode(records, live.limits):
         assert live.apply(event) is None
     kept = [edited, {**events[1], "sentences": events[1]["sentences"][1:]}, *events[2:40]]

@@ -94,7 +94,7 @@ def test_a_bare_call_is_answered_with_the_help(run, names):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["sumarize", "f"],
          "No such command 'sumarize'. Did you mean 'summarize'? See `coversumm-worker --help`."),
@@ -113,10 +113,10 @@ def test_a_bare_call_is_answered_with_the_help(run, names):
         (["verify", "--xyzzy"], "No such option '--xyzzy'. See `coversumm-worker verify --help`."),
     ],
 )  # fmt: skip
-def test_what_was_meant(run, arguments, told):
+def test_what_was_meant(run, arguments, message):
     ended = run(*arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"coversumm-worker: error: {told}")
+    assert ended.err.startswith(f"coversumm-worker: error: {message}")
     assert ended.err.count("\n") == 1
 
 

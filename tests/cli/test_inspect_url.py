@@ -32,7 +32,7 @@ def test_a_worker_of_another_group_is_shown_by_its_url_alone(run, port, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("entity", "code", "told"),
+    ("entity", "code", "message"),
     [
         ("nobody", 1, "there is no entity 'nobody'"),
         ("misplaced", 1, "'misplaced' is in partition 4, where queries do not look"),
@@ -40,10 +40,10 @@ def test_a_worker_of_another_group_is_shown_by_its_url_alone(run, port, monkeypa
         ("odd", 2, 'answers 500: "oh"'),
     ],
 )
-def test_refused(run, port, entity, code, told):
+def test_refused(run, port, entity, code, message):
     ended = run("inspect", entity, "--url", f"http://127.0.0.1:{port}")
     assert (ended.code, ended.out) == (code, "")
-    assert told in ended.err
+    assert message in ended.err
     assert ended.err.count("\n") == 1
 
 

@@ -15,7 +15,7 @@ from worker.settings import Settings
 
 
 @pytest.fixture
-def told(capsys):
+def logged(capsys):
     """Set logging up, let something happen, and give what was written to standard error."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
@@ -23,12 +23,12 @@ def told(capsys):
     for name in LIBRARIES:  # a command that ran in this process may have quietened them
         logging.getLogger(name).setLevel(logging.NOTSET)
 
-    def told(act, **settings):
+    def logged(act, **settings):
         set_up_logging(Settings(**settings))
         act()
         return capsys.readouterr().err
 
-    yield told
+    yield logged
     logging.captureWarnings(False)
     root.handlers[:], root.level = before
     for name, level in levels.items():
@@ -45,15 +45,15 @@ def _act():
         logging.getLogger("worker").exception("failed")
 
 
-def test_text(told):
-    lines = told(_act).splitlines()
+def test_text(logged):
+    lines = logged(_act).splitlines()
     assert lines[0].endswith("Z INFO worker.stream: restored 7 rows")
     assert lines[1].endswith("WARNING librdkafka: broker down")
     assert lines[-1] == "ValueError: why"
 
 
-def test_json(told):
-    entries = [json.loads(line) for line in told(_act, log_format="json").splitlines()]
+def test_json(logged):
+    entries = [json.loads(line) for line in logged(_act, log_format="json").splitlines()]
     assert [(e["level"], e["logger"], e["message"]) for e in entries] == [
         ("INFO", "worker.stream", "restored 7 rows"),
         ("WARNING", "librdkafka", "broker down"),
@@ -71,14 +71,14 @@ def test_json(told):
         ("ERROR", set()),
     ],
 )
-def test_libraries(told, level, seen):
+def test_libraries(logged, level, seen):
     """With SASL connections say something whenever they are made again."""
 
     def act():
         _act()
         logging.getLogger("aiokafka.conn").info("Authenticated as worker")
 
-    lines = told(act, log_level=level)
+    lines = logged(act, log_level=level)
     assert {one for one in ("chatter", "Authenticated", "broker down") if one in lines} == seen
 
 
@@ -93,7 +93,7 @@ ACCESS = {
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 @pytest.mark.parametrize("written", [str, repr, json.dumps, lambda secret: repr(secret.encode())])
-def test_no_line_shows_a_secret_whoever_wrote_it(told, written, log_format):
+def test_no_line_shows_a_secret_whoever_wrote_it(logged, written, log_format):
     """Plainly, in a repr, in JSON, as bytes; in a message, an argument and a traceback;
     at DEBUG.
     """
@@ -105,7 +105,7 @@ def test_no_line_shows_a_secret_whoever_wrote_it(told, written, log_format):
         except ValueError:
             logging.getLogger("worker").exception(written(SECRET))
 
-    lines = told(act, **ACCESS, log_level="DEBUG", log_format=log_format)
+    lines = logged(act, **ACCESS, log_level="DEBUG", log_format=log_format)
     assert "sending" in lines
     assert "***" in lines
     assert "pass" not in lines
@@ -113,27 +113,27 @@ def test_no_line_shows_a_secret_whoever_wrote_it(told, written, log_format):
         assert all(json.loads(line)["level"] for line in lines.splitlines())
 
 
-def test_requests_as_they_go_to_the_broker_are_never_logged(told):
+def test_requests_as_they_go_to_the_broker_are_never_logged(logged):
     """They hold events, and the password of SASL PLAIN."""
     for name in PROTOCOL_LOGS:
-        assert "bytes" not in told(
+        assert "bytes" not in logged(
             lambda name=name: logging.getLogger(name).debug("bytes"), log_level="DEBUG"
         )
 
 
-def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(told):
+def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(logged):
     def act():
         facts = {"partitions": [1, 2], "level": "LOUD", "secret": SECRET}
         logging.getLogger("worker").info("two partitions", extra={"facts": facts})
 
-    entry = json.loads(told(act, log_format="json", **ACCESS))
+    entry = json.loads(logged(act, log_format="json", **ACCESS))
     assert (entry["message"], entry["partitions"], entry["level"]) == (
         "two partitions",
         [1, 2],
         "INFO",
     )
     assert entry["secret"] == "***"
-    assert told(act).endswith(" INFO worker: two partitions\n")
+    assert logged(act).endswith(" INFO worker: two partitions\n")
 
 
 def test_a_line_is_written_above_a_progress_bar(monkeypatch):

@@ -23,7 +23,9 @@ SETTINGS = {
 }
 
 
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: str) -> dict[str, str]:
+def resume_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: str
+) -> dict[str, str]:
     """The variables in the command of a report, as a shell reads them."""
     for variable, text in {**SETTINGS, **settings, "COVERSUMM_DATA_DIR": str(tmp_path)}.items():
         monkeypatch.setenv(variable, text)
@@ -40,9 +42,9 @@ def test_the_command_that_goes_on_has_every_setting_that_is_not_the_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The state depends on epoch and k. What is computed is computed again, and no
-    secret is told.
+    secret is shown.
     """
-    found = told(monkeypatch, tmp_path)
+    found = resume_variables(monkeypatch, tmp_path)
     assert int(found.pop("COVERSUMM_WEB_PORT")) > Settings().web_port
     assert found == {
         **{name: text for name, text in SETTINGS.items() if "PASSWORD" not in name},
@@ -61,7 +63,7 @@ def test_the_command_that_goes_on_has_what_the_live_worker_would_have(
         "COVERSUMM_INSTANCE_ID": "worker-3",
         "COVERSUMM_WEB_ADVERTISED_URL": "http://here:9999",
     }
-    found = told(monkeypatch, tmp_path, **own)
+    found = resume_variables(monkeypatch, tmp_path, **own)
     assert {name: found[name] for name in own} == own
 
 
@@ -72,9 +74,9 @@ def line(estimate, now, done):
 def test_while_it_starts_nothing_is_foretold():
     estimate = ProgressLines(100.0, 500)
     for now in (100.0, 101.0, 107.0):
-        told = line(estimate, now, 500)
-        assert (told["offsets_per_s"], told["seconds_left"]) == (0.0, None)
-    assert told["seconds"] == 7.0
+        progress = line(estimate, now, 500)
+        assert (progress["offsets_per_s"], progress["seconds_left"]) == (0.0, None)
+    assert progress["seconds"] == 7.0
 
 
 def test_how_long_it_took_to_start_does_not_count():
@@ -83,9 +85,9 @@ def test_how_long_it_took_to_start_does_not_count():
     line(estimate, 120.0, 500)
     assert line(estimate, 121.0, 600)["seconds_left"] is None
     for seconds in range(1, 10):
-        told = line(estimate, 121.0 + seconds, 600 + 50 * seconds)
-        assert told["offsets_per_s"] == 50.0
-        assert told["seconds_left"] == pytest.approx((10_000 - told["offsets"]) / 50)
+        progress = line(estimate, 121.0 + seconds, 600 + 50 * seconds)
+        assert progress["offsets_per_s"] == 50.0
+        assert progress["seconds_left"] == pytest.approx((10_000 - progress["offsets"]) / 50)
 
 
 def test_the_rate_is_that_of_the_later_half():
@@ -93,15 +95,15 @@ def test_the_rate_is_that_of_the_later_half():
     estimate, done = ProgressLines(0.0, 0), 0
     for second in range(1, 41):
         done += 10 if second <= 10 else 100
-        told = line(estimate, float(second), done)
-    assert told["offsets_per_s"] == 100.0
+        progress = line(estimate, float(second), done)
+    assert progress["offsets_per_s"] == 100.0
 
 
 def test_the_first_lines_come_soon_and_later_ones_seldom():
-    estimate, now, told = ProgressLines(0.0, 0), 0.0, []
+    estimate, now, times = ProgressLines(0.0, 0), 0.0, []
     while now < 600:
-        told.append(now)
+        times.append(now)
         line(estimate, now, 0)
         now += estimate.pause()
-    assert sum(1 for at in told if at <= 10) >= 5
-    assert told[-1] - told[-2] == LINE_SECONDS
+    assert sum(1 for at in times if at <= 10) >= 5
+    assert times[-1] - times[-2] == LINE_SECONDS

@@ -101,9 +101,9 @@ def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_bro
             assert producer.flush(PATIENCE_SECONDS) == 0
     removed = 8 - KEPT_BYTES // 900_000
     assert input_beginnings(settings) == {1: removed}
-    told = f"the first records of {settings.input_topic} are gone (partition 1 at {removed})"
+    message = f"the first records of {settings.input_topic} are gone (partition 1 at {removed})"
     for all_of_it in ((), ("--offsets", "--changelog")):
-        assert told in run("reset", "--dry-run", *all_of_it).err
+        assert message in run("reset", "--dry-run", *all_of_it).err
     for less in ("--offsets", "--changelog"):  # the input need not be read again
         assert "first records" not in run("reset", "--dry-run", less).err
 
@@ -124,11 +124,11 @@ class Group:
 
 
 def refuse(clock, seconds):
-    """With a member for so long; what was told."""
-    told = []
+    """The lines of a reset whose group has a member for so many seconds."""
+    lines = []
     group = Group(clock, seconds)
-    refuse_members(group, "hotels", 10.0, told.append, clock)
-    return told
+    refuse_members(group, "hotels", 10.0, lines.append, clock)
+    return lines
 
 
 def test_a_group_without_members_is_waited_for_by_nobody(clock):

@@ -40,8 +40,8 @@ def test_all_lines_in_order(run, write, broker):
     content = _several(300)
     ended = run("send", write("some.jsonl.gz", [*content[:10], b"", *content[10:]]))
     assert (ended.code, ended.err) == (0, "")
-    told = json.loads(ended.out)
-    assert (told["topic"], told["sent"]) == (TOPIC, len(content))
+    report = json.loads(ended.out)
+    assert (report["topic"], report["sent"]) == (TOPIC, len(content))
     arrived = read_topic(broker.bootstrap_servers, TOPIC)
     for partition in range(PARTITIONS):
         expected = [
@@ -136,12 +136,12 @@ def test_interrupted_it_says_where_to_go_on(write, broker):
         while len(read_topic(broker.bootstrap_servers, TOPIC)) < 5:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     sent, line = map(
         int,
         re.search(
-            r"interrupted: (\d+) events sent; resume with --from-line (\d+)\n", told
+            r"interrupted: (\d+) events sent; resume with --from-line (\d+)\n", errors
         ).groups(),
     )
     assert sent == line - 1 == len(read_topic(broker.bootstrap_servers, TOPIC))

@@ -65,12 +65,12 @@ def test_several_files_are_summarized_as_one_would_be(run, write, folder, events
         body["cause"]["topic"] = topics[body["sequence"]]
     assert bodies(ended.out) == whole
     assert len({body["cause"]["topic"] for body in whole}) == 3
-    told = ended.err.splitlines()
+    printed = ended.err.splitlines()
     passed_over = (
         ["skipped, no reviews by their names: parts/README.md"] if named == ["parts/"] else []
     )
-    assert told[:-1] == passed_over
-    assert told[-1].startswith("61 lines, 3 entities, ")
+    assert printed[:-1] == passed_over
+    assert printed[-1].startswith("61 lines, 3 entities, ")
 
 
 def test_lines_in_the_middle_of_a_row_count(run, write):
@@ -114,14 +114,14 @@ def test_a_file_that_cannot_be_read_is_known_before_anything_is_written(run, fol
 
 
 def test_no_file_and_one_twice(run, folder):
-    for named, told in (
+    for named, message in (
         (["none/*.csv"], "none/*.csv matches no file"),
         (["parts", "parts/2.parquet"], "parts/2.parquet is named twice: name each file once"),
         (["parts", "-o", "parts/2.parquet"], "parts/2.parquet is an input file"),
     ):
         ended = run("summarize", *named)
         assert (ended.code, ended.out) == (2, "")
-        assert told in ended.err
+        assert message in ended.err
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_from_a_line_of_a_file_on(run, broker, folder, events):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("7", "--from-line 7: there are 3 files: name one, as in parts/1.jsonl.bz2:7"),
         ("4.csv:7", "--from-line: 4.csv is not among the files that are named"),
@@ -184,10 +184,10 @@ def test_from_a_line_of_a_file_on(run, broker, folder, events):
         ("x", "'x' is not a line, counted from 1, as in 48213 or reviews.jsonl:48213"),
     ],
 )
-def test_a_line_that_is_none(run, broker, folder, line, told):
+def test_a_line_that_is_none(run, broker, folder, line, message):
     ended = run("send", "parts", "--from-line", line)
     assert ended.code == 2
-    assert told in ended.err
+    assert message in ended.err
     assert arrived(broker) == []
 
 
@@ -198,10 +198,10 @@ def test_interrupted_it_says_where_to_go_on(write, broker, folder, events):
         while len(arrived(broker)) < 24:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     count, line = re.search(
-        r"interrupted: (\d+) events sent; resume with --from-line (\S+)\n", told
+        r"interrupted: (\d+) events sent; resume with --from-line (\S+)\n", errors
     ).groups()
     assert (
         line == f"parts/2.parquet:{int(count) - 19}"

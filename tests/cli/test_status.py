@@ -148,7 +148,7 @@ def test_the_columns_are_of_one_moment_whatever_a_worker_counts_at_another():
 
 
 @pytest.mark.parametrize(
-    ("told", "host", "asked"),
+    ("advertised", "host", "asked"),
     [
         ("http://w:1/", "10.0.0.7", "http://w:1"),
         ("http://0.0.0.0:8080", "10.0.0.7", "http://10.0.0.7:8080"),
@@ -157,8 +157,8 @@ def test_the_columns_are_of_one_moment_whatever_a_worker_counts_at_another():
         (None, "10.0.0.7", None),
     ],
 )
-def test_where_a_worker_is_asked(told, host, asked):
-    assert reachable_url(GroupMember("m", host, told, {})) == asked
+def test_where_a_worker_is_asked(advertised, host, asked):
+    assert reachable_url(GroupMember("m", host, advertised, {})) == asked
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ class Pages:
 
 
 @pytest.mark.parametrize(
-    ("pages", "told"),
+    ("pages", "reason"),
     [
         (Pages(), "no answer from here: Connection refused"),
         (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
@@ -205,10 +205,10 @@ class Pages:
         ),
     ],
 )
-def test_what_is_no_answer_of_this_worker(monkeypatch, pages, told):
+def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
     """A loopback address leads to another worker on another machine."""
     monkeypatch.setattr(group_status, "ask", pages)
-    assert group_status._page(member("a", 0))["reason"].startswith(told)
+    assert group_status._page(member("a", 0))["reason"].startswith(reason)
 
 
 def test_a_worker_of_a_version_without_the_page(monkeypatch):

@@ -161,29 +161,29 @@ def test_as_of_which_offset(run, data_dir, terminal):
     view = json.loads(run("inspect", "other", "--data-dir", data_dir).out)
     assert view["current"] is None
     terminal()
-    told = "as of offset 20; no broker answered, so the group may be further"
+    as_of = "as of offset 20; no broker answered, so the group may be further"
     shown = run("inspect", "other", "--data-dir", data_dir).out
-    assert re.search(rf"^as of +{told.removeprefix('as of ')}", shown, flags=re.M)
+    assert re.search(rf"^as of +{as_of.removeprefix('as of ')}", shown, flags=re.M)
     shown = run("verify", "--data-dir", data_dir).out
-    assert f"partition 0 {told}" in shown
-    assert f"partition 1 {told}" in shown
+    assert f"partition 0 {as_of}" in shown
+    assert f"partition 1 {as_of}" in shown
 
 
 @pytest.mark.parametrize(
     "command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]]
 )
 def test_a_directory_in_use(run, data_dir, command):
-    """The databases are open for writing, and the worker's lock is held: what is told is
+    """The databases are open for writing, and the worker's lock is held: the answer is
     the same.
     """
-    told = run(*command, "--data-dir", data_dir)
+    answer = run(*command, "--data-dir", data_dir)
     with ExitStack() as worker:
         lock = worker.enter_context((data_dir / "lock").open())
         fcntl.flock(lock, fcntl.LOCK_EX)
         for path in data_dir.glob("v1/tables/*.db"):
             worker.enter_context(Rdict(str(path), Options(raw_mode=True)))
-        assert run(*command, "--data-dir", data_dir) == told
-    assert told.code == 0
+        assert run(*command, "--data-dir", data_dir) == answer
+    assert answer.code == 0
 
 
 def test_the_reviews_of_an_entity(run, data_dir, terminal):

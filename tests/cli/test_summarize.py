@@ -40,7 +40,7 @@ def content():
     edit = {**events[3], "sentences": events[4]["sentences"]}
     gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
     unknown = {**gone, "entity_id": "nobody"}
-    told = [
+    events_and_edits = [
         *events[:100],
         edit,
         *map(delete, events[5:60:3]),
@@ -49,15 +49,15 @@ def content():
         gone,
         *events[:5],
     ]
-    return [b"", *lines(told)[:20], b"  ", *lines(told)[20:]]
+    return [b"", *lines(events_and_edits)[:20], b"  ", *lines(events_and_edits)[20:]]
 
 
 def test_equals_the_model(run, write, content):
-    ended = run("summarize", write("told.jsonl", content))
+    ended = run("summarize", write("events.jsonl", content))
     assert ended.code == 0
     closing = r"177 lines, 1 entity, 48 changes, [0-9.]+ s, ignored: unknown_entity 1\n"
     assert re.fullmatch(closing, ended.err)
-    expected = modelled(content, "told.jsonl")
+    expected = modelled(content, "events.jsonl")
     assert len(expected) > 40
     assert ended.out.encode().splitlines() == expected
 
@@ -74,25 +74,25 @@ def test_equals_the_model(run, write, content):
 def test_options_override_the_settings(run, write, monkeypatch, content, options, changes):
     monkeypatch.setenv("COVERSUMM_K", "20")
     monkeypatch.setenv("COVERSUMM_DISTINCT", "false")
-    ended = run("summarize", write("told.jsonl", content), *options)
+    ended = run("summarize", write("events.jsonl", content), *options)
     assert ended.code == 0
-    assert ended.out.encode().splitlines() == modelled(content, "told.jsonl", **changes)
+    assert ended.out.encode().splitlines() == modelled(content, "events.jsonl", **changes)
 
 
 def test_settings_count(run, write, monkeypatch, content):
     for name, value in {"K": "2", "EPOCH": "9", "DISTINCT": "true"}.items():
         monkeypatch.setenv(f"COVERSUMM_{name}", value)
-    ended = run("summarize", write("told.jsonl", content))
-    expected = modelled(content, "told.jsonl", k=2, distinct=True, epoch=9)
+    ended = run("summarize", write("events.jsonl", content))
+    expected = modelled(content, "events.jsonl", k=2, distinct=True, epoch=9)
     assert ended.out.encode().splitlines() == expected
-    assert run("summarize", write("told.jsonl", content), "--no-distinct").out != ended.out
+    assert run("summarize", write("events.jsonl", content), "--no-distinct").out != ended.out
 
 
 def test_the_index_changes_nothing(run, write, monkeypatch):
     content = lines(sample(200))
-    flat = run("summarize", write("told.jsonl", content), "--k", "2")
+    flat = run("summarize", write("events.jsonl", content), "--k", "2")
     monkeypatch.setenv("COVERSUMM_INDEX", "sgtree")
-    tree = run("summarize", write("told.jsonl", content), "--k", "2")
+    tree = run("summarize", write("events.jsonl", content), "--k", "2")
     assert (tree.code, tree.out) == (flat.code, flat.out)
     assert flat.code == 0
     assert flat.out
@@ -100,8 +100,8 @@ def test_the_index_changes_nothing(run, write, monkeypatch):
 
 def test_an_option_may_mend_a_setting(run, write, monkeypatch, content):
     monkeypatch.delenv("COVERSUMM_EMBEDDER")  # onnx, whose dimension is not 3
-    assert run("summarize", write("told.jsonl", content)).code == 2
-    assert run("summarize", write("told.jsonl", content), "--embedder", "none").code == 0
+    assert run("summarize", write("events.jsonl", content)).code == 2
+    assert run("summarize", write("events.jsonl", content), "--embedder", "none").code == 0
 
 
 def test_more_lines_than_a_batch(run, write):
@@ -111,11 +111,11 @@ def test_more_lines_than_a_batch(run, write):
 
 
 def test_gzip_whatever_the_name_and_standard_input(run, write, tmp_path, content):
-    expected = modelled(content, "told.jsonl.gz")
-    assert run("summarize", write("told.jsonl.gz", content)).out.encode().splitlines() == expected
-    misnamed = tmp_path / "told.jsonl"
+    expected = modelled(content, "events.jsonl.gz")
+    assert run("summarize", write("events.jsonl.gz", content)).out.encode().splitlines() == expected
+    misnamed = tmp_path / "events.jsonl"
     misnamed.write_bytes(gzip.compress(b"\n".join(content)))
-    assert run("summarize", misnamed).out.encode().splitlines() == modelled(content, "told.jsonl")
+    assert run("summarize", misnamed).out.encode().splitlines() == modelled(content, "events.jsonl")
     command = [sys.executable, "-m", "worker", "summarize", "-"]
     done = subprocess.run(command, input=b"\n".join(content), capture_output=True, check=True)
     assert done.stdout.splitlines() == modelled(content, "stdin")
@@ -129,16 +129,16 @@ def test_unusable_lines_are_named_and_all_others_processed(run, write):
     content = [good[0], bad[0], b"", bad[1], good[1], bad[2], bad[3], good[2]]
     ended = run("summarize", write("some.jsonl", content))
     assert ended.code == 1
-    told = ended.err.splitlines()
-    assert [line.split(": ")[:2] for line in told[:-2]] == [
+    printed = ended.err.splitlines()
+    assert [line.split(": ")[:2] for line in printed[:-2]] == [
         ["line 2", "bad_json"],
         ["line 4", "unknown_type"],
         ["line 6", "bad_field"],
         ["line 7", "bad_field"],
     ]
-    assert told[-2].startswith("7 lines, 1 entity, 3 changes, ")
+    assert printed[-2].startswith("7 lines, 1 entity, 3 changes, ")
     reasons = "bad_field 2, bad_json 1, unknown_type 1"
-    assert told[-1] == f"coversumm-worker: error: 4 of 7 lines could not be used: {reasons}"
+    assert printed[-1] == f"coversumm-worker: error: 4 of 7 lines could not be used: {reasons}"
     sequences = [json.loads(line)["sequence"] for line in ended.out.splitlines()]
     assert sequences == [0, 4, 7]
 
@@ -147,7 +147,7 @@ def test_unusable_lines_are_named_and_all_others_processed(run, write):
 @pytest.mark.parametrize("packed", [gzip, lzma])
 def test_a_file_that_ends_early(run, write, tmp_path, content, packed, options):
     """All lines before the place are summarized."""
-    path = tmp_path / "told.jsonl"
+    path = tmp_path / "events.jsonl"
     path.write_bytes(packed.compress(b"\n".join(content))[:-200])
     ended = run("summarize", path, *options)
     assert ended.code == 2
@@ -171,17 +171,24 @@ def test_nothing(run, write):
 def test_short_views(run, write, content):
     """One for each entity that is left with a sentence, as the state at the end tells it."""
     ended = run(
-        "summarize", write("told.jsonl", content), "--view", "short", "--sentences", "4", "--k", "2"
+        "summarize",
+        write("events.jsonl", content),
+        "--view",
+        "short",
+        "--sentences",
+        "4",
+        "--k",
+        "2",
     )
     assert ended.code == 0
     (view,) = map(json.loads, ended.out.splitlines())
     assert view["entity_id"] == sample(1)[0]["entity_id"]
     assert (view["review_count"], len(view["sentences"]) <= 4) == (5, True)
     assert view["sentences"][0]["stands_for"] >= view["sentences"][0]["stands_for_reviews"] >= 1
-    words = run("summarize", write("told.jsonl", content), "--view", "short", "--words", "9")
+    words = run("summarize", write("events.jsonl", content), "--view", "short", "--words", "9")
     (short,) = map(json.loads, words.out.splitlines())
     assert 0 < sum(len(one["text"].split()) for one in short["sentences"]) <= 9
-    cards = run("summarize", write("told.jsonl", content), "--view", "short", "--pretty")
+    cards = run("summarize", write("events.jsonl", content), "--view", "short", "--pretty")
     assert f"for {view['sentences'][0]['stands_for']}" in cards.out
 
 
@@ -204,15 +211,15 @@ def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     settings = config(epoch=1, k=20, limits={"model": None}, facets=facets, facets_topic="facets")
     model = FacetModel(settings, FakeEngine.vector)
     records = [
-        Record("told.jsonl", 0, i, -1, *read_line(line))
+        Record("events.jsonl", 0, i, -1, *read_line(line))
         for i, line in enumerate(content)
         if line.strip()
     ]
     expected = [body for _, body, _ in model.run(records)[0] if body is not None]
-    ended = run("summarize", write("told.jsonl", content), "--facets", facets_file)
+    ended = run("summarize", write("events.jsonl", content), "--facets", facets_file)
     assert ended.code == 0
     assert ended.out.encode().splitlines() == expected
-    final = run("summarize", write("told.jsonl", content), "--facets", facets_file, "--final")
+    final = run("summarize", write("events.jsonl", content), "--facets", facets_file, "--final")
     assert final.out.encode().splitlines() == [
         [one for one in expected if one.startswith(b'{"type":"%s.changed"' % kind)][-1]
         for kind in (b"summary", b"facets")
@@ -223,7 +230,7 @@ def test_no_topic_limits_the_sentences(run, write, tmp_path):
     """A worker needs a higher COVERSUMM_MAX_MESSAGE_BYTES for such a k or such facets."""
     path = tmp_path / "many.toml"
     path.write_text("".join(f'[[facet]]\nname = "f{n}"\nnewest = 9\n' for n in range(64)))
-    file = write("told.jsonl", lines(sample(2)))
+    file = write("events.jsonl", lines(sample(2)))
     ended = run("summarize", file, "--facets", path, "-k", "1000", "--final")
     assert ended.code == 0, ended.err
     last = json.loads(ended.out.splitlines()[-1])
@@ -231,7 +238,7 @@ def test_no_topic_limits_the_sentences(run, write, tmp_path):
 
 
 def test_views_of_facets(run, write, content, facets_file, monkeypatch):
-    file = write("told.jsonl", content)
+    file = write("events.jsonl", content)
     monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))
     (view,) = map(json.loads, run("summarize", file, "--view", "facets").out.splitlines())
     last = json.loads(run("summarize", file, "--final").out.splitlines()[1])
@@ -275,7 +282,7 @@ def test_cards_have_pros_and_cons(run, write, tmp_path):
         }
         for text, (vector, rating) in said.items()
     ]
-    file = write("told.jsonl", [json.dumps(one).encode() for one in events])
+    file = write("events.jsonl", [json.dumps(one).encode() for one in events])
     options = ["--facets", facets, "--view", "facets", "--pretty"]
     words = " ".join(run("summarize", file, *options).out.split())
     assert "news, pros: 1 Loved it. news, cons: 1 Hated it." in words
@@ -344,4 +351,4 @@ def test_the_card_of_a_facet_shows_each_text_once():
     ],
 )
 def test_a_short_view_that_is_none(run, write, content, options):
-    assert run("summarize", write("told.jsonl", content), *options).code == 2
+    assert run("summarize", write("events.jsonl", content), *options).code == 2

@@ -40,7 +40,7 @@ def bodies(out):
 
 
 def test_final_is_the_last_change_of_each_entity_that_has_a_summary(run, write, content):
-    path = write("told.jsonl", content)
+    path = write("events.jsonl", content)
     every = bodies(run("summarize", path, "-k", "4").out)
     ended = run("summarize", path, "-k", "4", "--final")
     assert ended.code == 0
@@ -52,16 +52,16 @@ def test_final_is_the_last_change_of_each_entity_that_has_a_summary(run, write, 
 
 def test_pretty_shows_each_sentence_in_full(run, write, content, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    shown = run("summarize", write("told.jsonl", content), "-k", "3", "--pretty")
+    shown = run("summarize", write("events.jsonl", content), "-k", "3", "--pretty")
     assert shown.code == 0
     *cards, end = shown.out.split("\n\n")
     assert (len(cards), end) == (3, "")
     for number, card in enumerate(cards):
         state = state_of(f"stay {number}", content, k=3)
         assert card.startswith(f"stay {number} {state.review_count} reviews, ")
-        told = " ".join(card.split())
+        words = " ".join(card.split())
         for sentence in state.sentences:
-            assert all(word in told for word in sentence.text.split())
+            assert all(word in words for word in sentence.text.split())
     assert all(len(line) <= 60 for line in shown.out.splitlines())
 
 
@@ -98,14 +98,14 @@ def test_pretty_shows_nothing_that_moves_the_cursor(run, write):
     (event,) = sample(1)
     event["entity_id"] = "\x1b[2Jstay"
     event["sentences"][0]["text"] = "Clear \x1b[2J[bold]now"
-    out = run("summarize", write("told.jsonl", lines([event])), "--pretty").out
+    out = run("summarize", write("events.jsonl", lines([event])), "--pretty").out
     assert " 1 review, 5 sentences\n" in out
     assert "\x1b" not in out
     assert "[bold]now" in out
 
 
 def test_a_file_of_output_is_there_whole_or_not_at_all(run, write, tmp_path, content):
-    path, target = write("told.jsonl", content), tmp_path / "changes.jsonl"
+    path, target = write("events.jsonl", content), tmp_path / "changes.jsonl"
     expected = run("summarize", path).out
     assert run("summarize", path, "-o", target).out == ""
     assert target.read_text() == expected
@@ -198,8 +198,8 @@ def test_what_looks_wrong_in_a_table_is_told_by_the_names_of_its_columns(run, wr
     ]
     ended = run("summarize", write("some.csv", table), *fields)
     assert ended.code == 1
-    *told, closing, error = ended.err.splitlines()
-    assert told == [
+    *printed, closing, error = ended.err.splitlines()
+    assert printed == [
         "line 5: bad_field: hotel, name (for entity_id): missing",
         "line 6: bad_row: lines 6 to 7 are skipped: unexpected end of data "
         "(a quote too many, or one that is never closed?)",
@@ -243,18 +243,18 @@ def test_texts_with_a_backslash_and_an_n_are_told_once_and_read_as_line_breaks(
     assert texts == {"Clean rooms.", "Kind staff."}
 
 
-def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
+def test_at_most_ten_lines_are_reported_one_by_one(run, write, content):
     ended = run("summarize", write("some.jsonl", [*content, *[b"{"] * 30]))
-    told = ended.err.splitlines()
+    printed = ended.err.splitlines()
     first = len(content) + 1
-    assert [line.split(":")[0] for line in told[:10]] == [f"line {first + i}" for i in range(10)]
-    assert told[10] == "more lines that cannot be used are counted, not shown"
-    assert told[-1].endswith(f"30 of {first + 29} lines could not be used: bad_json 30")
-    assert len(told) == 13
+    assert [line.split(":")[0] for line in printed[:10]] == [f"line {first + i}" for i in range(10)]
+    assert printed[10] == "more lines that cannot be used are counted, not shown"
+    assert printed[-1].endswith(f"30 of {first + 29} lines could not be used: bad_json 30")
+    assert len(printed) == 13
 
 
 @pytest.mark.parametrize(
-    ("redirected", "told"),
+    ("redirected", "message"),
     [
         (">&-", "standard output is closed: "),
         (">/dev/full", "standard output cannot be written (No space left on device)"),
@@ -262,12 +262,12 @@ def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
         ("-o /dev/full", "/dev/full cannot be written (No space left on device)"),
     ],
 )
-def test_closed_and_full_streams_are_one_line(write, content, redirected, told):
-    file = "" if redirected.startswith("- ") else write("told.jsonl", content)
+def test_closed_and_full_streams_are_one_line(write, content, redirected, message):
+    file = "" if redirected.startswith("- ") else write("events.jsonl", content)
     command = f"'{sys.executable}' -m worker summarize {file} {redirected}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"coversumm-worker: error: {told}")
+    assert done.stderr.startswith(f"coversumm-worker: error: {message}")
     assert done.stderr.count("\n") == 1
 
 
@@ -324,11 +324,11 @@ def test_ctrl_c_keeps_the_output_so_far(write, tmp_path, content, name):
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    told = os.read(primary, 4096).decode()
+    printed = os.read(primary, 4096).decode()
     os.close(primary)
-    assert "interrupted: 20 lines, 5 entities, " in told
+    assert "interrupted: 20 lines, 5 entities, " in printed
     if name is not None:
-        assert f"the output so far is in {part}" in told
+        assert f"the output so far is in {part}" in printed
         assert (target.read_text(), out) == ("older", b"")
         out = gzip.decompress(part.read_bytes()) if name.endswith(".gz") else part.read_bytes()
     assert not list(tmp_path.glob(".*part"))
@@ -361,14 +361,14 @@ def test_a_rating_too_large_for_a_number_is_one_bad_line(run, write, form, ratin
             b"entity_id,review_id,text,rating",
             *(b"e,r%d,,%s" % (i, r.encode()) for i, r in enumerate(("4", rating, "5"))),
         ]
-    ended = run("summarize", write(f"told.{form}", content), "--final")
+    ended = run("summarize", write(f"events.{form}", content), "--final")
     assert ended.code == 1
     assert f"line {2 + (form == 'csv')}: bad_field: rating: Number out of range" in ended.err
     assert len(ended.err) < 1000
 
 
 def test_a_file_whose_name_is_not_utf_8_is_read(run, write):
-    path = write(os.fsdecode(b"told\xff.jsonl"), lines(sample(1)))
+    path = write(os.fsdecode(b"events\xff.jsonl"), lines(sample(1)))
     ended = run("summarize", path)
     assert ended.code == 0
-    assert bodies(ended.out)[0]["cause"]["topic"] == "told\N{REPLACEMENT CHARACTER}.jsonl"
+    assert bodies(ended.out)[0]["cause"]["topic"] == "events\N{REPLACEMENT CHARACTER}.jsonl"

@@ -49,11 +49,11 @@ def test_ids_are_whole_and_lines_fit(shown, columns):
     assert sum(ID in line for line in lines) == 2
     assert "…" not in "".join(lines)
     names = set(lines[0].split())
-    told = lines[-1] if "no room" in lines[-1] else ""
-    assert names | set(told.replace(",", "").replace(";", "").split()) >= {
+    omitted = lines[-1] if "no room" in lines[-1] else ""
+    assert names | set(omitted.replace(",", "").replace(";", "").split()) >= {
         column.name for column in COLUMNS
     }
-    assert bool(told) == (len(names) < len(COLUMNS))
+    assert bool(omitted) == (len(names) < len(COLUMNS))
 
 
 def test_narrower_than_the_essential_an_id_goes_on_in_the_next_line(shown):

@@ -154,10 +154,10 @@ def test_wrong_partition_count_and_policy(run, admin, names):
     )
     assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
     assert len(ended.err.splitlines()) == 2
-    told = {
+    policies = {
         row["role"]: (row["cleanup_policy"], row["wanted_cleanup_policy"]) for row in _rows(ended)
     }
-    assert told == {
+    assert policies == {
         "input": ("compact", "delete"),
         "output": ("compact", "compact"),
         "dead letters": (None, "delete"),
@@ -182,7 +182,7 @@ def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
     assert {role: (cleanup, status) for role, _, _, cleanup, status in cells} == {
         "input": ("delete", "exists"),
         "output": ("delete (should be compact)", "exists"),
-        # No data is lost by it: told, and no failed check.
+        # It loses no data: a note, not a failed check.
         "dead letters": ("compact (should be delete)", "exists"),
         "changelog": ("compact", "created"),
     }

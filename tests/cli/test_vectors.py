@@ -100,13 +100,13 @@ def test_info(run, folder, tmp_path, terminal):
     assert (ended.code, ended.out) == (2, "")
     assert "there is no vector store" in ended.err
     summarize(run, tmp_path)
-    told = json.loads(run("vectors", "info").out)
-    (one,) = told["engines"]
+    report = json.loads(run("vectors", "info").out)
+    (one,) = report["engines"]
     assert (one["model"], one["dimension"], one["machine"]) == (MODEL, 384, machine_type())
-    assert one["vectors"] == told["vectors"] > 30
-    assert 0 < told["bytes"] < told["max_bytes"] == 2 * 2**30
+    assert one["vectors"] == report["vectors"] > 30
+    assert 0 < report["bytes"] < report["max_bytes"] == 2 * 2**30
     terminal()
     shown = run("vectors", "info").out
     assert MODEL in shown
-    assert f"{told['vectors']} vectors, " in shown
+    assert f"{report['vectors']} vectors, " in shown
     assert f"of at most 2GiB, in {folder}" in shown

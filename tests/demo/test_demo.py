@@ -104,8 +104,10 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
     assert done["summary_changes"] == len(changes)
     assert done["facets_changes"] == len(of_facets)
     assert done["entities_verified"] == len(done["entities"]) == len(last)
-    told = Counter(change["entity_id"] for change in changes)
-    assert {entity["entity_id"]: entity["changes"] for entity in done["entities"]} == told
+    changes_by_entity = Counter(change["entity_id"] for change in changes)
+    assert {
+        entity["entity_id"]: entity["changes"] for entity in done["entities"]
+    } == changes_by_entity
     demo.wait_until_nothing_is_left()
 
 
@@ -169,9 +171,7 @@ def test_what_the_worker_complains_about_is_told(start):
 
 
 def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
-    """Of a second nothing can be told but that it is over long before all reviews are in; what has
-    come is told as it is.
-    """
+    """A demo of a second ends long before all reviews are in, and reports those that arrived."""
     code = (
         "from worker.demo import play\nplay.BRIEF_SECONDS = 1.0\nplay.run_demo(None, 3, True, "
         "is_brief=True)"
@@ -196,9 +196,9 @@ def test_its_page_stays_up_until_ctrl_c(start):
     """
     port = free_port()
     demo = start(20, "json", "serve", COVERSUMM_WEB_PORT=str(port))
-    told = demo.process.stderr.readline()
-    address = told.split()[2]
-    assert told.startswith(f"the page: http://127.0.0.1:{port}/ ")
+    line = demo.process.stderr.readline()
+    address = line.split()[2]
+    assert line.startswith(f"the page: http://127.0.0.1:{port}/ ")
 
     def entities():
         with (

@@ -1,5 +1,5 @@
-"""A cluster played on this machine: what helm and kubectl are told is done to real workers on a
-real Kafka.
+"""A cluster played on this machine: commands of helm and kubectl act on real workers and a real
+Kafka.
 
 The objects are those that helm renders. Of them the kubelet's part is played: a pod is a process
 with its container's arguments and environment, a claim a folder, and pods are replaced one after
@@ -266,8 +266,8 @@ class PlayedCluster:
         ]
         assert processes
         for process in processes:
-            _, told = process.communicate(timeout=PATIENCE_SECONDS)
-            assert process.returncode == 0, told
+            _, output = process.communicate(timeout=PATIENCE_SECONDS)
+            assert process.returncode == 0, output
 
     # -- what a kubelet does -----------------------------------------------------------------------
 

@@ -124,9 +124,9 @@ def test_replay(shell: Shell) -> None:
     assert 0 < estimated["sampled"] <= replayed["read"]  # all of it, unless the machine is busy
     (line,) = [line for line in printed if "PORT=8082" in line]
     of_test = re.compile("KAFKA_BOOTSTRAP_SERVERS|COVERSUMM_WEB_PORT")  # not what the page has
-    told = [word for word in shlex.split(replayed["go_on_with"]) if not of_test.match(word)]
+    words = [word for word in shlex.split(replayed["go_on_with"]) if not of_test.match(word)]
     here = line.replace("=data/", f"={shell.directory}/data/")
-    assert sorted(word.replace("=data/", f"={shell.directory}/data/") for word in told) == sorted(
+    assert sorted(word.replace("=data/", f"={shell.directory}/data/") for word in words) == sorted(
         word for word in shlex.split(here) if not of_test.match(word)
     )
     (promoted,) = [lines for words, lines in said.items() if words.startswith("promote")]
@@ -183,9 +183,9 @@ def test_tutorial(shell: Shell) -> None:
     assert update
     report = json.loads(replay[next(iter(replay))].splitlines()[-1])
     page = " ".join(list(replay)[-1].split())
-    told = {word for word in shlex.split(report["go_on_with"]) if word.startswith("COVERSUMM_")}
+    reported = {word for word in shlex.split(report["go_on_with"]) if word.startswith("COVERSUMM_")}
     given = dict(word.split("=", 1) for word in page.split() if "=" in word)
-    for word in told:
+    for word in reported:
         name, value = word.split("=", 1)
         if name in given and name not in ("COVERSUMM_WEB_PORT", "COVERSUMM_DATA_DIR"):
             assert given[name] == value.replace(f"{shell.directory}/", ""), word

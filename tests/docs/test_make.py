@@ -62,9 +62,9 @@ def test_setup_counts_packages_and_fails_with_pip(tmp_path: Path, code: int) -> 
     done = _make(target, f"VENV={tmp_path}", f"PIP_SHOWN=sh {pip}", PYTHONPATH=str(tmp_path))
     assert (done.returncode == 0) == Path(target).exists() == (code == 0)
     assert done.stdout.startswith("1 of 2: the worker and its libraries")
-    told = done.stderr.splitlines()
-    assert "  all 2 packages are here: unpacking them" in told
-    assert "why" in told
+    errors = done.stderr.splitlines()
+    assert "  all 2 packages are here: unpacking them" in errors
+    assert "why" in errors
     assert ("2 of 2: its language model" in done.stdout) == (code == 0)
 
 

@@ -323,7 +323,7 @@ def test_streams_are_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
             kinds, heard, seen = answered["x-events"], b"", set()
             async with client.get(path) as answer:
                 assert answer.content_type == "text/event-stream"
-                # a browser that reads slowly is not told of all; this one does not
+                # a browser that reads slowly misses some; this one does not
                 while seen < kinds.keys() - ({"skipped"} if path == "/page/changes" else set()):
                     for message in messages:  # more changes than an update has, so some are skipped
                         site.feed.committed([message] * 5)

@@ -127,7 +127,7 @@ class Found:
         return [row["errors"][method] for row in sorted(rows, key=lambda row: -row["reviews"])]
 
     def shows_from(self) -> int:
-        """The least m whose loss of ROUGE is told from nothing."""
+        """The least m whose loss of ROUGE differs from zero."""
         return min(m for m, row in self.hotel.items() if row["r1_lost_interval"][0] > 0)
 
 

@@ -174,7 +174,7 @@ def test_who_wrote_a_bare_review_is_read(name: str, given: Any, meant: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "reported"),
     [
         ("verified", "bought", "bought"),
         ("verified", 2, 2),
@@ -183,11 +183,11 @@ def test_who_wrote_a_bare_review_is_read(name: str, given: Any, meant: Any) -> N
         ("author_id", True, "bool"),
     ],
 )
-def test_what_does_not_say_who_wrote_it_is_left_out(name: str, given: Any, told: Any) -> None:
+def test_what_does_not_say_who_wrote_it_is_left_out(name: str, given: Any, reported: Any) -> None:
     """The value of an author is never shown."""
     reading = read_review({"entity_id": "e", "review_id": "r", "text": "a", name: given})
     assert isinstance(judged(*reading.line), ReviewUpserted)
-    assert reading.left_out == {name: told}
+    assert reading.left_out == {name: reported}
 
 
 def test_the_bundled_sample_is_all_valid() -> None:

@@ -34,14 +34,14 @@ def test_a_failure_is_shrunk_kept_and_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(module, "TARGETS", {"weak": Target((b"some example",), law)})
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     monkeypatch.setattr(module.rounds, "__defaults__", (tmp_path,))
-    told: list[str] = []
-    assert fuzz(seconds=0.5, seed=1, tell=told.append) == 1
+    printed: list[str] = []
+    assert fuzz(seconds=0.5, seed=1, tell=printed.append) == 1
     (saved,) = (tmp_path / "weak").iterdir()
     assert saved.read_bytes() == b"\xff"
-    assert "IndexError: an exception nobody declared" in told[0]
-    assert str(saved) in told[0]
+    assert "IndexError: an exception nobody declared" in printed[0]
+    assert str(saved) in printed[0]
     assert "IndexError" in (again(saved) or "")
-    assert "1 failures" in told[-1]
+    assert "1 failures" in printed[-1]
 
 
 def test_what_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

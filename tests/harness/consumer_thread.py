@@ -29,7 +29,7 @@ class ConsumerThread:
     nothing to fetch yet.
 
     Attributes:
-        told: where a partition ended by the last fetch: its stable part, and all of it.
+        ends: where a partition ended by the last fetch: its stable part, and all of it.
     """
 
     beacon = None
@@ -37,7 +37,7 @@ class ConsumerThread:
     def __init__(self) -> None:
         self.assigned: set[TP] = set()
         self.positions: dict[TP, int] = {}
-        self.told: dict[TP, tuple[int, int]] = {}
+        self.ends: dict[TP, tuple[int, int]] = {}
         self.generation, self.member_id = -1, ""
         # what aiokafka knows of each partition
         assignment = SimpleNamespace(state_value=self._state)
@@ -63,7 +63,7 @@ class ConsumerThread:
     def _state(self, tp: TP) -> Any:
         if tp not in self.assigned:
             return None
-        stable, end = self.told.get(tp, (None, None))
+        stable, end = self.ends.get(tp, (None, None))
         position = self.positions.get(tp)
         return SimpleNamespace(
             position=position, has_valid_position=position is not None, lso=stable, highwater=end

@@ -112,7 +112,7 @@ class Foretold(NamedTuple):
         if abs(self.estimated - self.took) > ESTIMATE_OFF * self.took:
             yield f"{what}: estimated {self.estimated} s, took {self.took} s"
         if self.left_told is None or self.left is None:
-            yield f"{what}: no time left was told"
+            yield f"{what}: no time left was reported"
         elif self.left >= LEFT_SECONDS and abs(self.left_told - self.left) > LEFT_OFF * self.left:
             yield f"{what}: {self.left_told} s left after a tenth, were {self.left} s"
 
@@ -367,14 +367,14 @@ def timed(site: Pipeline, what: str, *arguments: str) -> Foretold:
     process = ReplayProcess(site, *arguments).start()
     report = process.report(WAIT_SECONDS)
     lines = process.said
-    told = [
+    estimates = [
         (abs(line["offsets"] / line["of"] - 0.1), when, line["seconds_left"])
         for when, line in lines
         if line["type"] == "progress" and line.get("seconds_left") is not None
     ]
     left_told = left = None
-    if told:
-        _, when, left_told = min(told)
+    if estimates:
+        _, when, left_told = min(estimates)
         left = round(lines[-1][0] - when, 1)
     return Foretold(site.name, what, estimated, report["seconds"], left_told, left)
 

@@ -114,10 +114,10 @@ class WatchedThreads(Threads):
 
 
 class Ids:
-    """Which topics there are, as `worker.kafka.topic_ids` tells it; by default nobody tells."""
+    """Which topics there are, as `worker.kafka.topic_ids` has it; by default none is known."""
 
-    def __init__(self, **told: str) -> None:
-        self.told = told
+    def __init__(self, **ids: str) -> None:
+        self.by_topic = ids
         self.failure: Exception | None = None
         self.asked: list[list[str]] = []
         self.life_ms: int | None = None
@@ -129,7 +129,7 @@ class Ids:
 
     def known(self, topic: str) -> str:
         """The id a test gave the topic."""
-        return self.told.get(topic, "")
+        return self.by_topic.get(topic, "")
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """What a test says."""

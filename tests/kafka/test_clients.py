@@ -75,11 +75,11 @@ def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(
 
 
 def test_an_admin_client_tells_its_errors_to_who_asks_for_them() -> None:
-    told: list[KafkaError] = []
-    admin = KafkaClients(NOBODY, SILENT).admin(told.append)
+    errors: list[KafkaError] = []
+    admin = KafkaClients(NOBODY, SILENT).admin(errors.append)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.5)
-    eventually(lambda: admin.poll(0.1) or told)
+    eventually(lambda: admin.poll(0.1) or errors)
 
 
 class Heard(logging.Handler):

@@ -1,4 +1,4 @@
-"""Contact is lost and found by time alone, and told once, once a minute, and once more."""
+"""Contact is lost and found by time alone, and reported once, once a minute, and at its end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_reason_is_what_failed_since_the_last_answer(
     assert contact.silence().reason == "Connection refused"  # type: ignore[union-attr]
 
 
-def told(announcer: Announcer) -> list[str]:
+def reported(announcer: Announcer) -> list[str]:
     """What there is to tell at one look."""
     return [line for line in (announcer.lost(), announcer.back()) if line]
 
@@ -56,7 +56,7 @@ def test_an_outage_is_reported_once_once_a_minute_and_once_at_its_end(
     for second in range(200):
         clock.now_s = began_s + second
         contact.failed("consumer", "Connection refused")
-        lines += [(second, line) for line in told(announcer)]
+        lines += [(second, line) for line in reported(announcer)]
     assert [second for second, _ in lines] == [
         10,
         10 + REPEAT_SECONDS,
@@ -66,23 +66,23 @@ def test_an_outage_is_reported_once_once_a_minute_and_once_at_its_end(
     assert "no broker for 10 s (Connection refused): not ready" in lines[0][1]
     assert lines[-1][1] == "no broker for 190 s (Connection refused)"
     contact.heard("consumer")
-    assert told(announcer) == []  # the producer still hears nothing
+    assert reported(announcer) == []  # the producer still hears nothing
     contact.heard("producer")
-    assert told(announcer) == ["a broker answers again, after 199 s"]
-    assert told(announcer) == []
+    assert reported(announcer) == ["a broker answers again, after 199 s"]
+    assert reported(announcer) == []
 
 
 def test_a_second_outage_is_reported_like_the_first(contact: Contact, clock: FakeClock) -> None:
     announcer = Announcer(contact, clock)
     for _ in range(2):
         clock.now_s += 11
-        assert told(announcer) == [
+        assert reported(announcer) == [
             "no broker for 11 s (no answer): not ready until one answers, nothing is lost until "
             "then"
         ]
         contact.heard("consumer")
         contact.heard("producer")
-        assert told(announcer) == ["a broker answers again, after 11 s"]
+        assert reported(announcer) == ["a broker answers again, after 11 s"]
 
 
 def test_one_of_several_brokers_that_is_not_reached_is_reported_once_a_minute(
@@ -100,7 +100,7 @@ def test_one_of_several_brokers_that_is_not_reached_is_reported_once_a_minute(
         contact.heard("producer")
         if second % 10 == 0:
             contact.failed("consumer", "Connection refused")
-        assert told(announcer) == []
+        assert reported(announcer) == []
         if line := announcer.trouble():
             lines.append((second, line))
     assert lines == [
@@ -128,11 +128,11 @@ def test_an_outage_that_is_over_is_no_trouble(contact: Contact, clock: FakeClock
     for _ in range(150):
         clock.now_s += 1
         contact.failed("consumer", "Connection refused")
-        told(announcer)
+        reported(announcer)
         assert announcer.trouble() is None  # the other lines say it
     contact.heard("consumer")
     contact.heard("producer")
-    assert told(announcer) == ["a broker answers again, after 150 s"]
+    assert reported(announcer) == ["a broker answers again, after 150 s"]
     clock.now_s += 1
     contact.failed("consumer", "Connection refused")
     assert announcer.trouble() is None

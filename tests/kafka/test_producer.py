@@ -295,13 +295,13 @@ def test_a_fenced_delivery_report_is_a_lost_id(producer: TransactionalProducer) 
 
 
 @pytest.mark.parametrize(
-    ("told", "ending"), [(KafkaError.MSG_SIZE_TOO_LARGE, Crash), (None, InDoubt)]
+    ("fatal", "ending"), [(KafkaError.MSG_SIZE_TOO_LARGE, Crash), (None, InDoubt)]
 )
 def test_a_fatal_error_that_flush_loses_is_asked_for(
-    producer: TransactionalProducer, told: int | None, ending: type[Exception]
+    producer: TransactionalProducer, fatal: int | None, ending: type[Exception]
 ) -> None:
     broker = fake(producer)
-    broker.failures = {} if told is None else {"abort": KafkaError(told)}
+    broker.failures = {} if fatal is None else {"abort": KafkaError(fatal)}
 
     def flush(timeout: float) -> int:
         raise SystemError("returned NULL without setting an exception")

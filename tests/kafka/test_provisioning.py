@@ -133,10 +133,10 @@ def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_reported_at
     admin.committed = [-1001, 3] + [-1001] * 4
     with pytest.raises(PartitionsChanged) as raised:
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
-    told = str(raised.value)
-    assert "the input topic reviews has 6 partitions, and its state was built with 4" in told
-    assert "new input topic" in told
-    assert "COVERSUMM_EPOCH" in told
+    message = str(raised.value)
+    assert "the input topic reviews has 6 partitions, and its state was built with 4" in message
+    assert "new input topic" in message
+    assert "COVERSUMM_EPOCH" in message
     assert raised.value.exit_code == 2
 
 

@@ -1,5 +1,5 @@
-"""A consumer that may not read is told so by a message without partition and offset; the line names
-the permission.
+"""A consumer that may not read gets a message without partition and offset; the line names the
+permission.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def test_a_connection_that_was_dropped_under_a_request_is_asked_on_again() -> No
     assert retry(ask, clock=FakeClock()) == "answer"
 
 
-def told(ask: Callable[[], str]) -> Callable[[], str]:
-    """The same, its errors as a tool tells them."""
+def with_setup_errors(ask: Callable[[], str]) -> Callable[[], str]:
+    """The same, with the errors of a command."""
 
     def asking() -> str:
         with broker_errors("offsets cannot be read"):
@@ -99,13 +99,13 @@ def test_a_start_asks_again_while_brokers_are_away() -> None:
     ask, _ = answering(*away)
     assert patiently(ask, FakeClock()) == "answer"
     ask, _ = answering(*away)
-    assert patiently(told(ask), FakeClock()) == "answer"
+    assert patiently(with_setup_errors(ask), FakeClock()) == "answer"
 
 
 def test_a_start_ends_at_once_with_what_will_not_pass() -> None:
     ask, left = answering(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT)
     with pytest.raises(SetupError, match="GROUP_AUTHORIZATION"):
-        patiently(told(ask), FakeClock())
+        patiently(with_setup_errors(ask), FakeClock())
     assert len(left) == 1
 
     def refused() -> str:
@@ -122,6 +122,6 @@ def test_the_patience_of_a_start_ends() -> None:
     clock = FakeClock()
     began_s = clock.now_s
     with pytest.raises(SetupError, match="_TIMED_OUT"):
-        patiently(told(ask), clock)
+        patiently(with_setup_errors(ask), clock)
     assert START_SECONDS < clock.now_s - began_s < START_SECONDS + 0.5
     assert left

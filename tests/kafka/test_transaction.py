@@ -371,14 +371,14 @@ def test_the_first_refusal_is_the_one_that_is_reported() -> None:
 
 @pytest.mark.parametrize("purged", [KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT])
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("begin_error", "code"),
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED),
         (KafkaError._STATE, None),
     ],
 )
 def test_where_all_records_are_purged_the_client_is_asked_why(
-    purged: int, told: int, code: int | None
+    purged: int, begin_error: int, code: int | None
 ) -> None:
     """Or a worker would try again and again what it is not allowed to do."""
     transactions = made()
@@ -386,7 +386,7 @@ def test_where_all_records_are_purged_the_client_is_asked_why(
     def send() -> None:
         with transactions.transaction(3.0) as transaction:
             fake(transactions).refused = {"in": KafkaError(purged)}
-            fake(transactions).failures = {"begin": KafkaError(told)}
+            fake(transactions).failures = {"begin": KafkaError(begin_error)}
             transaction.produce_rows("in", 0, {b"only": b"1"}, {})
             transaction.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
 

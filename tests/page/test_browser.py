@@ -316,11 +316,11 @@ def axe(tab: Tab) -> None:
     tab.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
     tab.evaluate(f"{AXE};0")
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    told = [
+    violations = [
         (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
         for one in found["violations"]
     ]
-    assert told == [], json.dumps(told, indent=1)
+    assert violations == [], json.dumps(violations, indent=1)
 
 
 def in_language(name: str, language: str, count: int, sentence: SummarySentence) -> FacetSummary:

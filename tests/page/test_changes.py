@@ -67,7 +67,7 @@ TOMBSTONE = change(0, {}) | {
 }
 
 
-def told(tab: Tab, expression: str, *values: Any) -> Any:
+def evaluated(tab: Tab, expression: str, *values: Any) -> Any:
     """What an expression of changes.js, `it`, comes to; the values are `a`, `b`, ..."""
     names = ", ".join("abc"[: len(values)])
     return tab.evaluate(
@@ -79,9 +79,9 @@ def told(tab: Tab, expression: str, *values: Any) -> Any:
 def test_what_came_while_the_history_was_read_is_there_once(tab: Tab) -> None:
     read = [change(1, {"a": "x"}), change(3, {"b": "y"})]
     live = [change(number, {}) | {"isLive": True} for number in (2, 3, 4, 5)]
-    assert told(tab, "it.joined(a, b).map((one) => one.sequence)", read, live) == [1, 3, 4, 5]
-    assert told(tab, "it.joined(a, b).length", [*read, TOMBSTONE], [live[1]]) == 3
-    assert told(tab, "it.joined(a, b).map((one) => one.sequence)", [], live) == [2, 3, 4, 5]
+    assert evaluated(tab, "it.joined(a, b).map((one) => one.sequence)", read, live) == [1, 3, 4, 5]
+    assert evaluated(tab, "it.joined(a, b).length", [*read, TOMBSTONE], [live[1]]) == 3
+    assert evaluated(tab, "it.joined(a, b).map((one) => one.sequence)", [], live) == [2, 3, 4, 5]
 
 
 def test_a_live_change_has_the_texts_that_left(tab: Tab) -> None:
@@ -97,7 +97,7 @@ def test_a_live_change_has_the_texts_that_left(tab: Tab) -> None:
         [{"sentence_id": "shown", "text": "of now"}],
         [change(1, {"earlier": "of then"})],
     )
-    made = told(tab, "it.asChange(a, b, c)", body, shown, changes)
+    made = evaluated(tab, "it.asChange(a, b, c)", body, shown, changes)
     assert made["added_texts"] == {"new": "come"}
     assert made["removed_texts"] == {"shown": "of now", "earlier": "of then", "never seen": None}
     assert "sentences" not in made  # a page that stays open keeps what it shows
@@ -110,28 +110,30 @@ def test_since_when_a_sentence_is_there(tab: Tab) -> None:
         change(3, {"a": "x"}, ("b",)),
     ]
     since = "Object.fromEntries([...it.cameWith(a)].map(([id, one]) => [id, one.sequence]))"
-    assert told(tab, since, changes) == {"a": 3}
-    assert told(tab, since, [*changes, TOMBSTONE]) == {}
-    assert told(tab, since, [*changes, TOMBSTONE, change(7, {"b": "y"})]) == {"b": 7}
+    assert evaluated(tab, since, changes) == {"a": 3}
+    assert evaluated(tab, since, [*changes, TOMBSTONE]) == {}
+    assert evaluated(tab, since, [*changes, TOMBSTONE, change(7, {"b": "y"})]) == {"b": 7}
 
 
 def test_a_date_is_that_of_the_review_or_none(tab: Tab) -> None:
     mine = {"sentence_id": "r1#0", "review_id": "r1", "text": "x"}
     own, by_other = change(1, {"r1#0": "x"}), change(5, {"r1#0": "x"})
     date = own["occurred_at"]
-    assert told(tab, "it.dateOf(a, b)", mine, [own]) == date
-    assert told(tab, "it.dateOf(a, b)", mine, [own, change(2, {}, ("r1#0",)), by_other]) == date
-    assert told(tab, "it.dateOf(a, b)", mine, [by_other]) is None
-    assert told(tab, "it.dateOf(a, b)", mine | {"text": "edited since"}, [own]) is None
+    assert evaluated(tab, "it.dateOf(a, b)", mine, [own]) == date
+    assert (
+        evaluated(tab, "it.dateOf(a, b)", mine, [own, change(2, {}, ("r1#0",)), by_other]) == date
+    )
+    assert evaluated(tab, "it.dateOf(a, b)", mine, [by_other]) is None
+    assert evaluated(tab, "it.dateOf(a, b)", mine | {"text": "edited since"}, [own]) is None
     for other in ({"occurred_at": None}, {"cause": {"type": "review.deleted", "review_id": "r1"}}):
-        assert told(tab, "it.dateOf(a, b)", mine, [own | other]) is None
-    assert told(tab, "it.dateOf(a, b)", mine, [TOMBSTONE]) is None
+        assert evaluated(tab, "it.dateOf(a, b)", mine, [own | other]) is None
+    assert evaluated(tab, "it.dateOf(a, b)", mine, [TOMBSTONE]) is None
 
 
 def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(
     site: Site, tab: Tab
 ) -> None:
-    """More changes than are told of one by one: the summary follows, its history is read again now
+    """More changes than are sent one by one: the summary follows, its history is read again now
     and then.
     """
     tab.evaluate("location.hash = '#/entity/x?view=ranking'")

@@ -1,5 +1,5 @@
-"""Who waits for one and the same history is told of one reading, and not too many wait; how it is
-read: test_page_history.
+"""Readers of the same history share one reading, and only so many wait; how it is read:
+test_page_history.
 """
 
 from __future__ import annotations

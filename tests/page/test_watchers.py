@@ -1,4 +1,4 @@
-"""Who looks on is told the same bytes as all others, skips what is not taken, and is not many."""
+"""Watchers get the same bytes, skip what they do not take, and are limited in number."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def stored(driver, entity_id):
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
 
 
-def told(driver, entity_id):
+def answered(driver, entity_id):
     """The answer to a query, without the fields that only memory has."""
     view = driver.summary(0, entity_id)
     return view and replace(view, reservoir=None, refills=None)

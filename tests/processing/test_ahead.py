@@ -1,5 +1,5 @@
 """A micro-batch that is processed before the one before it is committed comes to the same, and
-nobody is told of it too early.
+no query sees it too early.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from tests.harness.drive import Driver, config, upsert
-from tests.processing.restored import ENTITIES, events, stored, told
+from tests.processing.restored import ENTITIES, answered, events, stored
 from worker.processing import summaries as module
 from worker.processing.entities import EntityKey
 from worker.state import MemoryRows
@@ -108,7 +108,7 @@ def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
 
     def check():
         asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [told(driver, entity) for entity in asked] == [
+        assert [answered(driver, entity) for entity in asked] == [
             stored(driver, entity) for entity in asked
         ]
 
@@ -143,7 +143,7 @@ def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
     asked = []
 
     def ask():
-        asked.append([told(driver, entity) == stored(driver, entity) for entity in ENTITIES])
+        asked.append([answered(driver, entity) == stored(driver, entity) for entity in ENTITIES])
 
     driver.processor._pace.on_progress = ask
     driver.processor.process(
@@ -152,7 +152,7 @@ def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
     assert len(asked) >= len(ENTITIES)
     assert all(map(all, asked))
     commit(driver, waiting)
-    assert told(driver, "a") == stored(driver, "a")
+    assert answered(driver, "a") == stored(driver, "a")
 
 
 def many(offset, count, entity_id="e"):
@@ -198,7 +198,7 @@ def test_what_is_forgotten_before_its_commit_is_read_from_the_rows_again():
     whole = Driver()
     whole.run(upsert(0, "r0", "one"))
     assert again.rows == whole.run(upsert(1, "r1", "two")).rows
-    assert told(driver, "e") == stored(driver, "e")
+    assert answered(driver, "e") == stored(driver, "e")
 
 
 def test_rows_are_given_up_with_their_commit():

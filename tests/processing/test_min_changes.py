@@ -40,8 +40,8 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
     that to the true one.
     """
     events = sample(120)
-    told = [*events, *({**one, "sentences": events[5]["sentences"]} for one in events[7:30:4])]
-    told += [
+    history = [*events, *({**one, "sentences": events[5]["sentences"]} for one in events[7:30:4])]
+    history += [
         {"type": "review.deleted", "entity_id": one["entity_id"], "review_id": one["review_id"]}
         for one in events[::5]
     ]
@@ -49,7 +49,7 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
     some = Driver(config(k=6, limits={"model": None}, min_changes=least))
     true: dict[str, dict] = {}
     published: dict[str, list] = {}
-    for at, event in enumerate(told):
+    for at, event in enumerate(history):
         one = record(at, event["entity_id"], event)
         true |= {body["entity_id"]: body for body in every.bodies(one)}
         if restarts and at % (size + restarts) == 0:
@@ -100,15 +100,15 @@ def test_a_deletion_of_what_is_published_is_published_at_once(emit, before, dele
 
 @pytest.mark.parametrize("emit", ["final", "none"])
 def test_a_replay_that_publishes_once_or_never_remembers_the_last_set(emit):
-    told = []
+    published = []
     for least in (1, 3):
         driver = Driver(config(k=3, min_changes=least, emit=emit))
         for at, text in enumerate(["one", "three", "sixsix", "two"]):
             driver.run(upsert(at, f"r{at}", text))
         batch = driver.processor.finish(0, 4)
-        told.append([json.loads(message.value) for message in batch.messages])
-    assert told[0] == told[1]
-    assert len(told[0]) == (emit == "final")
+        published.append([json.loads(message.value) for message in batch.messages])
+    assert published[0] == published[1]
+    assert len(published[0]) == (emit == "final")
 
 
 def test_another_number_goes_on_from_the_same_rows():

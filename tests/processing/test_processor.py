@@ -278,7 +278,7 @@ def test_every_changed_row_is_written_once_a_batch(driver):
 
 
 def test_the_fingerprint_is_the_first_row_of_a_partitions_changelog(driver):
-    """A changelog that lost its beginning, however little of it, is told by the lack of it."""
+    """Its absence shows that a changelog lost its beginning, however little of it."""
     batch = driver.run(*[upsert(i, f"r{i}", "text") for i in range(5)])
     assert next(iter(batch.rows[0])) == FINGERPRINT
     assert FINGERPRINT not in driver.run(upsert(9, "r9", "text")).rows[0]

@@ -58,8 +58,8 @@ def test_of_real_reviews_it_is_the_definition(stays, threshold, count):
         view = short(driver, entity_id, sentences=count, threshold=threshold)
         ids, counts = naive(live, threshold, count, by_text=driver.config.by_text)
         assert [one.sentence_id.encode() for one in view.sentences] == ids
-        told = [(one.stands_for, one.stands_for_reviews) for one in view.sentences]
-        assert told == [tuple(one) for one in counts]
+        found = [(one.stands_for, one.stands_for_reviews) for one in view.sentences]
+        assert found == [tuple(one) for one in counts]
         assert [one.rank for one in view.sentences] == list(range(len(ids)))
         assert [one.review_id.encode() for one in view.sentences] == list(map(review_of, ids))
         assert view.sentence_count == len(live)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.drive import Driver, config, summary_of, upsert
-from tests.processing.restored import ENTITIES, events, stored, told
+from tests.processing.restored import ENTITIES, answered, events, stored
 from worker.processing import summaries as module
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import SummaryView, read_view
@@ -36,19 +36,21 @@ def test_it_is_always_the_committed_one(monkeypatch, large, shown, seed):
         count = chance.randrange(1, 9)
         committed = {entity: stored(driver, entity) for entity in ENTITIES}
         asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [told(driver, entity) for entity in asked] == [committed[entity] for entity in asked]
+        assert [answered(driver, entity) for entity in asked] == [
+            committed[entity] for entity in asked
+        ]
         batch = driver.processor.process(events(chance, offset, count))
-        assert {entity: told(driver, entity) for entity in ENTITIES} == committed
+        assert {entity: answered(driver, entity) for entity in ENTITIES} == committed
         driver.rows[0].write(batch.rows[0])
         new = {entity: stored(driver, entity) for entity in ENTITIES}
-        for entity in ENTITIES:  # stored, and the processor has not been told yet
-            assert _but_offset(told(driver, entity)) in (
+        for entity in ENTITIES:  # stored, and the processor does not know yet
+            assert _but_offset(answered(driver, entity)) in (
                 _but_offset(committed[entity]),
                 _but_offset(new[entity]),
             )
         driver.processor.committed(batch)
         asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [told(driver, entity) for entity in asked] == [new[entity] for entity in asked]
+        assert [answered(driver, entity) for entity in asked] == [new[entity] for entity in asked]
         offset += count
 
 
@@ -104,7 +106,7 @@ def test_a_view_of_rows_that_a_commit_overtook_is_not_kept(monkeypatch):
     driver.run(many(1, 2))
     overtaken = driver.processor.summaries.from_rows(before, EntityKey(0, "e"), SummaryView)
     assert (overtaken.sentence_count, overtaken.next_offset) == (5, 1)
-    assert told(driver, "e") == stored(driver, "e")
+    assert answered(driver, "e") == stored(driver, "e")
     assert driver.processor.summaries.from_memory(EntityKey(0, "e")).sentence_count == 7  # kept now
 
 

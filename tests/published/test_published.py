@@ -68,15 +68,15 @@ FACETS_BODY = facets_body("e", 1, {"parking": TEXTS, "noise": {}}, ["parking"])
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "told"),
+    ("value", "kind", "message"),
     [
         (FACETS_BODY, SUMMARIES, "of the other type, facets: ask with --facets"),
         (body("e", 1, TEXTS), FACETS, "of the other type, summaries: leave --facets out"),
         (b"{}", FACETS, r"not a facets change .* as COVERSUMM_FACETS_TOPIC does"),
     ],
 )
-def test_a_topic_of_the_other_type_is_named(value, kind, told):
-    with pytest.raises(SetupError, match=told):
+def test_a_topic_of_the_other_type_is_named(value, kind, message):
+    with pytest.raises(SetupError, match=message):
         publications(Record("t", 3, 7, 0, b"e", value), kind=kind)
 
 
@@ -130,8 +130,8 @@ def test_spans_of_a_file_are_neighbours(tmp_path_factory, times, moments):
         )
 
 
-def test_progress_is_told(file):
-    told = []
+def test_progress_is_reported(file):
+    progress = []
     source = file(*[body("other", 1, TEXTS)] * 1200)
-    assert list(source.of("e", progress=told.append)) == []
-    assert told == [500, 1000]
+    assert list(source.of("e", progress=progress.append)) == []
+    assert progress == [500, 1000]

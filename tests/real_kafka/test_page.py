@@ -231,7 +231,7 @@ def test_searched_watched_and_handed_over(
             "one.innerText.includes('abnb'))"
         )
         tab.type("#contains", "nowhere")
-        tab.wait("document.querySelector('#told').textContent === 'No id contains “nowhere”.'")
+        tab.wait("document.querySelector('#notice').textContent === 'No id contains “nowhere”.'")
         tab.type("#contains", "")
         tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
 

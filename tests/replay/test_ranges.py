@@ -64,7 +64,7 @@ class FakeConsumer:
             del self._positions[tp.partition]
 
     def consume(self, count: int, timeout: float) -> list[Any]:
-        """One step of each partition; the end of what is decided is told once."""
+        """One step of each partition; the end of what is decided comes once."""
         if self.refusal is not None:
             return [_message(partition, -1, error=self.refusal) for partition in self._positions]
         found = []

@@ -262,25 +262,25 @@ def check_told(world: World, process: Process) -> None:
     """A query at any moment returns a committed summary, with all events below its offset. Raises
     Violation.
 
-    Also of a partition that is only followed, restored or not held any more: there is nothing to be
-    told of it, or what was committed.
+    Also of a partition that is only followed, restored or not held any more: a query has no
+    answer, or what was committed.
     """
     for partition in world.partitions:
         for number, entity_id in enumerate(ENTITIES):
             if number % world.setup.partitions != partition:
                 continue
             try:
-                told = drive(process.worker.summaries.read(partition, entity_id, SummaryView))
+                view = drive(process.worker.summaries.read(partition, entity_id, SummaryView))
             except NotHere:
                 continue
             except Ended as end:
-                raise Violation("told", f"a look ended {process.name}: {end.cause!r}") from end
-            if told is not None:
-                world.seen["summaries told"] += 1
-                _check_view(world, partition, told)
+                raise Violation("view", f"a look ended {process.name}: {end.cause!r}") from end
+            if view is not None:
+                world.seen["summaries read"] += 1
+                _check_view(world, partition, view)
 
 
-def _check_view(world: World, partition: int, told: SummaryView) -> None:
+def _check_view(world: World, partition: int, view: SummaryView) -> None:
     rows = MemoryRows()
     # Also what lies behind the open transaction of a worker that was replaced: readers of the log
     # wait for its end, and what its owner has committed is committed.
@@ -291,14 +291,14 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
         rows.write({entry.key: entry.value})
         if (
             entry.key == APPLIED
-            and decode_applied(APPLIED, entry.value or b"").next_offset == told.next_offset
+            and decode_applied(APPLIED, entry.value or b"").next_offset == view.next_offset
         ):
             break
     setup, dimension = world.setup, world.settings.dimension
     try:
         wanted = brute_view(
             rows,
-            told.entity_id,
+            view.entity_id,
             dimension=dimension,
             k=setup.k,
             distinct=setup.distinct,
@@ -306,11 +306,11 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
         )
     except StateError as error:
         raise Violation(
-            "told", f"what was committed up to {told.next_offset} is no state: {error}"
+            "view", f"what was committed up to {view.next_offset} is no state: {error}"
         ) from error
-    found = replace(told, partition=None, next_offset=None, reservoir=None, refills=None)
+    found = replace(view, partition=None, next_offset=None, reservoir=None, refills=None)
     if found != wanted:
-        raise Violation("told", f"as of offset {told.next_offset}: {found}, committed is {wanted}")
+        raise Violation("view", f"as of offset {view.next_offset}: {found}, committed is {wanted}")
 
 
 def _check_state(world: World) -> None:

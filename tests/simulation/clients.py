@@ -61,9 +61,7 @@ class Producer:
         self._id = transactional_id
         self._epoch = -1
         self._queue: list[tuple[Any, ...]] = []
-        self._refused: Exception | None = (
-            None  # of a record whose delivery nobody asked to be told of
-        )
+        self._refused: Exception | None = None  # of a record without a delivery callback
 
     def list_topics(self, topic: str | None, timeout: float) -> None:
         """Any broker answers."""
@@ -96,9 +94,7 @@ class Producer:
         return 0
 
     def flush(self, timeout: float) -> int:
-        """Send the queue; a record that is refused is told to its callback, and fails the
-        transaction.
-        """
+        """Send the queue; a refused record goes to its callback, and fails the transaction."""
         self._process.call("flush", lambda: None)
         for topic, value, key, partition, on_delivery, headers in self._queue:
             place = (topic, partition)
@@ -284,13 +280,13 @@ class SimulatedThread(ConsumerThread):
         self._process = process
         self.fetch_records = 1
         # where a log ended by the last fetch: its stable part, all of it
-        self.told: dict[TP, tuple[int, int]] = {}
+        self.ends: dict[TP, tuple[int, int]] = {}
 
     def assign(self, generation: int, member_id: str, assigned: set[TP]) -> None:
         """A new assignment; nothing is fetched before a seek."""
         self.generation, self.member_id, self.assigned = generation, member_id, set(assigned)
         self.positions.clear()
-        self.told.clear()
+        self.ends.clear()
 
     @property
     def _client(self) -> Any:
@@ -311,8 +307,8 @@ class SimulatedThread(ConsumerThread):
             log = broker.log(topic, partition)
             stable = log.stable_end
             held = any(offset <= entry.offset < stable for entry in log.entries)
-            told = (partition, 0, log.end, stable, 0, [], -1, b"batches" if held else b"")
-            return SimpleNamespace(topics=[(topic, [told])])
+            fetched = (partition, 0, log.end, stable, 0, [], -1, b"batches" if held else b"")
+            return SimpleNamespace(topics=[(topic, [fetched])])
 
         return self._process.call("fetch", answer)
 
@@ -337,7 +333,7 @@ class SimulatedThread(ConsumerThread):
             return found  # aiokafka asks others, in silence
         for tp in tps:
             log = self._process.broker.log(tp.topic, tp.partition)
-            self.told[tp] = log.stable_end, log.end
+            self.ends[tp] = log.stable_end, log.end
             before = self.positions.get(tp, 0)
             entries, after = log.read(before, self.fetch_records)
             # a hole at the end moves nobody

@@ -135,7 +135,7 @@ def _zombie(seconds: int) -> list[str]:
 
 
 def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() -> None:
-    """One worker restores what is another's by now, and does not know: who asks it is told of no
+    """One worker restores what is another's by now, and does not know: a query sees no
     half of a transaction.
     """
     steps = (
@@ -160,7 +160,7 @@ def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() ->
     with restore_to_the_end_of_its_beginning():
         violation = run_plan(plan).violation
     assert violation is not None
-    assert violation.invariant == "told"
+    assert violation.invariant == "view"
     assert run_plan(plan).violation is None
 
 

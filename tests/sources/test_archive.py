@@ -237,7 +237,7 @@ def test_a_table_of_text_is_refused_with_what_to_do(tmp_path, table):
 
 
 def test_reviews_in_parquet(tmp_path):
-    """By the names of their fields; one that cannot be read is told at its place."""
+    """By the names of their fields; one that cannot be read is reported at its place."""
     table = pa.table(
         {
             "topic": [TOPIC] * 2,
@@ -339,7 +339,7 @@ def test_two_topics_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({"topic": ["t"], "partition": [0]}, "is not an archive of a topic: it has no offset"),
         ({"topic": ["t"], "partition": [0], "offset": [0]}, "say which is which: --fields "
@@ -352,9 +352,9 @@ def test_two_topics_are_refused(tmp_path):
                                                                           "bytes"),
     ],
 )  # fmt: skip
-def test_what_is_no_archive_is_refused(tmp_path, columns, told):
+def test_what_is_no_archive_is_refused(tmp_path, columns, message):
     parquet.write_table(pa.table(columns), tmp_path / "a")
-    assert told in refused([tmp_path / "a"])
+    assert message in refused([tmp_path / "a"])
 
 
 def test_lines_that_are_no_archive_are_refused(tmp_path):

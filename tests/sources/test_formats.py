@@ -40,10 +40,10 @@ def zipped():
     ],
 )
 def test_one_line_says_what_it_looks_like_and_what_to_do(tmp_path, head, looks, advice):
-    with pytest.raises(SetupError) as told:
+    with pytest.raises(SetupError) as raised:
         recognize(head, "given.jsonl")
-    assert str(told.value).startswith(f"given.jsonl looks like {looks}")
-    assert advice in str(told.value)
+    assert str(raised.value).startswith(f"given.jsonl looks like {looks}")
+    assert advice in str(raised.value)
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(head))
     with pytest.raises(SetupError, match=re.escape(looks)), ReviewFiles([str(path)]):

@@ -107,9 +107,9 @@ def test_zstd_without_the_library_is_told_with_what_to_do(tmp_path, monkeypatch)
     path = tmp_path / "reviews.zst"
     path.write_bytes(zstd(LINES))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SetupError) as told:
+    with pytest.raises(SetupError) as raised:
         list(read(path))
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"{path} is compressed with zstd: {install_command('parquet')}, "
         f"or zstdcat {path} | ..., with - for the file"
     )

@@ -321,7 +321,7 @@ def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():
 
 
 @pytest.mark.parametrize(
-    ("columns", "fields", "told"),
+    ("columns", "fields", "message"),
     [
         (
             {"asin": ["e"], "body": ["x"]},
@@ -332,10 +332,10 @@ def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():
         ({"entity_id": ["e"]}, {"text": "body"}, "has no column body (for text); it has entity_id"),
     ],
 )
-def test_columns_that_are_missing_are_named(columns, fields, told):
+def test_columns_that_are_missing_are_named(columns, fields, message):
     with pytest.raises(SetupError) as raised:
         read(pa.table(columns), fields)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_the_order_of_names_is_kept(folder):
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "message"),
     [
         (["nowhere/*.csv"], "nowhere/*.csv matches no file"),
         (["nowhere"], "nowhere does not exist"),
@@ -80,8 +80,8 @@ def test_the_order_of_names_is_kept(folder):
         (["-", "-"], "- is named twice: name each file once"),
     ],
 )
-def test_what_stands_for_no_file_or_for_one_twice_is_refused(folder, named, told):
+def test_what_stands_for_no_file_or_for_one_twice_is_refused(folder, named, message):
     (folder / "empty").mkdir()
     with pytest.raises(SetupError) as raised:
         find_files(named)
-    assert told in str(raised.value)
+    assert message in str(raised.value)

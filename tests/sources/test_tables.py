@@ -1,4 +1,4 @@
-"""CSV and TSV give what the same reviews give as JSON lines; what is no row is told, not
+"""CSV and TSV give what the same reviews give as JSON lines; a broken row is reported, not
 guessed.
 """
 
@@ -220,12 +220,12 @@ def test_what_is_left_out_is_counted_with_its_first_line():
         (None, None),
         (4.5, None),
     ]
-    told = {field: (one.count, one.first_line, one.first_value) for field, one in left_out.items()}
-    assert told == {"rating": (1, 3, "*****"), "occurred_at": (2, 3, "03/04/2019")}
+    facts = {field: (one.count, one.first_line, one.first_value) for field, one in left_out.items()}
+    assert facts == {"rating": (1, 3, "*****"), "occurred_at": (2, 3, "03/04/2019")}
 
 
 @pytest.mark.parametrize(
-    ("header", "fields", "told"),
+    ("header", "fields", "message"),
     [
         (
             b"asin,id,body",
@@ -242,14 +242,14 @@ def test_what_is_left_out_is_counted_with_its_first_line():
         (b"entity_id,text,review_id,country,country", {}, "has the column country twice"),
     ],
 )
-def test_columns_that_are_missing_are_named(header, fields, told):
+def test_columns_that_are_missing_are_named(header, fields, message):
     with pytest.raises(SetupError) as raised:
         entries(header + b"\n1,2,3,4\n", fields=fields)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("given_fields", "told"),
+    ("given_fields", "message"),
     [
         ("entity_id", "'entity_id' is not FIELD=COLUMN"),
         ("entity_id=", "is not FIELD=COLUMN"),
@@ -260,8 +260,8 @@ def test_columns_that_are_missing_are_named(header, fields, told):
         ("review_version=v", "is not a field of a review"),
     ],
 )
-def test_fields_that_are_none(given_fields, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_fields_that_are_none(given_fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_fields([given_fields])
 
 

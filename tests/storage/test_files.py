@@ -209,12 +209,12 @@ def test_the_check_writes_nothing(folder: Path) -> None:
     ],
 )
 def test_what_an_error_of_rocksdb_comes_to(text: str, kind: type[Exception]) -> None:
-    told = explained("/data/entities-3.db", Exception(text))
-    assert isinstance(told, kind)
-    assert "/data/entities-3.db" in str(told)
-    assert "\n" not in str(told)
+    error = explained("/data/entities-3.db", Exception(text))
+    assert isinstance(error, kind)
+    assert "/data/entities-3.db" in str(error)
+    assert "\n" not in str(error)
     if kind is Crash:
-        assert "so does every start of it until there is room" in str(told)
+        assert "so does every start of it until there is room" in str(error)
 
 
 def test_an_error_nobody_foresaw_stays_as_it_is() -> None:

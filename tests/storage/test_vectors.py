@@ -106,10 +106,10 @@ def test_a_reader_writes_when_the_writer_has_ended(store, tmp_path, caplog):
     reader.add({"b": vector(2)})
     assert list(reader.find(["b"])) == ["b"]
     reader.close()
-    told = [
+    logged = [
         line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line
     ]
-    assert told == ["reads it, another one writes: its own vectors are not stored", "writes it"]
+    assert logged == ["reads it, another one writes: its own vectors are not stored", "writes it"]
 
 
 def test_a_reader_beside_a_writer_that_drops_tables(tmp_path, caplog):

@@ -1,4 +1,4 @@
-"""Dead letters in the log: counted by reason, told now and then, never one by one."""
+"""Dead letters in the log: counted by reason, logged now and then, never one by one."""
 
 from __future__ import annotations
 

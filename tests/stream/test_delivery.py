@@ -235,18 +235,18 @@ def batch(
 
 
 class NotingLedger(Ledger):
-    """Notes each batch by its number, and keeps what it is told."""
+    """Notes each batch by its number, and records those that are committed."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.told: list[Any] = []
+        self.commits: list[Any] = []
 
     def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
         self.number += 1
         return dict.fromkeys(batch.next_offsets, f"note {self.number}")
 
     def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
-        self.told.append((dict(batch.next_offsets), dict(notes)))
+        self.commits.append((dict(batch.next_offsets), dict(notes)))
 
 
 # -- the end of a bounded run ----------------------------------------------------------------------
@@ -258,7 +258,7 @@ async def test_a_commit_has_the_notes_of_its_batch_and_then_the_ledger_gets_it()
     rig.take_over(p0=5, p1=8)
     await rig.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
     assert rig.notes == [{0: "note 1", 1: "note 1"}]
-    assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
+    assert ledger.commits == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
 
 async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
@@ -267,7 +267,7 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
     rig.take_over(p0=5)
     rig.failures = {"transaction": InDoubt("no answer")}
     await rig.deliver(batch((0, 5), starts={0: 5}))
-    assert ledger.told == []
+    assert ledger.commits == []
 
 
 async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
@@ -463,9 +463,7 @@ async def test_the_event_loop_continues(step: str) -> None:
 
 
 class Held:
-    """A step of the rig that continues when it is told to, the first time; or with the end of its
-    test.
-    """
+    """A step of the rig that waits for a signal, the first time; or for the end of its test."""
 
     def __init__(self, rig: Rig, step: str) -> None:
         self.reached, self._continue = threading.Event(), threading.Event()
@@ -710,8 +708,8 @@ async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_
     rig.failures = {"transaction": DOUBT}
     rig.assignment.progress.at = 0.0
     await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
-    ((_, told, _),) = [entry for entry in rig.log if entry[0] == "settle"]
-    assert told.startswith("no answer; it had 1000000 bytes and failed after")
+    ((_, reason, _),) = [entry for entry in rig.log if entry[0] == "settle"]
+    assert reason.startswith("no answer; it had 1000000 bytes and failed after")
     assert rig.assignment.progress.at > 0
 
 

@@ -1,5 +1,5 @@
 """Whoever asks a running worker for its entities is served beside the stream, of the last commits,
-or told that it cannot be.
+or gets an error.
 """
 
 from __future__ import annotations

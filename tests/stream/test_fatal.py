@@ -80,18 +80,18 @@ class EndedError(Exception):
 def test_only_who_is_refused_leaves_its_group_and_ends_whatever_comes_of_that(
     cause: Exception, log: list[str], answers: bool
 ) -> None:
-    told: list[str] = []
+    steps: list[str] = []
 
     def die(cause: BaseException) -> NoReturn:
-        told.append(str(cause))
+        steps.append(str(cause))
         raise EndedError
 
     def leave() -> None:
-        told.append("left")
+        steps.append("left")
         if not answers:
             raise TimeoutError
 
     end = leaving_first(die, leave)
     with pytest.raises(EndedError):
         end(cause)
-    assert told == log
+    assert steps == log

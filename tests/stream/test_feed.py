@@ -1,4 +1,4 @@
-"""What was published lately is told once, in bounded numbers, to who looks on, and kept for nobody
+"""Recent changes reach each subscriber once, in bounded numbers, and are buffered for nobody
 else.
 """
 
@@ -30,21 +30,21 @@ def test_nothing_is_kept_while_nobody_looks_on() -> None:
 
 def test_the_last_few_are_kept_for_who_comes_later() -> None:
     one = feed()
-    told = [change("a", number) for number in range(RECENT_CHANGES + 5)]
-    one.committed([*told, change("a", topic="dlq")])
-    assert one.latest() == told[-RECENT_CHANGES:]
+    changes = [change("a", number) for number in range(RECENT_CHANGES + 5)]
+    one.committed([*changes, change("a", topic="dlq")])
+    assert one.latest() == changes[-RECENT_CHANGES:]
     one.subscribe([])
     one.committed([change("b")])
     assert one.take().last == [change("b")]
-    assert one.latest()[-2:] == [told[-1], change("b")], "also after they were taken"
+    assert one.latest()[-2:] == [changes[-1], change("b")], "also after they were taken"
 
 
 def test_what_is_published_is_reported_once_and_dead_letters_are_not() -> None:
     one = feed()
     one.subscribe([b"b"])
-    told = [change("a"), change("b", 1), change("b", 2)]
-    one.committed([*told, change("b", topic="dlq")])
-    assert one.take() == (3, told, {b"b": (2, told[1:])}, {})
+    changes = [change("a"), change("b", 1), change("b", 2)]
+    one.committed([*changes, change("b", topic="dlq")])
+    assert one.take() == (3, changes, {b"b": (2, changes[1:])}, {})
     assert one.take() == (0, [], {}, {})
 
 
@@ -78,13 +78,13 @@ def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
 def test_messages_of_facets_are_kept_of_watched_entities_alone() -> None:
     one = feed()
     one.subscribe([b"b"])
-    told = [change("b", number, "facets") for number in range(9)]
-    one.committed([change("a", topic="facets"), *told, change("b")])
+    changes = [change("b", number, "facets") for number in range(9)]
+    one.committed([change("a", topic="facets"), *changes, change("b")])
     assert one.take() == (
         1,
         [change("b")],
         {b"b": (1, [change("b")])},
-        {b"b": (9, told[-RECENT_PER_ENTITY:])},
+        {b"b": (9, changes[-RECENT_PER_ENTITY:])},
     )
     assert one.latest() == [change("b")]
     assert one.take().facets == {}

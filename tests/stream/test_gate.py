@@ -222,9 +222,9 @@ def test_local_rows_of_another_changelog_of_the_name_are_wiped(
     parts: Parts, written_under: str, found: str, kept: bool
 ) -> None:
     hold(parts)
-    parts.logs.ids.told = {CHANGELOG: written_under}
+    parts.logs.ids.by_topic = {CHANGELOG: written_under}
     parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, 20)
-    parts.logs.ids.told = {CHANGELOG: found}
+    parts.logs.ids.by_topic = {CHANGELOG: found}
     assert parts.gate.restore_start(0, LogBounds(0, 50, 0)) == (21 if kept else 0)
     assert stored(parts) == (({b"a": b"1"}, 20) if kept else ({}, -1))
 
@@ -233,8 +233,8 @@ def test_the_changelogs_id_goes_with_its_offset_and_is_kept_where_nobody_tells(
     parts: Parts,
 ) -> None:
     hold(parts)
-    for told, kept in (("", None), ("one", b"one"), ("", b"one"), ("two", b"two")):
-        parts.logs.ids.told = {CHANGELOG: told}
+    for topic_id, kept in (("", None), ("one", b"one"), ("", b"one"), ("two", b"two")):
+        parts.logs.ids.by_topic = {CHANGELOG: topic_id}
         parts.gate.write(parts.assignment.epoch, 0, {}, parts.gate.stored_offset(0) + 1)
         assert parts.databases.rows(0).get(CHANGELOG_ID_KEY) == kept
 

@@ -19,7 +19,7 @@ from worker.stream.journal import Journal, log_start, shown_ranges
 from worker.text.declared import DeclaredEngine, ModelFacts
 
 
-class Told:
+class Logged:
     """What was logged since the last look."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -33,8 +33,8 @@ class Told:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    return Told(caplog)
+def logged(caplog: pytest.LogCaptureFixture) -> Logged:
+    return Logged(caplog)
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def take(held: Assignment, actives: set[int], standbys: set[int] = frozenset()) 
     held.flow()
 
 
-def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told: Told) -> None:
+def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, logged: Logged) -> None:
     clock.now_s += 2
     held.journal.restored(7, 4, 0.5)
     take(held, {0, 1, 2, 5}, {4})
-    ((line, facts),) = told()
+    ((line, facts),) = logged()
     assert line == (
         "ready after 5.00 s: processes partitions 0-2, 5 and a copy of 4 of 6; restored 7 rows of "
         "4 partitions in 0.50 s"
@@ -68,14 +68,14 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
         "restore_seconds": 0.5,
     }
     held.flow()  # Faust seeks twice
-    assert told() == []
+    assert logged() == []
 
     held.revoke()
     held.revoke()  # the group began again before the takeover was over: it is one interruption
     clock.now_s += 1.25
-    assert told() == []
+    assert logged() == []
     take(held, {0, 1})
-    ((line, facts),) = told()
+    ((line, facts),) = logged()
     assert line == "rebalanced in 1.25 s: had partitions 0-2, 5 and a copy of 4, has 0-1 of 6"
     assert (facts["had_partitions"], facts["had_standbys"], facts["partitions"]) == (
         [0, 1, 2, 5],
@@ -85,7 +85,7 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
 
     held.revoke()
     take(held, set())
-    assert [line for line, _ in told()] == [
+    assert [line for line, _ in logged()] == [
         "rebalanced in 0.00 s: had partitions 0-1, has none of 6"
     ]
 
@@ -96,16 +96,16 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
 def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     held: Assignment,
     clock: FakeClock,
-    told: Told,
+    logged: Logged,
     caplog: pytest.LogCaptureFixture,
     happened: bool,
     outcome: str,
 ) -> None:
     take(held, {0, 1}, {2})
-    told()
+    logged()
     held.suspend("_TIMED_OUT: no answer")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert told() == [
+    assert logged() == [
         (
             "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost; the worker determines "
             "whether it happened",
@@ -119,7 +119,7 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     held.positions = {0: 10, 1: 10}
     held.journal.settled(happened)
     held.flow()
-    ((line, facts),) = told()
+    ((line, facts),) = logged()
     assert line == (
         "continues after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is "
         f"decided, {outcome}; "
@@ -131,20 +131,20 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
         2.5,
     )
     held.flow()
-    assert told() == []
+    assert logged() == []
 
 
 def test_a_rebalance_that_goes_before_a_decision_is_reported_as_one(
-    held: Assignment, clock: FakeClock, told: Told
+    held: Assignment, clock: FakeClock, logged: Logged
 ) -> None:
     take(held, {0, 1})
     held.suspend("no answer")
     clock.now_s += 2
     held.revoke()
     clock.now_s += 1
-    told()
+    logged()
     take(held, {0})
-    ((line, facts),) = told()
+    ((line, facts),) = logged()
     assert (
         line
         == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6; the commit in doubt before it is "
@@ -153,40 +153,40 @@ def test_a_rebalance_that_goes_before_a_decision_is_reported_as_one(
     assert facts["doubt"] == "no answer"
     held.revoke()
     take(held, {0})
-    ((line, facts),) = told()
+    ((line, facts),) = logged()
     assert line == "rebalanced in 0.00 s: had partitions 0, has 0 of 6"
     assert "doubt" not in facts
 
 
-def test_a_doubt_after_a_rebalance_began_has_no_line(held: Assignment, told: Told) -> None:
+def test_a_doubt_after_a_rebalance_began_has_no_line(held: Assignment, logged: Logged) -> None:
     take(held, {0, 1})
     held.revoke()
-    told()
+    logged()
     held.suspend("no answer")
-    assert told() == []
+    assert logged() == []
 
 
-def test_a_takeover_that_ends_after_a_signal_begins_nothing(held: Assignment, told: Told) -> None:
-    """The group rebalances while the worker is told to stop: what it gives out is for whoever comes
-    next.
-    """
+def test_a_takeover_that_ends_after_a_signal_begins_nothing(
+    held: Assignment, logged: Logged
+) -> None:
+    """The group rebalances while the worker stops: what it assigns is for the next worker."""
     take(held, {0, 1})
     held.leave_off()
     assert held.tenure is None
-    told()
+    logged()
     take(held, {0, 1, 2})
     assert held.tenure is None
     assert not held.is_flowing
-    assert told() == []
+    assert logged() == []
 
 
-def test_a_stop_says_what_was_committed(held: Assignment, told: Told) -> None:
+def test_a_stop_says_what_was_committed(held: Assignment, logged: Logged) -> None:
     take(held, {0, 3})
     held.positions[3] = 44
     held.end()
-    told()
+    logged()
     held.journal.stopped("SIGTERM", 0.123)
-    assert told() == [
+    assert logged() == [
         (
             "stopped by SIGTERM in 0.12 s; committed: 0 to 10, 3 to 44",
             {"signal": "SIGTERM", "seconds": 0.123, "committed": {"0": 10, "3": 44}},
@@ -194,7 +194,9 @@ def test_a_stop_says_what_was_committed(held: Assignment, told: Told) -> None:
     ]
     held.end()  # nothing is held any more
     held.journal.stopped("SIGINT", 1)
-    assert told()[0][0] == "stopped by SIGINT in 1.00 s; committed: nothing, no partition was held"
+    assert (
+        logged()[0][0] == "stopped by SIGINT in 1.00 s; committed: nothing, no partition was held"
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_ranges(partitions: list[int], shown: str) -> None:
     assert shown_ranges(partitions) == shown
 
 
-def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) -> None:
+def test_the_start_names_everything_and_no_secret(logged: Logged, tmp_path: Path) -> None:
     settings = Settings(
         bootstrap_servers="broker:9092",
         k=5,
@@ -223,7 +225,7 @@ def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) ->
         sasl_password="MARKER",
     )
     log_start(settings, 6, None)
-    lines = told()
+    lines = logged()
     text = "\n".join(line for line, _ in lines)
     for word in (
         "broker:9092",
@@ -258,7 +260,7 @@ def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) ->
     ],
 )
 def test_the_start_names_the_model_s_languages_and_those_that_it_lacks(
-    told: Told,
+    logged: Logged,
     tmp_path: Path,
     languages: tuple[str, ...] | None,
     named: tuple[str, ...],
@@ -266,7 +268,7 @@ def test_the_start_names_the_model_s_languages_and_those_that_it_lacks(
 ) -> None:
     engine = DeclaredEngine(FakeEngine(), ModelFacts(languages=languages))
     log_start(Settings(data_dir=tmp_path), 6, engine, named)
-    lines = [line for line, _ in told()]
+    lines = [line for line, _ in logged()]
     reads = f", reads {', '.join(languages)}" if languages else ""
     assert any(line.endswith(f"3 dimensions{reads}") for line in lines)
     warned = [line for line in lines if "COVERSUMM_FACETS names" in line]

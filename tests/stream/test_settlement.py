@@ -38,9 +38,7 @@ class AtOnce(Threads):
 
 
 class Rig:
-    """A settlement between a producer that decides as it is told and a takeover that finds
-    `committed`.
-    """
+    """A settlement between a producer with given answers and a takeover that finds `committed`."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

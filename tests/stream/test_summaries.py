@@ -1,5 +1,5 @@
-"""Whoever asks a running worker for a summary is served beside the stream, or told that it cannot
-be; only damage is a crash.
+"""Whoever asks a running worker for a summary is served beside the stream, or gets an
+error; only damage is a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from worker.stream.surroundings import ProcessorThread, Threads
 
 
 class Blocking(FakeEngine):
-    """Embeds a text that says "wait" when it is told to."""
+    """Embeds a text with "wait" only after `go`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,11 +207,11 @@ async def test_a_short_view_is_reported_beside_the_stream(
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
     names: list[str] = []
-    told = processing.Summaries.from_rows
+    from_rows = processing.Summaries.from_rows
 
     def noted(*asked: Any) -> Any:
         names.append(threading.current_thread().name)
-        return told(*asked)
+        return from_rows(*asked)
 
     monkeypatch.setattr(processing.Summaries, "from_rows", noted)
     view = await site.reader.read(0, "e", ShortView)

@@ -76,7 +76,7 @@ class TailThread(FakeThread):
 
     def read(self, tp: TP) -> list[Fetched]:
         log, position = self.tails[tp], self.positions[tp]
-        self.told[tp] = log.stable, log.end
+        self.ends[tp] = log.stable, log.end
         found = [offset for offset in log.records if position <= offset < log.stable]
         if self.losses and tp not in self.sought:
             self.losses -= 1

@@ -224,7 +224,7 @@ async def test_only_a_restore_that_ends_leaves_a_whole_copy(rig: Rig) -> None:
 
 async def test_partitions_are_served_only_after_their_takeover(rig: Rig) -> None:
     """One that brokers cut short restores once more, or is given up for a rebalance; neither
-    forgets what was told before.
+    forgets what it knew before.
     """
     failures = [Unanswered("the first rows are not read")] * 2
 
@@ -321,7 +321,7 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
 async def test_that_a_takeover_begins_again_is_reported_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers may be away for hours, and their absence is told by whoever watches them."""
+    """Brokers may be away for hours, and another part reports their absence."""
     caplog.set_level(logging.INFO)
     rig.begin_failures = [Unanswered("no broker")] * 5
     await rig.recovered({0})
@@ -519,7 +519,7 @@ class StandbyBounds:
     """
 
     def __init__(self, rig: Rig, *failures: Exception) -> None:
-        self.asked, self.told = threading.Event(), threading.Event()
+        self.asked, self.released = threading.Event(), threading.Event()
         self.threads: set[threading.Thread] = set()
         self._failures = list(failures)
         self._bounds = rig.logs.changelog.bounds
@@ -530,7 +530,9 @@ class StandbyBounds:
             return self._bounds(partitions)
         self.threads.add(threading.current_thread())
         self.asked.set()
-        assert self.told.wait(PATIENCE_SECONDS), "the event loop waits for the bounds of a standby"
+        assert self.released.wait(PATIENCE_SECONDS), (
+            "the event loop waits for the bounds of a standby"
+        )
         if self._failures:
             raise self._failures.pop(0)
         return self._bounds(partitions)
@@ -542,7 +544,7 @@ async def test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby(r
     await asyncio.to_thread(bounds.asked.wait, PATIENCE_SECONDS)
     assert rig.assignment.positions == {0: 5}
     assert not rig.following.is_set()
-    bounds.told.set()
+    bounds.released.set()
     await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
     assert rig.stored(1) == ({b"row": b"followed"}, 1)
     assert threading.main_thread() not in bounds.threads
@@ -554,7 +556,7 @@ async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
     """What is active was taken over already, and continues."""
     unanswered = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
     bounds = StandbyBounds(rig, Unanswered("no broker"), unanswered)
-    bounds.told.set()
+    bounds.released.set()
     began_s = rig.surroundings.clock.monotonic()
     await rig.recovered({0}, {1})
     await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
@@ -566,7 +568,7 @@ async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
 
 async def test_a_standby_that_brokers_refuse_ends_the_process(rig: Rig) -> None:
     refusal = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    StandbyBounds(rig, refusal).told.set()
+    StandbyBounds(rig, refusal).released.set()
     await rig.recovered(set(), {1})
     follower: Any = rig.takeover._follower
     await asyncio.to_thread(follower.join, PATIENCE_SECONDS)
@@ -583,7 +585,7 @@ async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
     letting_go = asyncio.ensure_future(rig.takeover.let_go())
     while not rig.takeover._leaving:
         await asyncio.sleep(0)
-    bounds.told.set()
+    bounds.released.set()
     await asyncio.wait_for(letting_go, PATIENCE_SECONDS)
     assert rig.readers == rig.deaths == []
     assert rig.assignment.roles == {}
@@ -615,18 +617,18 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
 async def test_the_ledger_begins_before_anything_is_processed(
     rig: Rig,
 ) -> None:
-    told = []
+    begun = []
 
     class BegunLedger(Ledger):
         def begin(self, starts: Mapping[int, Start]) -> None:
             assert rig.assignment.positions == {}
-            told.append(dict(starts))
+            begun.append(dict(starts))
 
     rig.takeover.ledger = BegunLedger()
     start = Start(4, True, 10, "a note")
     rig.processor.applied = {0: 4}
     await rig.takeover.begin_processing({0: start})
-    assert told == [{0: start}]
+    assert begun == [{0: start}]
 
 
 async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fingerprint(
@@ -675,7 +677,7 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("stored", "told", "noted"),
+    ("stored", "current", "noted"),
     [
         ("one", "one", "one"),
         ("", "one", "one"),  # rows of an older format: taken over, and it is noted from now on
@@ -684,30 +686,32 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
     ],
 )
 async def test_the_topic_that_the_state_was_made_from_is_taken_over(
-    rig: Rig, stored: str, told: str, noted: str
+    rig: Rig, stored: str, current: str, noted: str
 ) -> None:
-    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = (
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.by_topic = (
         {0: 10},
         {0: stored},
-        {INPUT: told},
+        {INPUT: current},
     )
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.processor.made_from == {0: noted}
 
 
-@pytest.mark.parametrize(("stored", "told"), [("one", "one"), ("", "one"), ("one", ""), ("", "")])
+@pytest.mark.parametrize(
+    ("stored", "current"), [("one", "one"), ("", "one"), ("one", ""), ("", "")]
+)
 async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
-    rig: Rig, stored: str, told: str
+    rig: Rig, stored: str, current: str
 ) -> None:
     """A takeover that is paused between offsets and restore finds the rows of whoever took over
     meanwhile.
     """
-    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = (
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.by_topic = (
         {0: 12},
         {0: stored},
-        {INPUT: told},
+        {INPUT: current},
     )
-    if stored and told:
+    if stored and current:
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
         assert rig.assignment.positions == {0: 10}
     else:
@@ -716,7 +720,7 @@ async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_m
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "current"),
     [
         (None, "one"),
         (Output(1, OUTPUT, "one"), "one"),
@@ -725,22 +729,22 @@ async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_m
     ],
 )
 async def test_the_output_that_the_state_was_published_to_is_taken_over(
-    rig: Rig, stored: Output | None, told: str
+    rig: Rig, stored: Output | None, current: str
 ) -> None:
     rig.processor.published_to = {} if stored is None else {0: stored}
-    rig.processor.applied, rig.logs.ids.told = {0: 10}, {OUTPUT: told}
+    rig.processor.applied, rig.logs.ids.by_topic = {0: 10}, {OUTPUT: current}
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
-    assert rig.processor.published_to == {0: Output(1, OUTPUT, told)}
+    assert rig.processor.published_to == {0: Output(1, OUTPUT, current)}
 
 
 async def test_an_output_topic_created_again_is_refused(rig: Rig) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
-    rig.logs.ids.told = {OUTPUT: "two"}
-    told = (
+    rig.logs.ids.by_topic = {OUTPUT: "two"}
+    message = (
         rf"{OUTPUT} with the id one, .* the id two: .*created again.*coversumm-worker "
         r"reset.*another COVERSUMM_OUTPUT_TOPIC"
     )
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match=message):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.assignment.positions == {}
 
@@ -748,7 +752,7 @@ async def test_an_output_topic_created_again_is_refused(rig: Rig) -> None:
 async def test_a_facets_topic_created_again_is_refused(rig: Rig) -> None:
     rig.logs.facets = "facets"
     rig.processor.applied, rig.processor.facets_to = {0: 10}, {0: Output(1, "facets", "old")}
-    rig.logs.ids.told = {OUTPUT: "old", "facets": "new"}
+    rig.logs.ids.by_topic = {OUTPUT: "old", "facets": "new"}
     with pytest.raises(SetupError, match=r"facets of partition 0.*another COVERSUMM_FACETS_TOPIC"):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
 
@@ -759,7 +763,7 @@ async def test_each_output_topic_is_recorded_with_its_own_id(
 ) -> None:
     rig.logs.facets = "facets"
     rig.processor.applied, rig.processor.facets_to = {0: 10}, stored
-    rig.logs.ids.told = {OUTPUT: "its own", "facets": "theirs"}
+    rig.logs.ids.by_topic = {OUTPUT: "its own", "facets": "theirs"}
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.processor.published_to == {0: Output(1, OUTPUT, "its own")}
     assert rig.processor.facets_to == {0: Output(1, "facets", "theirs")}
@@ -769,11 +773,11 @@ async def test_an_output_of_another_name_is_taken_and_told(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, "others", "one")}
-    rig.logs.ids.told = {OUTPUT: "two"}
+    rig.logs.ids.by_topic = {OUTPUT: "two"}
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.processor.published_to == {0: Output(1, OUTPUT, "two")}
-    told = f"to others before; from here on only those that change are published to {OUTPUT}"
-    assert told in caplog.text
+    message = f"to others before; from here on only those that change are published to {OUTPUT}"
+    assert message in caplog.text
 
 
 async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> None:
@@ -784,7 +788,7 @@ async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> No
 
 async def test_an_input_topic_created_again_is_refused_though_its_log_is_longer(rig: Rig) -> None:
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
-    rig.logs.ids.told = {INPUT: "two"}
+    rig.logs.ids.by_topic = {INPUT: "two"}
     with pytest.raises(
         SetupError,
         match=r"the id one, .* the id two: .*created again.*coversumm-worker reset",

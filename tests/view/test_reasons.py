@@ -97,16 +97,16 @@ def test_of_an_unknown_set_before_no_reason_is_made_up():
 
 
 @pytest.mark.parametrize(
-    ("occurred_at", "told"),
+    ("occurred_at", "shown"),
     [
         ("2018-05-03T00:00:00Z", "review 7 (3 May 2018) came"),
         ("2018-02-30T00:00:00Z", "review 7 came"),
         (None, "review 7 came"),
     ],
 )
-def test_the_day_is_told_where_it_is_known(occurred_at, told):
+def test_the_day_is_shown_where_it_is_known(occurred_at, shown):
     made = change({"x:7#0": "New."}, ["x:7#0"], review="x:7", occurred_at=occurred_at)
-    assert headline(made, EntityNames(prefix="x:")).startswith(told)
+    assert headline(made, EntityNames(prefix="x:")).startswith(shown)
 
 
 def test_plain_lines_have_name_reason_and_sentences():

@@ -32,7 +32,7 @@ def console(width=80, height=24):
     )
 
 
-def told(texts=SHORT, k=5):
+def board_of(texts=SHORT, k=5):
     """A board with one change of two sentences, at second 10."""
     board = Board()
     before = {"old#0": "What was said before.", **dict(list(texts.items())[1:])}
@@ -54,7 +54,7 @@ def words(lines):
 
 def test_a_card_shows_all_sentences_the_reason_and_what_left():
     lines = card(
-        console(), told().entities["e", None], EntityNames({"e": "Earl's loft"}), 80, 13, 10.0
+        console(), board_of().entities["e", None], EntityNames({"e": "Earl's loft"}), 80, 13, 10.0
     )
     assert plain(lines) == [
         "Earl's loft                                    5 reviews, 50 sentences, 1 change",
@@ -73,7 +73,7 @@ def styles(line):
 
 
 def test_what_is_new_flashes_and_what_left_is_struck_through_for_a_moment():
-    entity = told().entities["e", None]
+    entity = board_of().entities["e", None]
     flash = card(console(), entity, EntityNames(), 80, 13, 10.1)
     assert "reverse" in styles(flash[2])
     assert "strike" in styles(flash[-1])
@@ -87,7 +87,7 @@ def test_what_is_new_flashes_and_what_left_is_struck_through_for_a_moment():
 
 def test_marks_are_those_of_the_change_that_the_headline_tells():
     """A sentence that came a moment before a review was taken down is not new by that."""
-    board = told()
+    board = board_of()
     left = dict(list(SHORT.items())[:4])
     board.take(summary("e", 2, left, [], ["e#0"], "review.deleted", review="e", k=5), 10.2)
     lines = plain(card(console(), board.entities["e", None], EntityNames(), 80, 13, 10.3))
@@ -100,7 +100,9 @@ def test_marks_are_those_of_the_change_that_the_headline_tells():
 
 def test_a_review_that_is_about_to_go_is_marked():
     lines = plain(
-        card(console(), told().entities["e", None], EntityNames(), 80, 13, 30.0, frozenset({"c"}))
+        card(
+            console(), board_of().entities["e", None], EntityNames(), 80, 13, 30.0, frozenset({"c"})
+        )
     )
     assert lines[1].strip() == "a review is about to be taken down"
     assert lines[4].startswith(" 3 ! Sentence c is good.")
@@ -108,8 +110,10 @@ def test_a_review_that_is_about_to_go_is_marked():
 
 def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
     texts = {f"{letter}#0": LONG + letter for letter in "abcde"}
-    full = card(console(), told(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
-    lines = card(console(), told(texts).entities["e", None], EntityNames(), 80, len(full) - 2, 30.0)
+    full = card(console(), board_of(texts).entities["e", None], EntityNames(), 80, 40, 30.0)
+    lines = card(
+        console(), board_of(texts).entities["e", None], EntityNames(), 80, len(full) - 2, 30.0
+    )
     assert len(lines) == len(full) - 2  # the reason went first
     for text in list(texts.values())[:-1]:
         assert one_line(text) in words(lines)
@@ -164,7 +168,7 @@ def test_no_screen_is_higher_or_wider_than_its_terminal():
 
 
 def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
-    board = told({f"{letter}#0": LONG[:90] + letter for letter in "abcde"})
+    board = board_of({f"{letter}#0": LONG[:90] + letter for letter in "abcde"})
     others = [
         board.begin_with(summary(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)
     ]
@@ -178,7 +182,7 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
 
 
 def test_a_high_terminal_shows_the_latest_changes_too():
-    shown = screen(console(160, 50), Frame([Text("head")], told(), SetName("e")), 10.0)
+    shown = screen(console(160, 50), Frame([Text("head")], board_of(), SetName("e")), 10.0)
     assert "latest changes" in words(shown)
     assert "+ Sentence a is good. - What was said before." in words(shown)
 

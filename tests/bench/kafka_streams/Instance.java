@@ -24,7 +24,7 @@ final class Instance {
 
     private Instance() {}
 
-    /** Run the topology until the process is told to end. */
+    /** Run the topology until the process gets a signal. */
     static void run(Topology topology, Map<String, String> environment) throws IOException, InterruptedException {
         KafkaStreams streams = new KafkaStreams(topology, properties(environment));
         CountDownLatch crashed = new CountDownLatch(1);

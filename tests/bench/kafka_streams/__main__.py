@@ -7,7 +7,7 @@ longer? `make bench-streams`.
 A turn is one contender, three instances over six partitions on three brokers with replication 3 and
 a session of 6 s, under a steady load of `--rate` events a second; one fault follows the other, each
 once all is well again. What counts is the longest pause of any partition (`tests.harness.pauses`)
-in the span of each fault, and the instances that ended without being told to. Each round gives
+in the span of each fault, and the instances that ended without a signal. Each round gives
 every contender a turn without standbys under all faults, and one with a standby of each partition
 under the faults of instances. Contenders:
 

@@ -22,9 +22,7 @@ POINTS = 60  # of a curve that are kept
 def trace(
     contender: Contender, vectors: NDArray[np.int16], advance: Advance, done: int = 0
 ) -> Iterator[tuple[int, int, int]]:
-    """(n, searches so far, reservoir size) after each event of a stream; `done` events were told of
-    before.
-    """
+    """(n, searches so far, reservoir size) after each event of a stream; `done`: events before."""
     for t, step in enumerate(added(vectors), 1):
         contender.take([step])
         advance(done + t)

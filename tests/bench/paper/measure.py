@@ -31,7 +31,7 @@ class Contender(Protocol):
     def take(self, steps: Sequence[Step]) -> Sequence[object]: ...
 
 
-Advance = Callable[[int], None]  # told how many events are done
+Advance = Callable[[int], None]  # takes the number of events that are done
 
 
 @dataclass

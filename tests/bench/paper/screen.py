@@ -32,7 +32,7 @@ class Screen:
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A bar that is gone when it is done; it moves when it is told how many of `total` are."""
+        """A bar that is gone when it is done; called with how many of `total` are, it moves."""
         if not self.console.is_terminal:
             yield lambda done: None
             return

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="the folder with the data sets; by default QUALITY_DATA, or ./data",
     )
     parser.add_argument(
-        "--sample", action="store_true", help="what can be told by the bundled sample alone"
+        "--sample", action="store_true", help="what the bundled sample alone can show"
     )
     parser.add_argument("--facets", action="store_true", help="the part with facets alone")
     parser.add_argument("--support", action="store_true", help="support and suggested facets alone")

@@ -34,10 +34,13 @@ class Site:
         self.again += 1
 
     def assign(
-        self, url: str, told: dict[str, list[int]] | None = None, others: tuple[int, ...] = (0, 1)
+        self,
+        url: str,
+        by_kafka: dict[str, list[int]] | None = None,
+        others: tuple[int, ...] = (0, 1),
     ) -> None:
-        """An assignment of partition 3 that was made for this address; `told`: what Kafka itself
-        says, if not the same; `others`: the partitions of the input that another member has.
+        """An assignment of partition 3 that was made for this address; `by_kafka`: what Kafka
+        itself says, if not the same; `others`: the partitions of the input that another member has.
         """
         actives = {INPUT: [3]} if others else {}
         described = ClientMetadata(
@@ -47,7 +50,7 @@ class Site:
             external_topic_distribution={url: {}, OTHER: {INPUT: list(others)}},
         )
         made = ConsumerProtocolMemberAssignment(
-            4, sorted((told or actives).items()), zlib.compress(described.dumps())
+            4, sorted((by_kafka or actives).items()), zlib.compress(described.dumps())
         )
         self.assignor.on_assignment(made)
 
@@ -92,4 +95,4 @@ def test_whether_the_group_gave_the_input_to_anybody_is_known(
 
 def test_an_assignment_that_contradicts_itself_is_still_an_error(site: Site) -> None:
     with pytest.raises(AssertionError, match="!="):
-        site.assign(NOW, told={INPUT: [4]})
+        site.assign(NOW, by_kafka={INPUT: [4]})

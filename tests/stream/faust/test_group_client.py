@@ -45,9 +45,7 @@ def named(node_id: int, error_code: int = 0) -> Any:
 
 
 class Connection:
-    """To a broker that answers as it is told: with what the function returns, or never where that
-    is None.
-    """
+    """To a broker that answers with what the function returns, or never where that is None."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -63,8 +61,8 @@ class Connection:
         self.sent.append((request, self._request_timeout))
         answer = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        if (told := self._answer(request)) is not None:
-            answer.set_result(told)
+        if (result := self._answer(request)) is not None:
+            answer.set_result(result)
         return wait_for(answer, self._request_timeout)
 
     def close(self, reason: Any) -> None:
