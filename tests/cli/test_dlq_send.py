@@ -56,23 +56,13 @@ def test_letters_go_to_where_they_came_from_with_what_was_sent_in_one_transactio
     ("failures", "ending", "words"),
     [
         ({"commit": KafkaError._FENCED}, Fenced, "another `dlq send` of app-dlq has started"),
-        (
-            {"commit": KafkaError._STATE, "abort": KafkaError._FENCED},
-            Fenced,
-            "no letter is sent twice",
-        ),
-        (
-            {"offsets": KafkaError.MSG_SIZE_TOO_LARGE},
-            SetupError,
-            r"raise its max\.message\.bytes",
-        ),
-        (
-            {"flush": KafkaError._TIMED_OUT},
-            Crash,
-            r"sending dead letters failed \(_TIMED_OUT: .*run it again",
-        ),
+        ({"commit": KafkaError._STATE, "abort": KafkaError._FENCED}, Fenced,
+         "no letter is sent twice"),
+        ({"offsets": KafkaError.MSG_SIZE_TOO_LARGE}, SetupError, r"raise its max\.message\.bytes"),
+        ({"flush": KafkaError._TIMED_OUT}, Crash,
+         r"sending dead letters failed \(_TIMED_OUT: .*run it again"),
     ],
-)
+)  # fmt: skip
 def test_what_a_failure_ends_in(
     failures: dict[str, int], ending: type[CoversummError], words: str
 ) -> None:

@@ -195,16 +195,12 @@ class Pages:
     [
         (Pages(), "no answer from here: Connection refused"),
         (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
-        (
-            Pages(status=(404, {}), readyz=(404, {})),
-            "no answer from here: no worker speaks at http://w:1",
-        ),
-        (
-            Pages(status=(200, {"ready": True, "member_id": "b"})),
-            "no answer from here: another worker has this address",
-        ),
+        (Pages(status=(404, {}), readyz=(404, {})),
+         "no answer from here: no worker speaks at http://w:1"),
+        (Pages(status=(200, {"ready": True, "member_id": "b"})),
+         "no answer from here: another worker has this address"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
     """A loopback address leads to another worker on another machine."""
     monkeypatch.setattr(group_status, "ask", pages)

@@ -98,24 +98,12 @@ def test_nothing_is_fine() -> None:
 
 
 BAD = [
-    (
-        ["c"],
-        [[1.0, 2.0, 3.0]],
-        VectorError,
-        "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2",
-    ),
-    (
-        ["c", "d"],
-        [[1.0, 2.0], [0.0, 0.0]],
-        VectorError,
-        "sentence 'd': its vector is zero, which has no direction",
-    ),
-    (
-        ["c", "d"],
-        [[1.0, float("nan")], [1.0, 0.0]],
-        VectorError,
-        "sentence 'c': its vector is not finite",
-    ),
+    (["c"], [[1.0, 2.0, 3.0]], VectorError,
+     "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2"),
+    (["c", "d"], [[1.0, 2.0], [0.0, 0.0]], VectorError,
+     "sentence 'd': its vector is zero, which has no direction"),
+    (["c", "d"], [[1.0, float("nan")], [1.0, 0.0]], VectorError,
+     "sentence 'c': its vector is not finite"),
     (["c"], [[float("inf"), 0.0]], VectorError, "sentence 'c': its vector is not finite"),
     (["c", "a"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'a' is live already"),
     (["c", "c"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'c' is to be added twice"),
@@ -125,7 +113,7 @@ BAD = [
     (["c", "d"], [[1.0], [1.0, 2.0]], VectorError, "not a matrix of numbers"),
     ("cd", [[1.0, 2.0], [1.0, 2.0]], TypeError, "not the string 'cd'"),
     ([7], [[1.0, 2.0]], TypeError, "an id is a string, not 7"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ids", "vectors", "error", "says"), BAD)

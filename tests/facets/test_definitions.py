@@ -85,10 +85,8 @@ FACET = '[[facet]]\nname = "a"\n'
         ("[[facet]\n", "(at line 1, column 8)"),
         (FACET, "line 1: facet 'a': says nothing about its sentences: give at least one of"),
         ("[[facet]]\nnewest = 3", "line 1: facet 1: Object missing required field name"),
-        (
-            FACET + "phrases = ['x']\nvectors = ['x']",
-            "line 1: facet 'a': has phrases and vectors: ",
-        ),
+        (FACET + "phrases = ['x']\nvectors = ['x']",
+         "line 1: facet 'a': has phrases and vectors: "),
         (FACET + "within_days = 0", "line 1: facet 'a': within_days: Expected int >= 1"),
         (FACET + "language = ['EN']", "facet 'a': language[0]: Expected str matching regex"),
         (FACET + "country = ['']", "facet 'a': country[0]: Expected str of length >= 1"),
@@ -102,25 +100,17 @@ FACET = '[[facet]]\nname = "a"\n'
         ("languages = ['en', 'en']\n" + GOOD, "languages: one is given twice"),
         ("languages = ['en-GB']\n" + GOOD, "languages: [0]: Expected str matching regex"),
         ("languages = 'en'\n" + GOOD, "languages: Expected array, got str"),
-        (
-            "languages = ['en']\n" + GOOD + "language = ['fr']",
-            "'critics': language: 'fr' is not in",
-        ),
-        (
-            "languages = ['en']\n" + GOOD.replace("critics", "everything"),
-            "facet 'everything': with languages another facet has this name",
-        ),
-        (
-            f"languages = {[f'{a}{b}' for a in 'abcd' for b in 'abcdef']}\n" + GOOD,
-            "72 facets in 24 languages, at most 64 are allowed",
-        ),
+        ("languages = ['en']\n" + GOOD + "language = ['fr']",
+         "'critics': language: 'fr' is not in"),
+        ("languages = ['en']\n" + GOOD.replace("critics", "everything"),
+         "facet 'everything': with languages another facet has this name"),
+        (f"languages = {[f'{a}{b}' for a in 'abcd' for b in 'abcdef']}\n" + GOOD,
+         "72 facets in 24 languages, at most 64 are allowed"),
         (FACET + "words = ['x']", "line 1: facet 'a': says nothing about its sentences"),
         (FACET + "newest = 1\nwords = ['x', 'a**']", "facet 'a': words: 'a**': a star is allowed"),
         (FACET + "newest = 1\nwords = { fr = [' '] }", "facet 'a': words: ' ' is blank"),
-        (
-            FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
-            "facet 'a': words: Expected str matching",
-        ),
+        (FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
+         "facet 'a': words: Expected str matching"),
         (FACET + "newest = 1\nwords = {}", "facet 'a': words: Expected object of length >= 1"),
         (FACET + "newest = 0", "line 1: facet 'a': newest: Expected int >= 1"),
         (FACET + "newest = 3\nk = 101", "line 1: facet 'a': k: Expected int <= 100"),
@@ -136,16 +126,12 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "vectors = ['x']\nthreshold = nan", "threshold: Expected float"),
         (FACET + "rating = { low = 3 }", "rating: Object contains unknown field low"),
         (FACET + "newest = 3\nhidden = true", "every facet is hidden: nothing would be published"),
-        (
-            "# one\n\n" + FACET + "newest = 3\n" + FACET + "newest = 4",
-            "line 6: facet 'a': another facet has the same name",
-        ),
-        (
-            "".join(f"[[facet]]\nname = '{i}'\nnewest = 1\n" for i in range(MAX_FACETS + 1)),
-            "65 facets, at most 64 are allowed",
-        ),
+        ("# one\n\n" + FACET + "newest = 3\n" + FACET + "newest = 4",
+         "line 6: facet 'a': another facet has the same name"),
+        ("".join(f"[[facet]]\nname = '{i}'\nnewest = 1\n" for i in range(MAX_FACETS + 1)),
+         "65 facets, at most 64 are allowed"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_one_line_with_its_place(text, said):
     with pytest.raises(SetupError) as raised:
         parse_definitions(text, "mine.toml")

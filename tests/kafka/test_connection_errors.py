@@ -60,26 +60,17 @@ def test_errors_that_are_not_about_connections_are_logged(
 @pytest.mark.parametrize(
     ("code", "text", "reason"),
     [
-        (
-            KafkaError._TRANSPORT,
-            REFUSED,
-            "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused",
-        ),
-        (
-            KafkaError._RESOLVE,
-            "h:1/bootstrap: Failed to resolve 'h:1': not known",
-            "h:1: Failed to resolve 'h:1': not known",
-        ),
-        (
-            KafkaError._SSL,
-            "certificate verify failed",
-            "is not signed by an authority of COVERSUMM_SSL_CA_LOCATION",
-        ),
+        (KafkaError._TRANSPORT, REFUSED,
+         "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"),
+        (KafkaError._RESOLVE, "h:1/bootstrap: Failed to resolve 'h:1': not known",
+         "h:1: Failed to resolve 'h:1': not known"),
+        (KafkaError._SSL, "certificate verify failed",
+         "is not signed by an authority of COVERSUMM_SSL_CA_LOCATION"),
         (KafkaError._AUTHENTICATION, "Authentication failed", "COVERSUMM_SASL_USERNAME=worker"),
         (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", ""),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorised", ""),
     ],
-)
+)  # fmt: skip
 def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
     code: int, text: str, reason: str
 ) -> None:

@@ -19,45 +19,21 @@ SASL = {
 @pytest.mark.parametrize(
     ("code", "text", "words", "denied"),
     [
-        (
-            KafkaError._AUTHENTICATION,
-            "Authentication failed: Invalid username",
-            "COVERSUMM_SASL_USERNAME=worker",
-            True,
-        ),
-        (
-            KafkaError._AUTHENTICATION,
-            "SASL mechanism handshake failed",
-            "COVERSUMM_SASL_MECHANISM=PLAIN",
-            True,
-        ),
-        (
-            KafkaError._SSL,
-            "certificate verify failed",
-            "COVERSUMM_SSL_CA_LOCATION (the system)",
-            True,
-        ),
-        (
-            KafkaError._TRANSPORT,
-            "ssl/tls alert bad certificate",
-            "COVERSUMM_SSL_CERTIFICATE_LOCATION",
-            True,
-        ),
-        (
-            KafkaError._TRANSPORT,
-            "connecting to a PLAINTEXT broker listener?",
-            "does not speak TLS",
-            True,
-        ),
+        (KafkaError._AUTHENTICATION, "Authentication failed: Invalid username",
+         "COVERSUMM_SASL_USERNAME=worker", True),
+        (KafkaError._AUTHENTICATION, "SASL mechanism handshake failed",
+         "COVERSUMM_SASL_MECHANISM=PLAIN", True),
+        (KafkaError._SSL, "certificate verify failed", "COVERSUMM_SSL_CA_LOCATION (the system)",
+         True),
+        (KafkaError._TRANSPORT, "ssl/tls alert bad certificate",
+         "COVERSUMM_SSL_CERTIFICATE_LOCATION", True),
+        (KafkaError._TRANSPORT, "connecting to a PLAINTEXT broker listener?", "does not speak TLS",
+         True),
         (KafkaError._TRANSPORT, "Connection refused", "the address, the network", False),
-        (
-            KafkaError._ALL_BROKERS_DOWN,
-            "1/1 brokers are down",
-            "COVERSUMM_SECURITY_PROTOCOL=SASL_PLAINTEXT",
-            False,
-        ),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down",
+         "COVERSUMM_SECURITY_PROTOCOL=SASL_PLAINTEXT", False),
     ],
-)
+)  # fmt: skip
 def test_each_reason_names_its_settings(code: int, text: str, words: str, denied: bool) -> None:
     diagnosis = Diagnosis(Settings(**SASL))
     diagnosis(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"))

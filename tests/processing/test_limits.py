@@ -77,36 +77,17 @@ def large(size):
     ("limits", "within", "beyond", "outcome", "limit"),
     [
         ({"max_event_bytes": 300}, large(300), large(301), "too_large", Limit.EVENT_BYTES),
-        (
-            {"max_text_bytes": 4},
-            record(0, "e", text("éé")),
-            record(0, "e", text("ééa")),
-            "text_too_long",
-            Limit.TEXT_BYTES,
-        ),
-        (
-            {"max_sentences_per_review": 2},
-            upsert(0, "r", "a", "b"),
-            upsert(0, "r", "a", "b", "c"),
-            "too_many_sentences",
-            Limit.SENTENCES_PER_REVIEW,
-        ),
-        (
-            {"max_sentences_per_review": 2},
-            record(0, "e", text("One is here. Two is here.")),
-            record(0, "e", text("One is here. Two is here. Three is here.")),
-            "too_many_sentences",
-            Limit.SENTENCES_PER_REVIEW,
-        ),
-        (
-            {"max_sentence_chars": 3},
-            upsert(0, "r", ("abc", [1, 0, 0])),
-            upsert(0, "r", ("abcd", [1, 0, 0])),
-            "text_too_long",
-            Limit.SENTENCE_CHARS,
-        ),
+        ({"max_text_bytes": 4}, record(0, "e", text("éé")), record(0, "e", text("ééa")),
+         "text_too_long", Limit.TEXT_BYTES),
+        ({"max_sentences_per_review": 2}, upsert(0, "r", "a", "b"), upsert(0, "r", "a", "b", "c"),
+         "too_many_sentences", Limit.SENTENCES_PER_REVIEW),
+        ({"max_sentences_per_review": 2}, record(0, "e", text("One is here. Two is here.")),
+         record(0, "e", text("One is here. Two is here. Three is here.")), "too_many_sentences",
+         Limit.SENTENCES_PER_REVIEW),
+        ({"max_sentence_chars": 3}, upsert(0, "r", ("abc", [1, 0, 0])),
+         upsert(0, "r", ("abcd", [1, 0, 0])), "text_too_long", Limit.SENTENCE_CHARS),
     ],
-)
+)  # fmt: skip
 def test_an_event_at_a_limit_passes_and_one_beyond_it_is_a_dead_letter(
     limits, within, beyond, outcome, limit
 ):

@@ -62,20 +62,14 @@ def test_a_replay_keeps_to_what_it_reads_with() -> None:
 @pytest.mark.parametrize(
     ("request_", "settings", "says"),
     [
-        (
-            {"--from": "in", "--until": "2026"},
-            PLAN.made_with,
-            "--until was latest and is 2026. Give",
-        ),
+        ({"--from": "in", "--until": "2026"}, PLAN.made_with,
+         "--until was latest and is 2026. Give"),
         (PLAN.request, {"k": "4", "epoch": "2"}, "k was 5 and is 4. Give"),
         (PLAN.request | {"--new": "x"}, PLAN.made_with, "--new was unknown and is x. Give"),
-        (
-            {"--from": "other"},
-            {"epoch": "3"},
-            "--from was in and is other; epoch was 2 and is 3. Give",
-        ),
+        ({"--from": "other"}, {"epoch": "3"},
+         "--from was in and is other; epoch was 2 and is 3. Give"),
     ],
-)
+)  # fmt: skip
 def test_what_differs_is_named(
     request_: dict[str, str], settings: dict[str, str], says: str
 ) -> None:

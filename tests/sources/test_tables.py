@@ -227,21 +227,15 @@ def test_what_is_left_out_is_counted_with_its_first_line():
 @pytest.mark.parametrize(
     ("header", "fields", "message"),
     [
-        (
-            b"asin,id,body",
-            {},
-            "say which is which: --fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN",
-        ),
+        (b"asin,id,body", {},
+         "say which is which: --fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN"),
         (b"entity_id,id,text", {}, "--fields review_id=COLUMN"),
-        (
-            b"asin,id,body",
-            {"entity_id": "sin"},
-            "has no column sin (for entity_id); it has asin, id, body",
-        ),
+        (b"asin,id,body", {"entity_id": "sin"},
+         "has no column sin (for entity_id); it has asin, id, body"),
         (b"entity_id,text,review_id,text", {}, "has the column text twice"),
         (b"entity_id,text,review_id,country,country", {}, "has the column country twice"),
     ],
-)
+)  # fmt: skip
 def test_columns_that_are_missing_are_named(header, fields, message):
     with pytest.raises(SetupError) as raised:
         entries(header + b"\n1,2,3,4\n", fields=fields)

@@ -27,42 +27,17 @@ class Known(NamedTuple):
 
 ROUGE_155 = "ROUGE-1.5.5 -c 95 -2 -1 -U -r 1000 -n 4 -w 1.2 -a -m"
 KNOWN = (
-    Known(
-        "lexrank_stefanos",
-        "LexRank (QT's authors)",
-        perl=Rouge(31.43, 5.05, 18.07),
-        mean=Rouge(30.80, 5.00, 17.83),
-        jackknife=Rouge(33.24, 6.16, 19.22),
-    ),
-    Known(
-        "qt_stefanos",
-        "QT",
-        perl=Rouge(37.38, 8.82, 20.86),
-        mean=Rouge(36.98, 8.63, 20.69),
-        jackknife=Rouge(39.69, 11.03, 22.43),
-    ),
-    Known(
-        "semae",
-        "SemAE",
-        perl=Rouge(37.77, 9.42, 21.85),
-        mean=Rouge(37.17, 9.22, 21.62),
-        jackknife=Rouge(40.11, 11.13, 23.48),
-    ),
-    Known(
-        "hercules_ext",
-        "Hercules, extractive",
-        perl=Rouge(38.47, 10.66, 22.19),
-        mean=Rouge(37.90, 10.44, 21.92),
-        jackknife=Rouge(41.72, 13.15, 24.43),
-    ),
-    Known(
-        "oracle",
-        "oracle (published)",
-        perl=Rouge(52.35, 29.84, 38.10),
-        mean=Rouge(52.66, 30.38, 38.71),
-        jackknife=Rouge(62.64, 45.02, 53.29),
-    ),
-)
+    Known("lexrank_stefanos", "LexRank (QT's authors)", perl=Rouge(31.43, 5.05, 18.07),
+          mean=Rouge(30.80, 5.00, 17.83), jackknife=Rouge(33.24, 6.16, 19.22)),
+    Known("qt_stefanos", "QT", perl=Rouge(37.38, 8.82, 20.86), mean=Rouge(36.98, 8.63, 20.69),
+          jackknife=Rouge(39.69, 11.03, 22.43)),
+    Known("semae", "SemAE", perl=Rouge(37.77, 9.42, 21.85), mean=Rouge(37.17, 9.22, 21.62),
+          jackknife=Rouge(40.11, 11.13, 23.48)),
+    Known("hercules_ext", "Hercules, extractive", perl=Rouge(38.47, 10.66, 22.19),
+          mean=Rouge(37.90, 10.44, 21.92), jackknife=Rouge(41.72, 13.15, 24.43)),
+    Known("oracle", "oracle (published)", perl=Rouge(52.35, 29.84, 38.10),
+          mean=Rouge(52.66, 30.38, 38.71), jackknife=Rouge(62.64, 45.02, 53.29)),
+)  # fmt: skip
 
 
 class NotCalibrated(Exception):
