@@ -159,20 +159,14 @@ def test_facts_are_for_people() -> None:
         ({"until_ms": 5}, ALL, True),  # a prefix: what comes then can be gone on with
         ({"since_ms": 5}, ALL, False),
         ({"partitions": frozenset({0})}, ALL, False),
-        (
-            {"entities": frozenset({"é"})},
-            RecordSelection(entities=frozenset({"é".encode()})),
-            False,
-        ),
+        ({"entities": frozenset({"é"})}, RecordSelection(entities=frozenset({"é".encode()})),
+         False),
         ({"until_ms": 5, "by": "occurred_at"}, RecordSelection(until_ms=5), False),
-        (
-            {"since_ms": 3, "until_ms": 5, "by": "occurred_at"},
-            RecordSelection(since_ms=3, until_ms=5),
-            False,
-        ),
+        ({"since_ms": 3, "until_ms": 5, "by": "occurred_at"},
+         RecordSelection(since_ms=3, until_ms=5), False),
         ({"by": "occurred_at"}, ALL, True),
     ],
-)
+)  # fmt: skip
 def test_what_is_selected_and_whether_a_worker_may_go_on(
     asked: dict[str, Any], selection: RecordSelection, is_whole: bool
 ) -> None:

@@ -43,13 +43,8 @@ def read_garbage(key: bytes, value: bytes) -> Any:
 
 # Never change a line: these bytes are in somebody's changelog. A new format is a new line.
 WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
-    (
-        "header 1",
-        formats.decode_header,
-        "4500000005636166c3a9",
-        "010dfa7a53030000000000000007000000000000000c00000000000000",
-        Header(3, 7, 12),
-    ),
+    ("header 1", formats.decode_header, "4500000005636166c3a9",
+     "010dfa7a53030000000000000007000000000000000c00000000000000", Header(3, 7, 12)),
     (
         "header 2",
         formats.decode_header,
@@ -154,34 +149,17 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "226e616d65223a2270222c22766563746f7273223a5b2241414341507741414141414141414141225d7d5d03000000ff7f0000ffff",
         (["critics", "p"], [[32767, 0, -1]]),
     ),
-    (
-        "last facets 1",
-        lambda key, value: formats.decode_last_change(key, FACETS, value),
-        "4d0000000165",
-        "01587356d695a1740304c0c4027b7d",
-        LastFacets("t", 3, 4, None, b"{}"),
-    ),
-    (
-        "texts 1",
-        formats.decode_text_chunk,
-        "4500000005636166c3a9000000000000000c5400000004722d383100000001",
-        "01385451760100000003000000050000004d6f72652e",
-        ((3, "More."),),
-    ),
-    (
-        "vectors 1",
-        read_vectors,
-        "4500000005636166c3a9000000000000000c5600000004722d383100000000",
-        "014da62a340200000000000000020000000100feff0201ff7f01800000",
-        ((0, 2), [[1, -2, 258], [32767, -32767, 0]]),
-    ),
-    (
-        "applied 1",
-        formats.decode_applied,
-        "41",
-        "015fb25b67e0030000000000006d61726b6574706c6163652e726576696577732e7631",
-        Applied(992, "marketplace.reviews.v1", ""),
-    ),
+    ("last facets 1", lambda key, value: formats.decode_last_change(key, FACETS, value),
+     "4d0000000165", "01587356d695a1740304c0c4027b7d", LastFacets("t", 3, 4, None, b"{}")),
+    ("texts 1", formats.decode_text_chunk,
+     "4500000005636166c3a9000000000000000c5400000004722d383100000001",
+     "01385451760100000003000000050000004d6f72652e", ((3, "More."),)),
+    ("vectors 1", read_vectors, "4500000005636166c3a9000000000000000c5600000004722d383100000000",
+     "014da62a340200000000000000020000000100feff0201ff7f01800000",
+     ((0, 2), [[1, -2, 258], [32767, -32767, 0]])),
+    ("applied 1", formats.decode_applied, "41",
+     "015fb25b67e0030000000000006d61726b6574706c6163652e726576696577732e7631",
+     Applied(992, "marketplace.reviews.v1", "")),
     (
         "applied 2",
         formats.decode_applied,
@@ -206,22 +184,13 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "74614f5f75637634336a495741",
         Output(2, "marketplace.review-summaries.v1", "zAcLMpi6TtaO_ucv43jIWA"),
     ),
-    (
-        "fingerprint 1",
-        formats.decode_fingerprint,
-        "46",
-        "010fe135e602000000050000006d6f64656c030000006d4031010000006b020000003230",
-        {"model": "m@1", "k": "20"},
-    ),
-    (
-        "garbage 1",
-        read_garbage,
-        "4700000001650000000000000003",
-        "0199daf095",
-        (False, {bytes.fromhex("4700000001650000000000000003"): None}),
-    ),
+    ("fingerprint 1", formats.decode_fingerprint, "46",
+     "010fe135e602000000050000006d6f64656c030000006d4031010000006b020000003230",
+     {"model": "m@1", "k": "20"}),
+    ("garbage 1", read_garbage, "4700000001650000000000000003", "0199daf095",
+     (False, {bytes.fromhex("4700000001650000000000000003"): None})),
     ("min changes 1", formats.decode_min_changes, "48", "017b4b14bc03000000", 3),
-]
+]  # fmt: skip
 KINDS = pytest.mark.parametrize(
     ("read", "key", "value", "meaning"),
     [

@@ -38,15 +38,8 @@ CASES = [
     ('See <a href="http://x.y/z?a=1">this. Now</a>', ["See this.", "Now"]),
     ("<!DOCTYPE html><html><body>Good<!-- <b>x</b>\n - -- --><o:p></o:p></body>", ["Good"]),
     ('Good<input type="hidden" value="a b" /><VIDEO controls src=x></VIDEO\n>', ["Good"]),
-    (
-        "Fine <br clear=all>Quiet<hr noshade />Clean<p\nclass='a'>Big",
-        [
-            "Fine",
-            "Quiet",
-            "Clean",
-            "Big",
-        ],
-    ),
+    ("Fine <br clear=all>Quiet<hr noshade />Clean<p\nclass='a'>Big",
+     ["Fine", "Quiet", "Clean", "Big"]),
     ("Great stay.&lt;br /&gt;Clean rooms.", ["Great stay.", "Clean rooms."]),
     ("<style media=x>p{a:b}</style>Nice <script>if (a < b) c()</SCRIPT >house.", ["Nice house."]),
     ("<script>left open, <style>too", ["left open, too"]),
@@ -75,10 +68,8 @@ CASES = [
         ["The room was clean and the staff was kind."],
     ),
     ("We stayed,\nas ever,\nhere\n\nquiet", ["We stayed, as ever, here", "quiet"]),
-    (
-        "We have never stayed in a room that was so clean and so quiet as\nthis one",
-        ["We have never stayed in a room that was so clean and so quiet as this one"],
-    ),
+    ("We have never stayed in a room that was so clean and so quiet as\nthis one",
+     ["We have never stayed in a room that was so clean and so quiet as this one"]),
     ("so generous\nso clean", ["so generous", "so clean"]),
     ("First line\nSecond line\r\nThird.", ["First line", "Second line", "Third."]),
     ("It is near.\nand quiet.", ["It is near.", "and quiet."]),
@@ -91,10 +82,8 @@ CASES = [
     ("It was ok...Then it broke", ["It was ok...", "Then it broke"]),
     ("I give it a 5.Great stay", ["I give it a 5.", "Great stay"]),
     ("Sold by Amazon.Com and www.Foo.Bar", ["Sold by Amazon.Com and www.Foo.Bar"]),
-    (
-        "Write to me.Name@mail.com or http://x.org/a.Html",
-        ["Write to me.Name@mail.com or http://x.org/a.Html"],
-    ),
+    ("Write to me.Name@mail.com or http://x.org/a.Html",
+     ["Write to me.Name@mail.com or http://x.org/a.Html"]),
     ("Rated 4.5 out of 5, v2.0 and U.S.A. made", ["Rated 4.5 out of 5, v2.0 and U.S.A. made"]),
     # Abbreviations, numbers, titles
     ("Dr. Smith met us at 5 p.m. sharp.", ["Dr. Smith met us at 5 p.m. sharp."]),
@@ -128,7 +117,7 @@ CASES = [
     ("half \ud83d a pair", ["half \ufffd a pair"]),
     ("\ufeffbath\u200broom, won\u2060derful", ["bathroom, wonderful"]),
     ("It didn\x92t \x93fit\x94\x85 \x81 but", ["It didn’t “fit”… but"]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "sentences"), CASES)
