@@ -171,7 +171,7 @@ bench-scale: setup-dev ## Measure (3 min): 1,000 partitions and 2,000,000 entiti
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
-bench-peers: setup-dev ## Measure (70 min): Events/s next to five stream processors; ROUNDS=2, ONLY=cold (warm), WHEEL=1 adds compiled modules; needs a JDK
+bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors; ROUNDS=2, ONLY=cold (or warm), WHEEL=1 adds compiled modules; needs a JDK
 	@for peer in $(PEERS); do $(MAKE) --no-print-directory .cache/peers/$$peer/.ready || echo "going on without $$peer, which cannot be installed here" >&2; done
 	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),2) $(if $(ONLY),--only $(ONLY)) $(if $(WHEEL),--compiled $(COMPILED))
 

@@ -188,7 +188,9 @@ def test_cold_entities_have_a_table_of_their_own(tmp_path: Path) -> None:
     ]
     record = tmp_path / "record.json"
     assert "make bench-peers ONLY=cold" in cold_peers_table(record)
-    record.write_text(json.dumps(HEAD | {"rounds": 1, "rows": rows(done), "turns": done}))
+    again = {"entities": 200_000, "command": "python -m x --entities 200000"}
+    told = {"rounds": 1, "rows": rows(done), "turns": done, "again": again}
+    record.write_text(json.dumps(HEAD | told))
     lines = cold_peers_table(record).splitlines()
     assert lines[0] == (
         "| | 10,000 entities | peak memory, MiB | 200,000 entities | peak memory, MiB | "
@@ -199,6 +201,7 @@ def test_cold_entities_have_a_table_of_their_own(tmp_path: Path) -> None:
         "| Bytewax, reviews kept | 1,500 (1,400) | 1,300 | - | - | none: all state is in memory |"
     )
     assert "10,000 entities: 1, 200,000 entities: 1. Load before the turns: 2.0" in lines[-1]
+    assert lines[-1].endswith("of 200,000 entities come from `python -m x --entities 200000`.")
 
 
 def nearest(events: list[Sent]) -> dict[bytes | None, set[str]]:

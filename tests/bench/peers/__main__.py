@@ -30,8 +30,9 @@ events, and started again; then its published events are counted, or verified.
 
 Cold entities have 20 sentences each, and most of them are not in memory: reviews of one sentence
 for 10,000 or 200,000 of them, drawn by zipf. Each contender keeps its defaults; those that rank in
-Python with a bound have the worker's, 256 MiB. With 200,000 there is one round, without those that
-keep all state in memory. They have a record of their own, peers_cold.json.
+Python with a bound have the worker's, 256 MiB. 200,000 entities come only with `--only cold` and
+have one round, without contenders that keep all state in memory. Cold entities have a record of
+their own, peers_cold.json.
 
 After each turn its output is checked: what keeps reviews published each of them once; of what ranks
 the last summary of each entity with a mark is compared with brute force.
@@ -79,9 +80,7 @@ def main() -> int:
     parser.add_argument(
         "--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES), metavar="N"
     )
-    parser.add_argument(
-        "--entities", nargs="+", type=int, default=list(COLD_SIZES), help="cold ones", metavar="N"
-    )
+    parser.add_argument("--entities", nargs="+", type=int, help="cold ones", metavar="N")
     parser.add_argument("--skew", type=float, default=SKEW, help="of cold ones; 0 draws evenly")
     parser.add_argument(
         "--compiled", type=Path, help="also the worker from this folder (make wheel)"
@@ -97,7 +96,8 @@ def main() -> int:
     if given.compiled is not None:
         who.insert(1, ours_compiled(given.compiled))
     of_warm = [] if given.only == "cold" else [warm(size) for size in given.sizes]
-    of_cold = [] if given.only == "warm" else [cold(one, given.skew) for one in given.entities]
+    sizes = given.entities or (COLD_SIZES if given.only else COLD_SIZES[:1])
+    of_cold = [] if given.only == "warm" else [cold(one, given.skew) for one in sizes]
     cold_out = given.out.with_name(COLD_RESULTS.name)
     record = began("tests.bench.peers") | {
         "targets": TARGETS,

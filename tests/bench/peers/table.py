@@ -64,6 +64,8 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
         f"Measured on {machine_of(record)}, by `{record['command']}`; rounds with {rounds}. "
         f"Load before the turns: {min(loads):.1f} to {max(loads):.1f}."
     )
+    if again := record.get("again"):
+        measured += f" Those of {again['entities']:,} entities come from `{again['command']}`."
     return "\n\n".join(["\n".join(lines), measured])
 
 
