@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -283,11 +283,17 @@ image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kaf
 image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11
 	@$(BIN)/python deploy/image/pin.py
 
+release: setup-dev ## Deploy (minutes): All files of VERSION=1.0.0 in build/release, from a clean tree; publishes nothing
+	@PYTHON=$(PYTHON) $(BIN)/python deploy/release.py '$(VERSION)'
+
+version: ## Deploy (1 s): Write VERSION=1.0.0 into the tree, and into the changelog with today's date
+	@$(PYTHON) deploy/version.py '$(VERSION)'
+
 deploy-tools: setup-dev ## Deploy (minutes): helm, checkov, schemas and the parser of AsyncAPI into .cache/deploy; needs Go and Node.js
 	@$(BIN)/python -m tests.deploy.tools
 
 deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, checkov, a real worker; the AsyncAPI document
-	@$(BIN)/pytest -m "not control_plane and not image" tests/deploy
+	@$(BIN)/pytest -m "not control_plane and not image" -n 2 $(BY_FILE) tests/deploy
 
 deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server and scheduler; their first build takes 10 min and 5 GB
 	@$(BIN)/python -m tests.deploy.cluster.programs

@@ -44,9 +44,11 @@ annotations: {{ toYaml . | nindent 2 }}
 {{- .Values.serviceAccount.name | default $default -}}
 {{- end -}}
 
+{{- /* `make release` gives the chart an annotation with its image's digest. As a default value it would outlast an upgrade with --reuse-values. */ -}}
 {{- define "coversumm.image" -}}
-{{- if .Values.imageDigest -}}
-{{ .Values.image }}@{{ .Values.imageDigest }}
+{{- $released := ternary "" (index .Chart.Annotations "coversumm-worker/image-digest") (not (empty .Values.imageTag)) -}}
+{{- with .Values.imageDigest | default $released -}}
+{{ $.Values.image }}@{{ . }}
 {{- else -}}
 {{ .Values.image }}:{{ .Values.imageTag | default .Chart.AppVersion }}
 {{- end -}}
