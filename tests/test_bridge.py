@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
 from tests.harness.debezium import deletions
 from tests.harness.fake_admin import SETTINGS, FakeAdmin
-from tests.harness.fake_clients import FakeClients
+from tests.harness.fake_clients import FakeClients, fake_message
 from tests.harness.fake_producer import FakeProducer
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
@@ -31,35 +31,14 @@ from worker.metrics import Metrics
 SOURCE = "shop"
 
 
-class Fetched:
+def fetched(partition: int, offset: int, error: KafkaError | None = None) -> Any:
     """A record as librdkafka hands it out, or an error."""
-
-    def __init__(self, partition: int, offset: int, error: KafkaError | None = None) -> None:
-        self._place = partition, offset
-        self._error = error
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def topic(self) -> str:
-        return SOURCE
-
-    def partition(self) -> int:
-        return self._place[0]
-
-    def offset(self) -> int:
-        return self._place[1]
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
-
-    def key(self) -> bytes:
-        return b"row"
-
-    def value(self) -> bytes:
-        partition, offset = self._place
-        row = {"product": "B00X", "id": f"{partition}:{offset}"}
-        return json.dumps(row | ({"name": "\ud83d"} if partition else {})).encode()
+    row = {"product": "B00X", "id": f"{partition}:{offset}"}
+    value = json.dumps(row | ({"name": "\ud83d"} if partition else {})).encode()
+    return fake_message(
+        topic=SOURCE, partition=partition, offset=offset, timestamp=(1, 0), key=b"row",
+        value=value, error=error,
+    )  # fmt: skip
 
 
 class Group:
@@ -74,7 +53,7 @@ class Group:
         self.notes: dict[int, str] = {}
         self.positions: dict[int, int] = {}
         self.generation = 0
-        self.during: list[Callable[[], Iterable[Fetched] | None]] = []
+        self.during: list[Callable[[], Iterable[Any] | None]] = []
         self.closed = False
         self._on_assign: Any = None
         self._on_revoke: Any = None
@@ -92,11 +71,11 @@ class Group:
     def subscribe(self, _topics: list[str], on_assign: Any, on_revoke: Any) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
 
-    def consume(self, _number: int, _seconds: float) -> list[Fetched]:
+    def consume(self, _number: int, _seconds: float) -> list[Any]:
         found = []
         for partition, position in self.positions.items():
             end = min(position + 2, self.ends[partition])
-            found += [Fetched(partition, offset) for offset in range(position, end)]
+            found += [fetched(partition, offset) for offset in range(position, end)]
             self.positions[partition] = end
         if self.during:
             found += self.during.pop(0)() or ()
@@ -247,14 +226,14 @@ def test_what_was_fetched_during_a_rebalance_is_read_again(site: Site) -> None:
 
 
 def test_a_record_that_arrives_twice_counts_once(site: Site) -> None:
-    again = [Fetched(0, 1), Fetched(1, 0)]
+    again = [fetched(0, 1), fetched(1, 0)]
     site.group.during = [site.group.join, lambda: None, lambda: again]
     site.run()
     assert site.seen() == ALL
 
 
 def test_records_of_a_partition_that_was_taken_away_do_not_count(site: Site) -> None:
-    site.group.during = [site.group.join, site.group.lose, lambda: [Fetched(0, 0)]]
+    site.group.during = [site.group.join, site.group.lose, lambda: [fetched(0, 0)]]
     site.run()
     assert site.seen() == {0: [], 1: []}
     assert site.bridge.ready() == (False, "waiting for the group")
@@ -305,8 +284,8 @@ def test_of_two_with_one_instance_id_the_first_ends(site: Site) -> None:
 
 
 def test_an_offset_outside_the_log_ends_it(site: Site) -> None:
-    lost = Fetched(0, -1, error(KafkaError._AUTO_OFFSET_RESET))
-    away = Fetched(0, -1, error(KafkaError._TRANSPORT))
+    lost = fetched(0, -1, error(KafkaError._AUTO_OFFSET_RESET))
+    away = fetched(0, -1, error(KafkaError._TRANSPORT))
     site.group.during = [site.group.join, lambda: [away], lambda: [lost]]
     with pytest.raises(SetupError, match=r"the offset 2 of shop \[0\].*is outside the log"):
         site.run()
@@ -345,7 +324,7 @@ def test_its_web_server_has_the_rules_of_the_workers(
     ],
 )
 def test_a_group_that_refuses_it_says_what_to_do(site: Site, code: int, words: str) -> None:
-    site.group.during = [lambda: [Fetched(0, -1, error(code))]]
+    site.group.during = [lambda: [fetched(0, -1, error(code))]]
     with pytest.raises(SetupError, match=words):
         site.run()
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import uuid
 
 import pytest
 
 from tests.events.examples import record
-from tests.harness.bodies import BODY
 from worker.events import (
     Cause,
     Message,
@@ -26,61 +24,13 @@ from worker.events import (
 from worker.events.fields import MAX_ID_CHARS, MAX_LANGUAGE_CHARS
 from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
-from worker.events.publishing import FACETS, SUMMARIES
-
-BYTES = (
-    '{"type":"summary.changed","entity_id":"B\\"é🎉","epoch":1,"sequence":991,"previous_sequence":null,'
-    '"sentences":[{"rank":0,"sentence_id":"r-81#0","review_id":"r-81","text":"Ünï\\n","rating":4.0,'
-    '"occurred_at":"2026-11-20T12:00:00+01:00","language":"de","distance":0.4127,"support":3}],"added":["r-81#0"],"removed":["r-12#4"],"review_count":240,'
-    '"sentence_count":1311,"k":20,"cause":{"type":"review.upserted","topic":"reviews","partition":3,'
-    '"offset":991,"review_id":"r-81"},"occurred_at":"2026-11-20T12:00:00+01:00","embedding_model":"m",'
-    '"algorithm":"coversumm/1",'
-    '"ratings":{"count":231,"mean":4.067099567099567,"histogram":{"4":200,"4.5":31}}}'
-).encode()
+from worker.events.publishing import SUMMARIES
 
 
 def message_of(body: SummaryChanged, cause: Record) -> Message:
     return change_message(
         SUMMARIES, "out", body.entity_id, body.epoch, body.occurred_at, encode(body), cause
     )
-
-
-def test_the_body_is_compact_in_the_contracts_order_and_unescaped() -> None:
-    assert encode(BODY) == BYTES
-
-
-def test_a_summary_message() -> None:
-    message = message_of(BODY, record(b"", offset=991)._replace(partition=3))
-    assert (message.topic, message.partition, message.key, message.value) == (
-        "out",
-        3,
-        'B"é🎉'.encode(),
-        BYTES,
-    )
-    name = 'coversumm:B"é🎉:1:991'
-    assert message.headers == [
-        ("ce_id", str(uuid.uuid5(uuid.NAMESPACE_URL, name)).encode()),
-        ("ce_source", b"coversumm-worker"),
-        ("ce_type", b"summary.changed"),
-        ("ce_specversion", b"1.0"),
-        ("ce_time", b"2026-11-20T12:00:00+01:00"),
-        ("content-type", b"application/json"),
-    ]
-
-
-def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
-    message = tombstone_message(SUMMARIES, "out", "e", 2, None, record(None, offset=7))
-    assert (message.key, message.value) == (b"e", None)
-    headers = dict(message.headers)
-    assert (
-        headers["ce_id"]
-        == str(uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:tombstone")).encode()
-    )
-    of_facets = dict(tombstone_message(FACETS, "f", "e", 2, None, record(None, offset=7)).headers)
-    name = uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:facets:tombstone")
-    assert of_facets == headers | {"ce_id": str(name).encode()}
-    assert headers["ce_type"] == b"entity.deleted"
-    assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
 
 
 @pytest.mark.parametrize(

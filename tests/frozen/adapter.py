@@ -57,7 +57,6 @@ class Engine:
     model, dimension = "frozen", DIMENSION
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """See `EmbeddingEngine`."""
         return np.array([self._vector(text) for text in texts], np.float32)
 
     def _vector(self, text: str) -> list[float]:

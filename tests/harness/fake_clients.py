@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 
@@ -16,6 +17,11 @@ class Asked(NamedTuple):
 
 def _none(*_: Any) -> Any:
     raise AssertionError("nobody was to ask for such a client")
+
+
+def fake_message(**fields: Any) -> Any:
+    """A message as librdkafka hands it out: a method of each of these names returns its value."""
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in fields.items()})
 
 
 class FakeClients:
@@ -34,16 +40,13 @@ class FakeClients:
     def standalone_consumer(
         self, group: str, isolation: str, options: Mapping[str, Any] = {}
     ) -> Any:
-        """See `Clients`."""
         self.asked.append(Asked(group, isolation, options))
         return self._consumer()
 
     def producer(self, options: Mapping[str, Any]) -> Any:
-        """See `Clients`."""
         return self._producer(options)
 
     def admin(self, on_error: Any = None) -> Any:
-        """See `Clients`."""
         return self._admin()
 
 
@@ -54,7 +57,6 @@ class FakeClock:
         self.now_s, self.tick_s = 1_700_000_000.0, 0.0
 
     def time(self) -> float:
-        """See `worker.clock.Clock`."""
         self.now_s += self.tick_s
         return self.now_s
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.harness.fake_clients import fake_message
 from worker.kafka.transactions import Hung
 
 T = TypeVar("T")
@@ -51,19 +52,6 @@ class Producers:
     def last(self) -> FakeProducer:
         """The one in use."""
         return self.made[-1]
-
-
-class Written:
-    """A delivery report's message."""
-
-    def __init__(self, partition: int, offset: int) -> None:
-        self._partition, self._offset = partition, offset
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
 
 
 class FakeProducer:
@@ -117,7 +105,9 @@ class FakeProducer:
         self.produced.append((topic, partition, key, value, headers))
         offset, error = 100 + len(self.produced), self.refused.get(topic)
         if on_delivery is not None:
-            self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
+            self.reports.append(
+                lambda: on_delivery(error, fake_message(partition=partition, offset=offset))
+            )
         elif error is not None:
             # what the transaction failed of, its next step says
             self.failures.setdefault("offsets", error)

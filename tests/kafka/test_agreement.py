@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
-from tests.harness.fake_clients import FakeClients, FakeClock
+from tests.harness.fake_clients import FakeClients, FakeClock, fake_message
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 
@@ -71,40 +71,18 @@ class Consumer:
         pass
 
     def consume(self, count: int, timeout: float) -> list[Any]:
-        found = [_Message(offset, value) for offset, value in enumerate(self._values)]
-        return [*found, _Message(len(found), None, KafkaError(KafkaError._PARTITION_EOF))]
+        found = [_message(offset, value) for offset, value in enumerate(self._values)]
+        return [*found, _message(len(found), None, KafkaError(KafkaError._PARTITION_EOF))]
 
     def close(self) -> None:
         pass
 
 
-class _Message:
-    def __init__(self, offset: int, value: bytes | None, error: KafkaError | None = None) -> None:
-        self._offset, self._value, self._error = offset, value, error
-
-    def topic(self) -> str:
-        return TOPIC
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def key(self) -> bytes:
-        return b"agreed"
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
-
-    def headers(self) -> None:
-        return None
+def _message(offset: int, value: bytes | None, error: KafkaError | None = None) -> Any:
+    return fake_message(
+        topic=TOPIC, partition=0, offset=offset, key=b"agreed", value=value, error=error,
+        timestamp=(1, 0), headers=None,
+    )  # fmt: skip
 
 
 class Producer:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.harness.fake_clients import FakeClients, FakeClock
+from tests.harness.fake_clients import FakeClients, FakeClock, fake_message
 from worker.errors import Crash, Unanswered
 from worker.kafka.changelog import (
     IDLE_SECONDS,
@@ -26,26 +26,9 @@ ENOUGH = 50
 LIFE_SECONDS = 1000.0  # of a tombstone
 
 
-class Row:
+def row(offset: int, error: KafkaError | None = None) -> Any:
     """A record of partition 0, or an error in its place."""
-
-    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
-        self._offset, self._error = offset, error
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def key(self) -> bytes:
-        return b"key"
-
-    def value(self) -> bytes:
-        return b"%d" % self._offset
+    return fake_message(partition=0, offset=offset, key=b"key", value=b"%d" % offset, error=error)
 
 
 class FakeConsumer:
@@ -65,7 +48,7 @@ class FakeConsumer:
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         return partitions
 
-    def consume(self, number: int, timeout: float) -> list[Row]:
+    def consume(self, number: int, timeout: float) -> list[Any]:
         assert self.is_open
         return self._rig.read()
 
@@ -81,7 +64,7 @@ class Rig:
     def __init__(self, since: float = 0.0) -> None:
         self.clock = FakeClock()
         self.consumers: list[FakeConsumer] = []
-        self.reads: list[list[Row] | BaseException] = []
+        self.reads: list[list[Any] | BaseException] = []
         self.applied: list[tuple[int, int]] = []
         self.ended: list[int] = []
         self.progress: list[tuple[int, int]] = []
@@ -107,7 +90,7 @@ class Rig:
     def _apply(self, partition: int, first: int, changes: Any, last: int) -> None:
         self.applied.append((first, last))
 
-    def read(self) -> list[Row]:
+    def read(self) -> list[Any]:
         self.clock.now_s += 1
         self._count += 1
         self.at_read()
@@ -132,7 +115,7 @@ def rig() -> Rig:
 
 def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
     began_s = rig.clock.now_s
-    rig.reads = [[Row(5), Row(6)]]
+    rig.reads = [[row(5), row(6)]]
     with pytest.raises(Unanswered, match=r"restore of changelog \[0\] makes no progress"):
         rig.restore()
     # since it last moved
@@ -143,13 +126,13 @@ def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
 
 def test_only_a_restore_that_moves_tells_of_progress(rig: Rig) -> None:
     """The watchdog must not take standing still for work."""
-    rig.reads = [[], [Row(5)], [], [], [Row(6), Row(8)]]
+    rig.reads = [[], [row(5)], [], [], [row(6), row(8)]]
     assert rig.restore() == 3
     assert rig.progress == [(1, 3), (3, 0)]
 
 
 def test_a_restore_that_is_called_again_continues_where_it_was(rig: Rig) -> None:
-    rig.reads = [[Row(5), Row(6), Row(9)], [Row(11)]]
+    rig.reads = [[row(5), row(6), row(9)], [row(11)]]
     assert rig.restore(9) == 3
     assert rig.restore(10) == 0  # it is there already
     assert rig.restore(12) == 1
@@ -171,7 +154,7 @@ def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
 def test_a_standby_that_hears_nothing_for_long_continues_with_a_new_consumer(rig: Rig) -> None:
     """A broker's absence may have confused the one before permanently."""
     rig.clock.tick_s = IDLE_SECONDS / 4
-    rig.reads = [[Row(5), Row(6)]]
+    rig.reads = [[row(5), row(6)]]
     rig.reader.follow()
     assert len(rig.consumers) > 2
     assert [one.assigned for one in rig.consumers[:2]] == [{0: 5}, {0: 7}]  # where it was
@@ -180,14 +163,14 @@ def test_a_standby_that_hears_nothing_for_long_continues_with_a_new_consumer(rig
 
 def test_a_standby_that_hears_now_and_then_keeps_its_consumer(rig: Rig) -> None:
     rig.clock.tick_s = IDLE_SECONDS / 10
-    rig.reads = [[Row(offset)] for offset in range(5, 5 + ENOUGH)]
+    rig.reads = [[row(offset)] for offset in range(5, 5 + ENOUGH)]
     rig.reader.follow()
     assert len(rig.consumers) == 1
 
 
 def test_rows_after_the_logs_end_begin_a_transaction_that_may_be_cut(rig: Rig) -> None:
     end = KafkaError(KafkaError._PARTITION_EOF)
-    rig.reads = [[Row(5), Row(7, end)], [Row(8)], [Row(9), Row(11, end), Row(12)], [Row(14, end)]]
+    rig.reads = [[row(5), row(7, end)], [row(8)], [row(9), row(11, end), row(12)], [row(14, end)]]
     ends: list[int] = []
     rig.at_read = lambda: ends.append(len(rig.ended))
     rig.reader.follow()
@@ -197,7 +180,7 @@ def test_rows_after_the_logs_end_begin_a_transaction_that_may_be_cut(rig: Rig) -
 def test_rows_after_a_break_as_long_as_a_tombstones_life_are_refused(rig: Rig) -> None:
     """Compaction may have removed tombstones of rows that were read before the break."""
     end = KafkaError(KafkaError._PARTITION_EOF)
-    rig.reads = [[Row(5), Row(6, end)], [], [Row(6)], [Row(7)]]
+    rig.reads = [[row(5), row(6, end)], [], [row(6)], [row(7)]]
     breaks = [0.0, LIFE_SECONDS - 5, 0.0, 5.0]
 
     def wait() -> None:
@@ -212,7 +195,7 @@ def test_rows_after_a_break_as_long_as_a_tombstones_life_are_refused(rig: Rig) -
 
 def test_the_life_of_tombstones_counts_from_when_the_bounds_were_fetched() -> None:
     rig = Rig(since=-LIFE_SECONDS)
-    rig.reads = [[Row(5)]]
+    rig.reads = [[row(5)]]
     with pytest.raises(StaleCopy):
         rig.restore()
     assert rig.applied == []
@@ -221,7 +204,7 @@ def test_the_life_of_tombstones_counts_from_when_the_bounds_were_fetched() -> No
 @pytest.mark.parametrize("raised", [True, False])
 def test_a_standby_follows_again_after_an_error_that_passes(rig: Rig, raised: bool) -> None:
     error = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
-    rig.reads = [[Row(5)], KafkaException(error) if raised else [Row(0, error)], [Row(6)]]
+    rig.reads = [[row(5)], KafkaException(error) if raised else [row(0, error)], [row(6)]]
     began_s = rig.clock.now_s
     rig.reader.follow()
     assert rig.applied == [(5, 5), (6, 6)]

@@ -10,25 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.harness.fake_clients import FakeClients
+from tests.harness.fake_clients import FakeClients, fake_message
 from worker.errors import SetupError
 from worker.kafka.changelog import ChangelogReader, first_rows
 from worker.kafka.errors import refusal
-
-
-class ErrorMessage:
-    """What librdkafka hands out for an error of the whole consumer."""
-
-    def __init__(self, code: int) -> None:
-        self._error = KafkaError(code)
-
-    def error(self) -> KafkaError:
-        return self._error
-
-    def partition(self) -> None:
-        return None
-
-    offset = key = value = partition
 
 
 class RefusedConsumer:
@@ -41,8 +26,12 @@ class RefusedConsumer:
     def assign(self, partitions: Any) -> None:
         pass
 
-    def consume(self, count: int, timeout: float) -> list[ErrorMessage]:
-        return [ErrorMessage(self.code)]
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        return [
+            fake_message(
+                error=KafkaError(self.code), partition=None, offset=None, key=None, value=None
+            )
+        ]
 
     def close(self) -> None:
         self.is_open = False

@@ -14,7 +14,6 @@ from tests.harness.drive import (
     record,
     upsert,
 )
-from worker.events import Record
 from worker.processing.processor import Processor
 from worker.state import FingerprintMismatch, read_applied
 from worker.state.keys import APPLIED, ENTITY, FINGERPRINT, GARBAGE, OUTPUT
@@ -192,19 +191,6 @@ def test_without_an_engine_every_sentence_needs_a_vector():
 
 
 # -- bad input and limits --------------------------------------------------------------------------
-
-
-def test_a_dead_letter_goes_to_its_topic_between_the_others_messages(driver):
-    broken = Record("reviews", 0, 1, 5, b"e", b"{")
-    batch = driver.run(upsert(0, "a", "one"), broken, upsert(2, "b", "two"))
-    assert [message.topic for message in batch.messages] == ["summaries", "dlq", "summaries"]
-    letter = batch.messages[1]
-    headers = dict(letter.headers)
-    assert (letter.key, letter.value, letter.partition) == (b"e", b"{", 0)
-    assert headers["dlq.reason"] == b"bad_json"
-    assert headers["dlq.source.offset"] == b"1"
-    assert headers["dlq.worker.version"] == b"test"
-    assert batch.stats.outcomes["unreadable", "dead_letter:bad_json"] == 1
 
 
 def test_applied_offsets_are_ignored(driver):

@@ -38,7 +38,6 @@ class Clock:
         self.now = 1_700_000_000.0
 
     def time(self) -> float:
-        """See `worker.clock`."""
         return self.now
 
     monotonic = time

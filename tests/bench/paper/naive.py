@@ -45,7 +45,6 @@ class _Indexed(Centroid):
         self._vectors = GrowingArray(np.int16, dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `tests.bench.paper.algorithms.centroid.Variant`."""
         self.check(step)
         removed, added = step
         self.leave(removed)

@@ -27,7 +27,6 @@ class BruteForce(Centroid):
         self._live = SentenceSet(dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `Variant`."""
         self.check(step)
         removed, added = step
         for id_ in removed.ids:

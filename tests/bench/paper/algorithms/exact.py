@@ -18,15 +18,12 @@ class Ours:
 
     @property
     def reservoir_searches(self) -> int:
-        """See `Variant`."""
         return self.core.counters.refilled
 
     @property
     def reservoir_size(self) -> int:
-        """See `Variant`."""
         return self.core.reservoir_size
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `Variant`."""
         ranking = self.core.apply((step,))[0]
         return (self.core.ranking() if ranking is None else ranking).ids

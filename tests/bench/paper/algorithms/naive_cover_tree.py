@@ -19,7 +19,6 @@ class NaiveCoverTree(Centroid):
         self._tree = PaperTree(dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `Variant`."""
         self.check(step)
         removed, added = step
         for id_ in removed.ids:

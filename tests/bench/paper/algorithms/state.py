@@ -55,7 +55,6 @@ class ReservoirState(Centroid):
 
     @property
     def reservoir_size(self) -> int:
-        """See `Variant`."""
         return len(self.reservoir)
 
     def drift(self) -> float:
