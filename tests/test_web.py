@@ -233,7 +233,7 @@ def test_an_entity_of_another_worker(state, monkeypatch):
     """Its owner is asked with the same path and query, and asks nobody else."""
     asked = []
 
-    async def ask(_self, url):
+    async def ask(_self, url, client):
         asked.append(url)
         return PeerAnswer(404, b'{"error": "none"}')
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from worker.admission import admission
 from worker.errors import SetupError
 from worker.events import RecordMapping
 from worker.events.codec import DEFAULT
@@ -29,6 +30,7 @@ from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.page import add_widget, install_page
 from worker.page.history import RecentHistory
+from worker.peers import peers_of
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
@@ -68,6 +70,7 @@ from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.text.engine import EmbeddingEngine
+from worker.tls import client_context, server_context
 from worker.web import add_pages, install_web
 
 log = logging.getLogger(__name__)
@@ -108,6 +111,8 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     facets = read_definitions(settings.facets) if settings.facets else None
     reading(settings, 1)
     check_port(settings.web_bind, settings.web_port)
+    server_context(settings)
+    client_context(settings)
     lock_data_dir(settings.data_dir)
     engine = configured_engine(settings)
     avro = avro_output(settings)
@@ -314,14 +319,17 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         settings.stall_timeout_ms / 1000,
         surroundings.die,
     )
-    application = install_web(app)
+    application = install_web(app, settings.web_path, server_context(settings))
     pages = add_pages(
         application,
         status,
         metrics,
         index=not settings.web_page,
+        path=settings.web_path,
         hosts=allowed_hosts(settings),
         origins=(settings.web_origins or "").split(","),
+        admission=admission(settings),
+        peers=peers_of(settings),
     )
     add_widget(application, settings.review_url)
     if settings.web_page:

@@ -1,7 +1,7 @@
 """HTTP client for other workers, for the live page (`Peers`) and for commands (`ask`).
 
-Addresses come from the members of the group, so answers are bounded, and only `ask_owner`
-follows redirects.
+Addresses come from the members of the group, so answers are bounded, and no redirect is followed.
+Both send the token of this process's settings, and trust its CA certificates.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import (
@@ -17,13 +17,16 @@ from aiohttp import (
     ClientError,
     ClientResponse,
     ClientSession,
+    ClientSSLError,
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
 )
 from yarl import URL
 
+from worker.settings import Settings
 from worker.settings.kinds import host_port
+from worker.tls import FileContext, client_context
 
 ANSWER_SECONDS: Final = 25.0  # longer than a worker needs to answer that it is busy
 COMMAND_SECONDS: Final = 30.0
@@ -33,7 +36,6 @@ QUIET_SECONDS: Final = 20.0
 """Longest silence of a stream, which sends a line every few seconds, before it counts as ended."""
 NO_WORKER: Final = "the server at this address is not a worker"
 LARGEST_ANSWER: Final = 64 * 2**20
-MOST_REDIRECTS: Final = 10
 
 
 class PeerUnreachable(Exception):
@@ -45,7 +47,7 @@ class PeerAnswer(NamedTuple):
 
     status: int  # of HTTP
     body: bytes  # as it was received
-    location: str | None = None  # new address of a redirect, else None
+    retry_after: str | None = None  # seconds, if the worker says them
 
     def json(self) -> Any:
         """The body. Raises PeerUnreachable if it is not JSON."""
@@ -73,11 +75,14 @@ class PeerAnswer(NamedTuple):
 class Peers:
     """Asks other workers from an event loop; `close` it at the end.
 
-    With `is_command` it uses the proxies that the environment names.
+    It sends `token` and trusts `tls`, by default the system's certificates. With `is_command` it
+    uses the proxies that the environment names.
     """
 
-    def __init__(self, *, is_command: bool = False) -> None:
-        self._is_command = is_command
+    def __init__(
+        self, token: str | None = None, tls: FileContext | None = None, *, is_command: bool = False
+    ) -> None:
+        self._token, self._tls, self._is_command = token, tls, is_command
         self._session: ClientSession | None = None
 
     async def ask(
@@ -85,23 +90,26 @@ class Peers:
         url: str,
         seconds: float = ANSWER_SECONDS,
         connect_seconds: float | None = CONNECT_SECONDS,
+        *,
+        client: str | None = None,
     ) -> PeerAnswer:
-        """The answer at an address. Raises PeerUnreachable."""
+        """The answer at an address, for a client at another. Raises PeerUnreachable."""
         timeout = ClientTimeout(total=seconds, sock_connect=connect_seconds)
         try:
-            async with self._get(url, timeout) as answer:
-                is_redirect = 300 <= answer.status < 400
-                location = answer.headers.get("Location") if is_redirect else None
-                return PeerAnswer(answer.status, await _bounded(answer), location)
+            async with self._get(url, timeout, client) as answer:
+                again = answer.headers.get("Retry-After")
+                return PeerAnswer(answer.status, await _bounded(answer), again)
         except (ClientError, TimeoutError, OSError, ValueError) as error:
             raise PeerUnreachable(_reason(error)) from error
 
     @asynccontextmanager
-    async def frames(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def frames(
+        self, url: str, client: str | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The events of a stream as they come. Raises PeerUnreachable if there is none."""
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=QUIET_SECONDS)
         try:
-            async with self._get(url, timeout) as answer:
+            async with self._get(url, timeout, client) as answer:
                 if answer.status != 200 or answer.content_type != "text/event-stream":
                     raise PeerUnreachable(f"it answers {answer.status}")
                 yield _pieces(answer)
@@ -113,7 +121,7 @@ class Peers:
         if self._session is not None:
             await self._session.close()
 
-    def _get(self, url: str, timeout: ClientTimeout) -> Any:
+    def _get(self, url: str, timeout: ClientTimeout, client: str | None) -> Any:
         if not url.startswith(("http://", "https://")):
             raise PeerUnreachable(f"{url} is not a URL")
         if self._session is None:
@@ -123,7 +131,20 @@ class Peers:
                 cookie_jar=DummyCookieJar(),
                 trust_env=self._is_command,
             )
-        return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        return self._session.get(
+            URL(url, encoded=True),
+            timeout=timeout,
+            allow_redirects=False,
+            ssl=True if self._tls is None else self._tls.current(),
+            headers=headers if client is None else {**headers, "X-Forwarded-For": client},
+        )
+
+
+def peers_of(settings: Settings, *, is_command: bool = False) -> Peers:
+    """What asks other workers with these settings. Raises SetupError."""
+    token = settings.web_token and settings.web_token.split(",")[0]
+    return Peers(token, client_context(settings), is_command=is_command)
 
 
 def ask(
@@ -138,19 +159,8 @@ def ask(
     return asyncio.run(_ask_once(address, timeout))
 
 
-def ask_owner(url: str, path: str) -> PeerAnswer:
-    """The answer of the worker that owns the entity: follows redirects. Raises PeerUnreachable."""
-    address = f"{url.rstrip('/')}{path}"
-    for _ in range(MOST_REDIRECTS):
-        answer = asyncio.run(_ask_once(address, COMMAND_SECONDS))
-        if answer.location is None:
-            return answer
-        address = urljoin(address, answer.location)
-    raise PeerUnreachable(f"more than {MOST_REDIRECTS} redirects")
-
-
 async def _ask_once(address: str, seconds: float) -> PeerAnswer:
-    peers = Peers(is_command=True)
+    peers = peers_of(Settings.from_environment(), is_command=True)
     try:
         return await peers.ask(address, seconds, connect_seconds=None)
     finally:
@@ -176,7 +186,7 @@ async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, ClientConnectorError):
+    if isinstance(error, ClientConnectorError) and not isinstance(error, ClientSSLError):
         code = error.errno or 0
         why = os.strerror(code) if code > 0 else error.os_error.strerror  # of names below 0
         return f"{host_port(error.host, error.port or 80)}: {why or error.os_error}"

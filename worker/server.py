@@ -16,13 +16,16 @@ import re
 import socket
 import time
 from collections.abc import Collection
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
+from yarl import URL
 
 from worker.clock import Clock
 from worker.errors import SetupError
@@ -254,15 +257,29 @@ async def probes_first(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
+def _below(prefix: str, make: Any, message: RawRequestMessage, *arguments: Any) -> web.Request:
+    """The request without the prefix of its path. Probes have none: no Ingress leads to them."""
+    url = message.url
+    if prefix and url.raw_path.startswith(f"{prefix}/"):
+        path = url.raw_path.removeprefix(prefix)
+        url = URL.build(path=path, query_string=url.raw_query_string, encoded=True)
+        if url.path not in PROBES:
+            message = message._replace(url=url)
+    request: web.Request = make(message, *arguments)
+    return request
+
+
 class Runner(web.AppRunner):
     """aiohttp's runner with the limits above.
 
     `keepalive_timeout` lasts from the connection or the last answer to the end of a request head.
     """
 
-    __slots__ = ()
+    __slots__ = ("_path",)
 
-    def __init__(self, application: web.Application) -> None:
+    def __init__(self, application: web.Application, path: str = "") -> None:
+        """`path`: the prefix of paths, which are answered with it and without."""
+        self._path = path
         for old in [one for one in REQUEST_LOG.filters if isinstance(one, RequestErrors)]:
             REQUEST_LOG.removeFilter(old)
         REQUEST_LOG.addFilter(RequestErrors())
@@ -280,7 +297,7 @@ class Runner(web.AppRunner):
         made = await super()._make_server()
         return _Server(
             made.request_handler,
-            request_factory=made.request_factory,
+            request_factory=partial(_below, self._path, made.request_factory),
             loop=made._loop,
             **made._kwargs,
         )

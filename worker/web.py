@@ -3,22 +3,11 @@
 Faust's own server on the worker's event loop, read-only and without Faust's pages. The port is
 bound before the worker joins its group. An answer of `/healthz` proves that the event loop runs.
 
-/healthz               200 while the event loop runs
-/readyz                200 if the worker processes its partitions, else 503 with the reason
-/metrics               Prometheus
-/status                200: identity, readiness, partitions, and the owners of the others
-/entities              200: entities of this worker, by page: prefix, contains, after, limit;
-                       503 if not ready
-/entities/ID/facets    as the next, with the entity's facets; language=fr: those of this language
-/entities/ID/summary   200: the summary as of the last commit, from the worker that has the entity;
-                       404: unknown; 503: not ready, or no owner answers. ID is percent-encoded.
-                       view=short is the short view: sentences, words, threshold; view=overview is
-                       that of facets, with the same and language. Clients remove the ids `.` and
-                       `..` from paths: /entities//summary?id=..
+docs/reference/http.md lists the addresses. Clients remove the ids `.` and `..` from paths:
+/entities//summary?id=..
 
-Web pages of the origins in COVERSUMM_WEB_ORIGINS may read the last two.
-
-Methods other than GET and HEAD get 405, requests with a body 413. `worker.server` checks the host.
+`worker.server` checks the request and removes the prefix of its path; `worker.admission` checks
+tokens and limits.
 """
 
 from __future__ import annotations
@@ -27,6 +16,7 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -35,8 +25,10 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from faust.web.drivers.aiohttp import Web
 
+from worker.admission import CLIENT
 from worker.metrics import CONTENT_TYPE, Metrics
 from worker.peers import NO_WORKER, Peers, PeerUnreachable
 from worker.processing.entity_view import KINDS, Extent, NoFacets, UnknownLanguage, View
@@ -53,7 +45,7 @@ DOTS: Final = (".", "..")  # ids that clients remove from a path, percent-encode
 ANSWER_SECONDS: Final = 20
 HERE: Final = "here"
 """In the query of a request that another worker relays: this worker must not relay it again."""
-RELAYED: Final = (200, 400, 404, 503)  # statuses of another worker's answers that are handed on
+RELAYED: Final = (200, 400, 404, 429, 503)  # statuses of other workers that are handed on
 PAGE_SECONDS: Final = 0.05  # to search for a page of entities, on the processor of the stream
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
@@ -68,18 +60,23 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
     default_blueprints = production_blueprints = debug_blueprints = optional_blueprints = ()
 
-    def __init__(self, app: Any, bound: socket.socket) -> None:
+    def __init__(
+        self, app: Any, bound: socket.socket, path: str, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__(app)
-        self._runner = Runner(self.web_app)
-        self._bound = bound
+        self._runner = Runner(self.web_app, path)
+        self._bound, self._tls = bound, tls
 
     def _create_site(self) -> web.BaseSite:
-        return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
+        return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0, ssl_context=self._tls)
 
 
-def install_web(app: Any) -> web.Application:
-    """Serve an application on the app's `web_bind` and `web_port`. Raises SetupError."""
-    app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
+def install_web(app: Any, path: str = "", tls: ssl.SSLContext | None = None) -> web.Application:
+    """Serve an application on the app's `web_bind` and `web_port`, also below `path`.
+
+    Raises SetupError.
+    """
+    app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port), path, tls)
     application: web.Application = app.web.web_app
     return application
 
@@ -90,16 +87,28 @@ def add_pages(
     metrics: Metrics,
     *,
     index: bool = True,
+    path: str = "",
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
+    admission: Collection[Middleware] = (),
+    peers: Peers | None = None,
 ) -> Pages:
     """Add the worker's pages to an application.
 
-    `index`: whether to serve the root. `hosts`: accepted names of this host besides IP addresses
-    and localhost. `origins`: those whose web pages may read entities; `*`: all.
+    `index`: whether to serve the root. `path`: the prefix, of which links need a slash at the end.
+    `hosts`: accepted names of this host besides IP addresses and localhost. `origins`: those whose
+    web pages may read entities; `*`: all. `admission`: checks of tokens and limits. `peers` asks
+    other workers.
     """
-    application.middlewares.extend((probes_first, known_host(hosts), read_only, utf8_query))
-    pages = Pages(worker, metrics, frozenset(origins) - {""})
+    checks = (probes_first, known_host(hosts), *admission, read_only, utf8_query)
+    application.middlewares.extend(checks)
+    pages = Pages(worker, metrics, frozenset(origins) - {""}, peers or Peers())
+
+    async def add_slash(_request: web.Request) -> web.Response:
+        return web.Response(status=308, headers={"Location": f"{path}/"})
+
+    if path:
+        application.router.add_get(path, add_slash)
     if index:
         application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
@@ -196,7 +205,8 @@ class Pages:
             if HERE in request.query:
                 return error(503, "the entity's partition is being handed over")
             query = f"{request.rel_url.raw_query_string}&{HERE}=1".lstrip("&")
-            return await self._relayed(url.rstrip("/") + path_of(entity_id, PREFIX, suffix, query))
+            path = path_of(entity_id, PREFIX, suffix, query)
+            return await self._relayed(url.rstrip("/") + path, request.get(CLIENT))
         try:
             view = self.worker.view(entity_id, kind, extent)
             found = await asyncio.wait_for(view, ANSWER_SECONDS)
@@ -210,21 +220,22 @@ class Pages:
             return error(404, "there is no such entity")
         return json_answer(found)
 
-    async def _relayed(self, url: str) -> web.Response:
+    async def _relayed(self, url: str, client: str | None) -> web.Response:
         """The answer of another worker; 503 if no worker gives such answers."""
         try:
-            answer = await self.peers.ask(url)
-            if answer.status not in RELAYED:
-                raise PeerUnreachable(NO_WORKER)
+            answer = await self.peers.ask(url, client=client)
             answer.json()
+            if answer.status not in RELAYED:
+                raise PeerUnreachable(answer.error if answer.status == 401 else NO_WORKER)
         except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
+        again = {} if answer.retry_after is None else {"Retry-After": answer.retry_after}
         return web.Response(
             body=answer.body,
             status=answer.status,
             content_type="application/json",
             charset="utf-8",
-            headers={"X-Content-Type-Options": "nosniff"},
+            headers={"X-Content-Type-Options": "nosniff"} | again,
         )
 
 

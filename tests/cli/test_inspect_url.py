@@ -1,4 +1,4 @@
-"""`inspect` of a running worker: what its web server answers, redirects included."""
+"""`inspect` of a running worker: what its web server answers."""
 
 import json
 
@@ -7,9 +7,8 @@ import pytest
 from tests.cli.web_worker import FACETS, OVERVIEW, SHORT, VIEW
 
 
-@pytest.mark.parametrize("entity", ["a/b é", "elsewhere"])
-def test_found(run, port, entity):
-    ended = run("inspect", entity, "--url", f"http://127.0.0.1:{port}/")
+def test_found(run, port):
+    ended = run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}/")
     assert (ended.code, json.loads(ended.out), ended.err) == (0, VIEW, "")
 
 

@@ -37,7 +37,6 @@ ANSWERS = {
     "/status": (200, {"group": "coversumm-worker"}, {}),
     "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
     "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),
-    "/entities/elsewhere/summary": (307, {}, {"Location": "/entities/a%2Fb%20%C3%A9/summary"}),
     "/entities?prefix=misplaced&limit=1": (
         200,
         {

@@ -58,11 +58,16 @@ class Site:
         self.origins: set[str] = set()
         self.review_url = ""
 
-    def application(self) -> web.Application:
-        """What is served."""
+    def application(self, path: str = "") -> web.Application:
+        """What is served, if its Runner has this path."""
         application, history = web.Application(), cast(Any, self.history)
         pages = add_pages(
-            application, self.state, Metrics(), index=not self.has_page, origins=self.origins
+            application,
+            self.state,
+            Metrics(),
+            index=not self.has_page,
+            path=path,
+            origins=self.origins,
         )
         add_widget(application, self.review_url)
         if self.has_page:

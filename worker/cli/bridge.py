@@ -93,6 +93,7 @@ def serve(settings: Settings, bridge: Bridge | Bridges, metrics: Metrics) -> Non
 
     from worker import server
     from worker.metrics import CONTENT_TYPE
+    from worker.tls import server_context
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(body=metrics.page(bridge), headers={"Content-Type": CONTENT_TYPE})
@@ -118,11 +119,12 @@ def serve(settings: Settings, bridge: Bridge | Bridges, metrics: Metrics) -> Non
         application.router.add_get(f"/{path}", handler)
     application.router.add_get("/{other:.*}", other)
     runner = server.Runner(application)
+    tls = server_context(settings)
     listener = server.bind(settings.web_bind, settings.web_port)
 
     async def run() -> None:
         await runner.setup()
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, ssl_context=tls).start()
         await asyncio.Event().wait()
 
     threading.Thread(target=lambda: asyncio.run(run()), name="web", daemon=True).start()

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from worker.errors import SetupError
-from worker.peers import PeerAnswer, PeerUnreachable, ask, ask_owner
+from worker.peers import PeerAnswer, PeerUnreachable, ask
 from worker.processing.entity_view import Extent
 from worker.settings import Settings
 from worker.state.listing import EntitySearch, ListedEntity, Page, merged, read_page
@@ -172,4 +172,4 @@ def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict
     name = "" if "id" in query else quote(entity, safe="")
     kind = "facets" if view == "facets" else "summary"
     path = f"/entities/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
-    return answered(url, lambda: ask_owner(url, path), missing_status=404)
+    return answered(url, lambda: ask(url, path), missing_status=404)

@@ -25,7 +25,6 @@ from worker.replay.ranges import gone_before
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import Replay, not_whole
 from worker.settings import COMPUTED, Settings, origins
-from worker.settings.kinds import host_port
 from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
 from worker.view.texts import folded
@@ -318,7 +317,7 @@ def _worker_settings(settings: Settings, throttle: RateThrottle) -> Settings:
         port = free_port(settings.web_bind)
         own |= {
             "web_port": port,
-            "web_advertised_url": f"http://{host_port(settings.web_bind, port)}",
+            "web_advertised_url": settings.url_of(settings.web_bind, port),
         }
     if origin["batch_size"] == "default":
         own |= {"batch_size": min(BATCH_EVENTS, throttle.events_at_once or BATCH_EVENTS)}

@@ -1,14 +1,6 @@
 """The page's addresses. All answers but files and streams are JSON, errors `{"error": "..."}`.
 
-/                          the page
-/widget.js                 an entity's overview for pages of other sites; also without the page
-/page/status               as /status
-/page/entities             as /entities, of all workers; `missing` lists workers that do not answer
-/page/entities/ID/history  its last changes: before; facets=1 for those of its facets
-/page/entities/ID/changes  a stream of its changes as they are published, those of its facets too
-/page/changes              a stream of the changes at this worker, in short
-
-The ids `.` and `..` go into the query, as for `worker.web`.
+docs/reference/http.md lists them. The ids `.` and `..` go into the query, as for `worker.web`.
 """
 
 import asyncio
@@ -24,6 +16,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from worker.admission import CLIENT
 from worker.events import publishing
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
@@ -140,7 +133,7 @@ class Routes:
         workers = list(found["others"].items())
         query = f"?{request.rel_url.raw_query_string}"
         answers = await asyncio.gather(
-            *(self._page_of(url + "/entities" + query) for url, _ in workers)
+            *(self._page_of(url + "/entities" + query, request.get(CLIENT)) for url, _ in workers)
         )
         pages, missing = [msgspec.convert(found, Page)], []
         for (url, partitions), answer in zip(workers, answers, strict=True):
@@ -152,10 +145,10 @@ class Routes:
         page = merged(pages, int(request.query.get("limit", "100")))
         return json_answer({**asdict(page), "missing": missing})
 
-    async def _page_of(self, url: str) -> Page | str:
+    async def _page_of(self, url: str, client: str | None) -> Page | str:
         """Another worker's page, or the reason why there is none."""
         try:
-            answer = await self.pages.peers.ask(url, PAGE_SECONDS)
+            answer = await self.pages.peers.ask(url, PAGE_SECONDS, client=client)
             body = answer.json()
             if answer.status == 200:
                 return msgspec.convert(body, Page)
@@ -206,7 +199,8 @@ class Routes:
         self.relayed += 1
         try:
             path = path_of(entity_id, ENTITY, _STREAM, f"{HERE}=1")
-            async with self.pages.peers.frames(url.rstrip("/") + path) as frames:
+            peer = self.pages.peers.frames(url.rstrip("/") + path, request.get(CLIENT))
+            async with peer as frames:
                 return await stream(request, _after_hello(frames))
         except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")

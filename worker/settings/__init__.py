@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from worker.errors import SetupError
 from worker.settings.checks import complaints
@@ -110,7 +111,7 @@ class Settings(Fields):
             "dlq_topic": f"{self.input_topic}.dlq",
             "embedder_threads": os.cpu_count() or 1,
             "instance_id": f"{host}-{sha256(os.fsencode(self.data_dir)).hexdigest()[:8]}",
-            "web_advertised_url": f"http://{host_port(self.web_bind, self.web_port)}",
+            "web_advertised_url": self.url_of(self.web_bind, self.web_port),
         }
 
     def shown(self, name: str) -> Any:
@@ -150,11 +151,20 @@ class Settings(Fields):
         )
         return [str(value) for value in values if value]
 
+    def url_of(self, host: str, port: int) -> str:
+        """The URL of a worker there that has these settings."""
+        scheme = "http" if self.web_tls_certificate_location is None else "https"
+        return f"{scheme}://{host_port(host, port)}"
+
     @property
     def local_url(self) -> str:
         """The URL of the worker on this machine that has these settings."""
+        advertised = urlsplit(self.web_advertised_url)
+        is_named = advertised.hostname not in ALL_ADDRESSES
+        if self.web_tls_certificate_location is not None and is_named:
+            return self.web_advertised_url  # the certificate is for this name
         host = self.web_bind if self.web_bind not in ALL_ADDRESSES else "127.0.0.1"
-        return f"http://{host_port(host, self.web_port)}"
+        return self.url_of(host, self.web_port)
 
     @property
     def transactional_id(self) -> str:

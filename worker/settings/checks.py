@@ -40,6 +40,7 @@ def complaints(settings: Fields) -> Iterator[str]:
     yield from _check_client_options(settings)
     yield from _check_tls_files(settings)
     yield from _check_registry(settings)
+    yield from _check_web(settings)
 
 
 def _check_names(settings: Fields) -> Iterator[str]:
@@ -240,6 +241,27 @@ def _check_registry(settings: Fields) -> Iterator[str]:
                 f"{prefix}HEADERS: {header} is refused, its value is a secret: set {prefix}TOKEN "
                 f"or {prefix}PASSWORD"
             )
+
+
+def _check_web(settings: Fields) -> Iterator[str]:
+    tls = ("web_tls_certificate_location", "web_tls_key_location", "web_tls_ca_location")
+    files = _variables(settings, *tls)
+    for variable, location in files.items():
+        if location is not None and not _is_readable(location):
+            yield f"{variable}: {location!r} is not a file that can be read"
+    (one, certificate), (other, key), _ = files.items()
+    if (certificate is None) != (key is None):
+        yield f"{one}, {other}: set both or neither"
+    if certificate is not None and settings.web_advertised_url.startswith("http:"):
+        yield (
+            f"COVERSUMM_WEB_ADVERTISED_URL: {settings.web_advertised_url} must begin with https, "
+            f"because {one} is set"
+        )
+    if settings.web_rate is not None and settings.web_proxies is None:
+        yield (
+            "COVERSUMM_WEB_PROXIES: not set, but needed with COVERSUMM_WEB_RATE: the networks of "
+            "proxies and of the other workers, such as 10.0.0.0/8; 127.0.0.1 if there are none"
+        )
 
 
 def _is_readable(location: str) -> bool:

@@ -323,8 +323,53 @@ class Fields:
         kinds.FLAG,
         "Serve the live page at `/`: entities, summaries as they change, their history",
     )
+    web_path: str = setting(
+        "",
+        kinds.PATH,
+        "Path under which an Ingress leads here, such as `/reviews`: all but probes and metrics "
+        "answer below it too, the page at `/reviews/`",
+    )
     web_advertised_url: str = setting(
         "", kinds.URL, "URL for the other workers", instead="made of bind and port"
+    )
+    web_tls_certificate_location: str | None = setting(
+        None,
+        kinds.ONE_LINE,
+        "Certificate of the web server with its chain, a PEM file: it then speaks HTTPS alone. "
+        "Files that change are read again",
+    )
+    web_tls_key_location: str | None = setting(
+        None, kinds.ONE_LINE, "Its private key, a PEM file without a password"
+    )
+    web_tls_ca_location: str | None = setting(
+        None,
+        kinds.ONE_LINE,
+        "CA certificates of the other workers, a PEM file; for commands that ask workers too",
+        instead="the system's",
+    )
+    web_token: str | None = setting(
+        None,
+        kinds.TOKENS,
+        "Bearer token that a request needs, but for probes and metrics; two, separated by a comma, "
+        "while a new one replaces it. Workers and commands ask others with the first",
+        secret=True,
+    )
+    web_rate: int | None = setting(
+        None,
+        kinds.integer(1, 1_000_000),
+        "Requests a second that this worker answers for one client; more get 429",
+        instead="no limit",
+    )
+    web_burst: int = setting(
+        100,
+        kinds.integer(1, 1_000_000),
+        "Requests of one client at once, if `COVERSUMM_WEB_RATE` is set: the page needs about 30",
+    )
+    web_proxies: str | None = setting(
+        None,
+        kinds.NETWORKS,
+        "Networks of proxies, and of the other workers, whose `X-Forwarded-For` names the client "
+        "that `COVERSUMM_WEB_RATE` counts",
     )
     web_allowed_hosts: str | None = setting(
         None,

@@ -5,7 +5,7 @@ Plain Python: every `--help` reads the settings, and does not load msgspec for i
 
 import re
 from collections.abc import Callable, Mapping
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_network
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -206,6 +206,40 @@ ORIGINS: Final = Kind(
     "origins of web pages like https://shop.example, separated by commas, or *",
     _parse_origins,
     schema={"type": "string", "pattern": r"^(\*|https?://[^\s/@*]+(,https?://[^\s/@*]+)*)$"},
+)
+_OWN: Final = r"(?!/(entities|page|status|healthz|readyz|metrics|widget\.js)(/|$))"
+
+
+def _parse_path(text: str) -> str:
+    if not re.fullmatch(rf"{_OWN}(/(?!\.\.?(/|$))[A-Za-z0-9._~-]+)*/?", text) or text[:1] != "/":
+        raise ValueError
+    return text.rstrip("/")
+
+
+PATH: Final = Kind(
+    "a path like /reviews that begins with no address of the worker itself",
+    _parse_path,
+    lambda path: path or "/",
+    {"type": "string", "pattern": "^/[A-Za-z0-9._~/-]*$"},
+)
+"""Of URLs; without a slash at the end, so `/` is empty."""
+TOKENS: Final = matching(
+    "[A-Za-z0-9._~+/-]{16,512}=*(,[A-Za-z0-9._~+/-]{16,512}=*)?",
+    "a token of at least 16 letters, digits and signs of ._~+/-, or two separated by a comma",
+)
+
+
+_NETWORK: Final = r"([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)(/[0-9]{1,3})?"
+
+
+def _parse_networks(text: str) -> str:
+    return ",".join(str(ip_network(one.strip(), strict=False)) for one in text.split(","))
+
+
+NETWORKS: Final = Kind(
+    "networks or addresses like 10.0.0.0/8, separated by commas",
+    _parse_networks,
+    schema={"type": "string", "pattern": f"^{_NETWORK}(, ?{_NETWORK})*$"},
 )
 _IN_REVIEW_URL: Final = r"([^\s{}<>\"\\]|\{entity_id\}|\{review_id\})*"
 _REVIEW_URL: Final = (

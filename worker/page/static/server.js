@@ -1,6 +1,7 @@
 // Questions to the worker, and its streams of events.
 
 const AGAIN_MS = 1500;
+const PREFIX = new URL("..", import.meta.url).pathname.slice(0, -1); // of paths, in front of the worker
 
 /** How many changes, and sentences in the chart, are shown. */
 export const MOST = { changes: 50, rows: 60 };
@@ -9,7 +10,7 @@ export const MOST = { changes: 50, rows: 60 };
 export async function ask(path) {
   let answer;
   try {
-    answer = await fetch(path);
+    answer = await fetch(PREFIX + path);
   } catch {
     throw Object.assign(new Error("the worker does not answer"), { status: 0 });
   }
@@ -44,7 +45,7 @@ export const ofEntity = (id, what, before = "") =>
 async function whyNot(path) {
   const question = new AbortController();
   try {
-    const answer = await fetch(path, { signal: question.signal });
+    const answer = await fetch(PREFIX + path, { signal: question.signal });
     return answer.ok ? "" : (await answer.json()).error ?? `status ${answer.status}`;
   } catch {
     return "the worker does not answer";
@@ -74,7 +75,7 @@ export function follow(path, on) {
     source?.close();
   };
   const open = () => {
-    source = new EventSource(path);
+    source = new EventSource(PREFIX + path);
     for (const [name, take] of Object.entries(on)) {
       if (name !== "state") source.addEventListener(name, (event) => take(JSON.parse(event.data)));
     }
