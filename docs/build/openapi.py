@@ -28,6 +28,7 @@ from worker.processing.entity_view import (
     ShortView,
     SummaryView,
 )
+from worker.server import PROBES
 from worker.settings import Settings
 from worker.state.listing import LONGEST_PAGE, ListedEntity
 
@@ -407,15 +408,36 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "coversumm-worker",
             "version": __version__,
-            "description": "The web server of a worker (COVERSUMM_WEB_PORT), read-only and without "
-            "authentication. Every address also answers HEAD. Other methods get 405, requests with "
-            "a body 413, unknown hosts 421 (COVERSUMM_WEB_ALLOWED_HOSTS). Addresses below `/page` "
-            "are those of the page and may change with it. A bridge has `/healthz`, `/readyz` and "
-            "`/metrics`.",
+            "description": "The web server of a worker (COVERSUMM_WEB_PORT), read-only. Every "
+            "address also answers HEAD. Other methods get 405, requests with a body 413, unknown "
+            "hosts 421 (COVERSUMM_WEB_ALLOWED_HOSTS), those without the token of "
+            "COVERSUMM_WEB_TOKEN 401, and those beyond COVERSUMM_WEB_RATE 429 with Retry-After. "
+            "`/healthz`, `/readyz` and `/metrics` need no token, have no limit, and answer without "
+            "COVERSUMM_WEB_PATH alone; a bridge has them too. Addresses below `/page` are those of "
+            "the page and may change with it.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": f"http://localhost:{Settings().web_port}"}],
-        "security": [],
+        "servers": [
+            {
+                "url": "{scheme}://{host}{path}",
+                "variables": {
+                    "scheme": {
+                        "enum": ["http", "https"],
+                        "default": "http",
+                        "description": "https with COVERSUMM_WEB_TLS_CERTIFICATE_LOCATION.",
+                    },
+                    "host": {
+                        "default": f"localhost:{Settings().web_port}",
+                        "description": "COVERSUMM_WEB_PORT, or the name of an Ingress.",
+                    },
+                    "path": {
+                        "default": "",
+                        "description": "COVERSUMM_WEB_PATH: empty, or a path like /reviews.",
+                    },
+                },
+            }
+        ],
+        "security": [{}, {"token": []}],
         "tags": [
             {"name": "summaries", "description": "For other programs."},
             {"name": "probes", "description": "For orchestration and monitoring."},
@@ -426,6 +448,13 @@ def document() -> dict[str, Any]:
             "schemas": _schemas(),
             "parameters": {name: _parameter(name, one) for name, one in QUERIES.items()},
             "responses": {"Refused": _answer(Answer("Any other refusal.", (Error,)))},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "COVERSUMM_WEB_TOKEN, if it is set.",
+                }
+            },
         },
     }
     return json.loads(json.dumps(made))  # type: ignore[no-any-return]  # without aliases in YAML
@@ -468,6 +497,7 @@ def _operation(address: Address) -> dict[str, Any]:
         "operationId": "get" + ("".join(word.capitalize() for word in words) or "Index"),
         "tags": [address.tag],
         "summary": address.summary,
+        **({"security": []} if address.path in PROBES else {}),
         **({"parameters": parameters} if parameters else {}),
         "responses": {**answers, "default": {"$ref": "#/components/responses/Refused"}},
     }

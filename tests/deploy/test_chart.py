@@ -211,6 +211,8 @@ def _values_of_each() -> dict[str, Any]:
         "DATA_DIR": "/data/other",
         "INSTANCE_ID": "a-$(POD_NAME)",
         "WEB_BIND": "::",
+        "WEB_PATH": "/reviews",
+        "WEB_PROXIES": "10.0.0.0/8",
         "WEB_ALLOWED_HOSTS": "summaries.example.com",
         "WEB_ORIGINS": "https://shop.example",
         "REVIEW_URL": "https://shop.example/products/{entity_id}#review-{review_id}",
@@ -252,12 +254,12 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
     made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
     known = {one.variable for one in settings_by_field().values()}
     variables = environment(
-        made, facts_of(0), {f"s/{name.lower()}": f"!{name}" for name in secrets}
+        made, facts_of(0), {f"s/{name.lower()}": f"secret/{name}/of-this-test" for name in secrets}
     )
     ours = {name: value for name, value in variables.items() if name.startswith((PREFIX, "KAFKA_"))}
     assert set(ours) == known
     expected = {PREFIX + name: value for name, value in given.items()}
-    expected |= {PREFIX + name: f"!{name}" for name in secrets}
+    expected |= {PREFIX + name: f"secret/{name}/of-this-test" for name in secrets}
     service = f"{FULLNAME},{FULLNAME}.reviews,{FULLNAME}.reviews.svc"
     expected[f"{PREFIX}WEB_ALLOWED_HOSTS"] = f"{service},summaries.example.com"
     expected |= {
@@ -279,6 +281,7 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
 def test_templates_speak_of_settings_that_exist() -> None:
     known = {one.variable.removeprefix(PREFIX) for one in settings_by_field().values()}
     known |= {"REPLAY_INDEX", "POD_NAME", "POD_NAMESPACE", "POD_IP", "KAFKA_BOOTSTRAP_SERVERS"}
+    known |= {"SSL_CERT_FILE"}  # of Python, in the test of a release
     files = [*(CHART / "templates").rglob("*.*"), CHART / "values.yaml"]
     for file in files:
         named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", file.read_text().replace(PREFIX, "")))
@@ -321,6 +324,12 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ),
         ({"extraEnv": [{"name": "COVERSUMM_K", "value": "3"}]}, "its place is commandLine.K"),
         ({"ingress": {"enabled": True}}, "set ingress.host"),
+        ({"web": {"rateLimit": {"requestsPerSecond": 5}}}, "set web.rateLimit.proxies"),
+        (
+            {"web": {"token": {"name": "a"}}, "secretRefs": {"WEB_TOKEN": {"name": "b", "key": "c"}}},
+            "web.token and secretRefs.WEB_TOKEN are the same",
+        ),
+        ({"web": {"path": "reviews"}}, "/web/path"),
         ({"gateway": {"enabled": True, "host": "a.example"}}, "gateway.className"),
         ({"commandLine": {"K": 0}}, "K"),
         ({"commandLine": {"CACHE_BYTES": "256MB"}}, "CACHE_BYTES"),

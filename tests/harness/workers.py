@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -135,8 +136,16 @@ class WorkerProcess(Process):
         return time.monotonic() - started_s
 
     def get(self, path: str, timeout_s: float = PATIENCE_SECONDS) -> Any:
-        """An open HTTP answer of its web server; raises what urllib raises."""
-        return urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=timeout_s)
+        """An open HTTP answer of its web server; raises what urllib raises. It has a token and TLS
+        if its settings have.
+        """
+        authority = self.environment.get("COVERSUMM_WEB_TLS_CA_LOCATION")
+        scheme = "https" if authority else "http"
+        request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.web_port}{path}")
+        if token := self.environment.get("COVERSUMM_WEB_TOKEN"):
+            request.add_header("Authorization", f"Bearer {token.split(',')[0]}")
+        context = ssl.create_default_context(cafile=authority) if authority else None
+        return urllib.request.urlopen(request, timeout=timeout_s, context=context)
 
     def metrics(self) -> dict[str, float]:
         """`/metrics` as a flat table, labels in the name."""

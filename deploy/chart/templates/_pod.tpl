@@ -44,7 +44,7 @@ spec:
         - {name: http, containerPort: {{ include "coversumm.webPort" $root }}}
       {{- range $probe := $own.probes }}
       {{ $probe }}Probe:
-        httpGet: {path: {{ ternary "/readyz" "/healthz" (eq $probe "readiness") }}, port: http}
+        httpGet: {path: {{ ternary "/readyz" "/healthz" (eq $probe "readiness") }}, port: http{{ if eq (include "coversumm.webScheme" $root) "https" }}, scheme: HTTPS{{ end }}}
         {{- toYaml (get $values (printf "%sProbe" $probe)) | nindent 8 }}
       {{- end }}
       {{- with $values.lifecycle }}
@@ -55,6 +55,9 @@ spec:
       volumeMounts:
         - {{ dict "name" "data" "mountPath" "/data" | merge ($own.dataMount | default dict) | toJson }}
         - {name: tmp, mountPath: /tmp}
+        {{- if $values.web.tls.secretName }}
+        - {name: web-tls, mountPath: /etc/coversumm-tls, readOnly: true}
+        {{- end }}
         {{- range $values.secretFilesRefs }}
         - {{ dict "name" .volume "readOnly" true | merge (pick . "mountPath" "subPath") | toJson }}
         {{- end }}
@@ -87,12 +90,16 @@ securityContext: {{ toYaml . | nindent 2 }}
 {{- define "coversumm.volumes" -}}
 {{- $values := index . 0 -}}
 {{- $own := index . 1 -}}
-{{- $taken := dict "data" "the chart" "tmp" "the chart" "mapping" "the chart" -}}
+{{- $taken := dict "data" "the chart" "tmp" "the chart" "mapping" "the chart" "web-tls" "the chart" -}}
 {{- with $own.data -}}
 - {{ . | nindent 2 | trim }}
 {{ end -}}
 - name: tmp
   emptyDir: {sizeLimit: {{ $values.tmpSize }}}
+{{- with $values.web.tls.secretName }}
+- name: web-tls
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+{{- end }}
 {{- range $values.secretFilesRefs }}
 {{- $secret := printf "the secret %s" .name }}
 {{- $before := get $taken .volume }}

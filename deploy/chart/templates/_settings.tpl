@@ -5,7 +5,7 @@
 
 {{- /* The settings of the workers by variable without prefix, those of the chart itself among them; without what has its default. */ -}}
 {{- define "coversumm.settings" -}}
-{{- $url := printf "http://$(POD_NAME).%s-headless.$(POD_NAMESPACE).svc:%s" (include "coversumm.fullname" .) (include "coversumm.webPort" .) -}}
+{{- $url := printf "%s://$(POD_NAME).%s-headless.$(POD_NAMESPACE).svc:%s" (include "coversumm.webScheme" .) (include "coversumm.fullname" .) (include "coversumm.webPort" .) -}}
 {{- $settings := dict
   "DATA_DIR" "/data/state"
   "MODEL_CACHE_DIR" "/data/models"
@@ -18,6 +18,19 @@
   "APP_ID" .Values.kafka.applicationId -}}
 {{- if include "coversumm.workersMapping" . }}{{ $_ := set $settings "MAPPING" (include "coversumm.mappingFile" .) }}{{ end -}}
 {{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
+{{- with .Values.web }}
+{{- with .path }}{{ $_ := set $settings "WEB_PATH" . }}{{ end -}}
+{{- if .tls.secretName }}
+{{- $_ := set $settings "WEB_TLS_CERTIFICATE_LOCATION" "/etc/coversumm-tls/tls.crt" }}
+{{- $_ := set $settings "WEB_TLS_KEY_LOCATION" "/etc/coversumm-tls/tls.key" }}
+{{- with .tls.ca }}{{ $_ := set $settings "WEB_TLS_CA_LOCATION" (printf "/etc/coversumm-tls/%s" .) }}{{ end -}}
+{{- end -}}
+{{- if .rateLimit.requestsPerSecond }}
+{{- $_ := set $settings "WEB_RATE" .rateLimit.requestsPerSecond }}
+{{- $_ := set $settings "WEB_BURST" .rateLimit.burst }}
+{{- $_ := set $settings "WEB_PROXIES" (join "," .rateLimit.proxies) }}
+{{- end -}}
+{{- end -}}
 {{- range $name, $value := .Values.commandLine }}{{ $_ := set $settings $name $value }}{{ end -}}
 {{- $name := include "coversumm.fullname" . -}}
 {{- $hosts := ternary (list $name (printf "%s.$(POD_NAMESPACE)" $name) (printf "%s.$(POD_NAMESPACE).svc" $name)) list .Values.service.enabled -}}
@@ -36,6 +49,14 @@
 
 {{- define "coversumm.webPort" -}}
 {{- include "coversumm.setting" (list "WEB_PORT" .) -}}
+{{- end -}}
+
+{{- define "coversumm.webScheme" -}}
+{{- or .Values.web.tls.secretName .Values.commandLine.WEB_TLS_CERTIFICATE_LOCATION | empty | ternary "http" "https" -}}
+{{- end -}}
+
+{{- define "coversumm.webPath" -}}
+{{- .Values.web.path | default .Values.commandLine.WEB_PATH | default "/" -}}
 {{- end -}}
 
 {{- /* MiB, rounded up, of a size like 1048576 or 1MiB. */ -}}
@@ -69,6 +90,10 @@
 - name: COVERSUMM_{{ $name }}
   valueFrom: {secretKeyRef: {name: {{ $reference.name | quote }}, key: {{ $reference.key | quote }}}}
 {{- end }}
+{{- if $root.Values.web.token.name }}
+- name: COVERSUMM_WEB_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ $root.Values.web.token.name | quote }}, key: {{ $root.Values.web.token.key | quote }}}}
+{{- end }}
 {{- range $name, $value := $root.Values.env }}
 - name: {{ $name }}
   value: {{ include "coversumm.text" $value | quote }}
@@ -88,6 +113,10 @@
 {{- fail (printf "extraEnv: %s is a setting of the worker: its place is commandLine.%s, or secretRefs.%s" .name $name $name) -}}
 {{- end -}}
 {{- if has .name (list "KAFKA_BOOTSTRAP_SERVERS" "POD_NAME" "POD_NAMESPACE") }}{{ fail (printf "extraEnv: the chart sets %s" .name) }}{{ end -}}
+{{- end -}}
+{{- if and .Values.web.token.name .Values.secretRefs.WEB_TOKEN }}{{ fail "web.token and secretRefs.WEB_TOKEN are the same: set one of them" }}{{ end -}}
+{{- if and .Values.web.rateLimit.requestsPerSecond (not .Values.web.rateLimit.proxies) -}}
+{{- fail "web.rateLimit: set web.rateLimit.proxies to the networks of the pods and of proxies, whose X-Forwarded-For names the client" -}}
 {{- end -}}
 {{- range $name, $way := dict "ingress" .Values.ingress "gateway" .Values.gateway -}}
 {{- if and $way.enabled (not $way.host) }}{{ fail (printf "%s: set %s.host to the name under which clients ask" $name $name) }}{{ end -}}
