@@ -326,7 +326,10 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ({"ingress": {"enabled": True}}, "set ingress.host"),
         ({"web": {"rateLimit": {"requestsPerSecond": 5}}}, "set web.rateLimit.proxies"),
         (
-            {"web": {"token": {"name": "a"}}, "secretRefs": {"WEB_TOKEN": {"name": "b", "key": "c"}}},
+            {
+                "web": {"token": {"name": "a"}},
+                "secretRefs": {"WEB_TOKEN": {"name": "b", "key": "c"}},
+            },
             "web.token and secretRefs.WEB_TOKEN are the same",
         ),
         ({"web": {"path": "reviews"}}, "/web/path"),
