@@ -100,6 +100,13 @@ def test_a_refusal_advises_what_can_be_put_back(stored, advice):
     assert f"Operator action: {advice}" in str(raised.value)
 
 
+def test_a_refusal_says_that_a_preset_is_the_versions():
+    """The setting may be the same: `preset:stays`."""
+    rows = with_rows((put_fingerprint, replace(FINGERPRINT, facets="an identity")))
+    with pytest.raises(FingerprintMismatch, match="FACETS; presets change with the version"):
+        check_fingerprint(rows, replace(FINGERPRINT, facets="another"))
+
+
 def test_a_state_of_older_workers_goes_with_any_epoch_until_it_says_which():
     stored = replace(FINGERPRINT, epoch=None)
     assert "epoch" not in stored.fields()

@@ -35,7 +35,7 @@ SETTINGS: Final = {
     "topic": "COVERSUMM_INPUT_TOPIC",
     "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",
-    "facets": "COVERSUMM_FACETS",
+    "facets": "COVERSUMM_FACETS; presets change with the version",
     "language": "of the worker's version and its extra `language`",
 }
 """The source of each field of the fingerprint, except the partition count."""
