@@ -81,6 +81,9 @@ class PlayedCluster:
         """One command of it, of those that the pages have."""
         chart.helm(verb, name, *options, "--help")  # it knows the options
         words = list(options)
+        if "--wait" in words:  # and its timeout: all is ready when a verb of this player returns
+            at = words.index("--wait")
+            del words[at : at + 3]
         space = words.index("--namespace")
         assert words[space + 1] in self.namespaces
         del words[space : space + 2]

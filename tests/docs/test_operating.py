@@ -35,8 +35,9 @@ def page(name: str) -> str:
 
 
 def lines(name: str) -> list[str]:
-    """Its lines for a shell, without the section that test_scale.py runs."""
-    text = re.sub(r"^## The first build$.*?(?=^## )", "", page(name), flags=re.M | re.S)
+    """Its lines for a shell, without the sections of test_scale.py and `make deploy-upgrade`."""
+    other = "The first build|A new version with a new epoch"
+    text = re.sub(rf"^## ({other})$.*?(?=^## )", "", page(name), flags=re.M | re.S)
     return [
         line
         for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
