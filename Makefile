@@ -302,6 +302,10 @@ deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server a
 deploy-rollout: deploy-tools ## Deploy (minutes): A rolling update of three workers under load; ROUNDS=3
 	@$(BIN)/python -m tests.deploy.rollout --rounds $(or $(ROUNDS),3)
 
+deploy-upgrade: deploy-tools ## Deploy (10 min): Upgrades from earlier builds on a real API server and Kafka, under load; events counted
+	@$(BIN)/python -m tests.deploy.cluster.programs
+	@$(BIN)/python -m tests.deploy.cluster.upgrade
+
 kustomize: deploy-tools ## Docs (minutes): Render deploy/kustomize/base from the chart; needs Go
 	@$(BIN)/python -m docs.build.kustomize --write
 

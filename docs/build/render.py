@@ -26,6 +26,7 @@ from docs.build.soaks import (
     rollout_table,
     soak_line,
     storm_table,
+    upgrade_table,
 )
 from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
@@ -93,6 +94,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "outage": outage_table,
         "restarts": restarts_table,
         "rollout": rollout_table,
+        "upgrade": upgrade_table,
         "replays": replays_table,
         "quiet_soak": quiet_soak_line,
         "paper": paper_table,

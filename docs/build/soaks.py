@@ -11,6 +11,7 @@ QUIET_SOAK = "quiet_soak.json"
 RESTARTS = "restarts.json"
 ROLLOUT = "rollout.json"
 STORM = "storm.json"
+UPGRADE = "upgrade.json"
 COUNTED = ("lost", "repeated", "wrong")
 
 
@@ -122,6 +123,29 @@ def rollout_table() -> str:
         ),
     )
     return f"{table}\n\n{_outcome(record)}"
+
+
+def upgrade_table() -> str:
+    """What was lost, repeated or wrong in upgrades from earlier builds, and how long they took."""
+    if not (RESULTS / UPGRADE).exists():
+        return "Not recorded yet."
+    record = read_record(UPGRADE)
+    table = markdown(
+        ("upgrade", "from commit", "events", "result", "seconds", "longest pause"),
+        (
+            (
+                row["upgrade"],
+                row["commit"],
+                f"{row['events']:,}",
+                _found({what: row[what] for what in COUNTED}),
+                f"{row['seconds']:.0f}",
+                f"{row['pause_s']:.1f} s",
+            )
+            for row in record["rows"]
+        ),
+    )
+    load = record["machine"]["load_before"]  # times are worth less beside other work
+    return f"{table}\n\n{_recorded(record)} The load average before it was {load:.0f}."
 
 
 def _outcome(record: dict[str, Any]) -> str:

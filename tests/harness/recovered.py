@@ -24,14 +24,16 @@ from worker.state.keys import APPLIED
 from worker.state.rows import decode_applied
 
 OFFSETS_TOPIC = "__consumer_offsets"
+BY_HAND = "by hand"
+"""The metadata of offsets that a test sets."""
 FAUST = b"__faust"
 """How the keys begin that are in a copy alone, beside the rows."""
 OFFSET_KEY = FAUST + b"\0offset__"
 
 
 class Commit(NamedTuple):
-    """One entry of the offsets topic, and when it was written. `by_hand` when it has metadata,
-    which the worker's never have.
+    """One entry of the offsets topic, and when it was written. `by_hand` when its metadata says so:
+    a replay's has its account there, a worker's has none.
     """
 
     partition: int
@@ -61,10 +63,11 @@ def commits(messages: Iterable[Message], group: str, topic: str) -> list[Commit]
             continue
         version, offset = struct.unpack_from(">hq", value)
         assert version in (3, 4), f"offsets of version {version} are unknown here"
-        # Version 3 counts the metadata's bytes in 16 bits, version 4 in a varint that is one more.
-        length = struct.unpack_from(">h", value, 14)[0] if version == 3 else value[14] - 1
+        # Version 3 counts metadata in 16 bits, version 4 in a varint, which is one byte if short.
+        text = value[16:] if version == 3 else value[15:]
+        is_by_hand = text.startswith(BY_HAND.encode())
         found.append(
-            Commit(int.from_bytes(key[-4:], "big"), offset, length > 0, message.timestamp_ms)
+            Commit(int.from_bytes(key[-4:], "big"), offset, is_by_hand, message.timestamp_ms)
         )
     return found
 

@@ -32,6 +32,7 @@ from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.process import Process, ProcessError, die_with_parent
+from tests.harness.recovered import BY_HAND
 from tests.harness.topics import committed_offsets, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
@@ -219,6 +220,8 @@ class Pipeline:
 
     topics: Mapping[str, str] = field(default_factory=dict)
     """Of "input", "output" and "dlq" those whose names are other than the usual ones."""
+    tree: Path = ROOT
+    """The checkout whose verifier, and whose `verify`, judge the workers."""
 
     @property
     def input_topic(self) -> str:
@@ -331,7 +334,7 @@ class Pipeline:
         """
         client = consumer(self.broker.bootstrap_servers, self.name)
         wanted = [
-            TopicPartition(self.input_topic, partition, offset, "by hand")
+            TopicPartition(self.input_topic, partition, offset, BY_HAND)
             for partition, offset in offsets.items()
         ]
 
@@ -398,7 +401,11 @@ class Pipeline:
             ]
         command += ["--compacted"] if compacted else []
         done = run_command(
-            *command, environment=self.environment, program=VERIFIER, timeout_s=timeout_s
+            *command,
+            environment=self.environment,
+            cwd=self.tree,
+            program=VERIFIER,
+            timeout_s=timeout_s,
         )
         if done.returncode not in (0, 1) or not done.stdout:
             raise WorkerError(f"the verifier ended with {done.returncode}\n{done.stderr}")
@@ -414,7 +421,11 @@ class Pipeline:
         verified: set[int] = set()
         for worker in self.workers:
             done = run_command(
-                "verify", "--json", environment=worker.environment, timeout_s=timeout_s
+                "verify",
+                "--json",
+                environment=worker.environment,
+                cwd=self.tree,
+                timeout_s=timeout_s,
             )
             if done.returncode:
                 raise WorkerError(

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +34,7 @@ USERS = {
     "scheduler": ("system:kube-scheduler", ""),
     "kubelets": ("kwok", "system:masters"),
 }
+CERTIFICATE = "certificates/apiserver.crt"
 ZONES = ("a", "b", "c")
 VOLUMES = 40
 Object = dict[str, Any]
@@ -102,6 +105,20 @@ class ControlPlane:
         for one in objects:
             self.kubectl("create", "-f", "-", stdin=json.dumps(one))
 
+    def request(self, method: str, path: str, body: Object | None = None, kind: str = "") -> Object:
+        """The API server's answer, without a process of kubectl; `kind` is the body's content type.
+        Raises what urllib raises.
+        """
+        headers = {
+            "Authorization": "Bearer admin-token",
+            "Content-Type": kind or "application/json",
+        }
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(f"{self._url}{path}", data, headers, method=method)
+        trusted = ssl.create_default_context(cafile=self._directory / CERTIFICATE)
+        with urllib.request.urlopen(asked, timeout=PATIENCE_SECONDS, context=trusted) as answer:
+            return dict(json.load(answer))
+
     def log_end(self, name: str) -> str:
         """The end of a program's log, for messages."""
         return f"--- {name}\n" + self._log(name).read_text(errors="replace")[-4000:]
@@ -137,7 +154,7 @@ class ControlPlane:
             "kube-controller-manager",
             *_client("controllers"),
             "--service-account-private-key-file=accounts.pem",
-            "--root-ca-file=certificates/apiserver.crt",
+            f"--root-ca-file={CERTIFICATE}",
             "--use-service-account-credentials=true",
         )
         self._launch("kube-scheduler", *_client("scheduler"))
@@ -172,7 +189,7 @@ class ControlPlane:
             self._write_kubeconfig(role)
 
     def _write_kubeconfig(self, role: str) -> None:
-        cluster = {"server": self._url, "certificate-authority": "certificates/apiserver.crt"}
+        cluster = {"server": self._url, "certificate-authority": CERTIFICATE}
         made = {
             "apiVersion": "v1",
             "kind": "Config",

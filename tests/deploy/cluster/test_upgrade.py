@@ -1,5 +1,7 @@
 """From the chart of an earlier build to this one: in place, and as a second release with a new
 epoch beside the running one, which is what an incompatible version needs.
+
+Nothing runs in these pods; `upgrade.py` does the same with real workers under load, and counts.
 """
 
 import io
