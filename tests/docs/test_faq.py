@@ -69,6 +69,15 @@ def test_speed() -> None:
     assert f"{times[0]:.1f} to {times[1]:.0f} times as many events" in TEXT
 
 
+def test_cold_entities() -> None:
+    rows = record("peers_cold")["rows"]
+    results = " ".join((ROOT / "docs" / "reference" / "results.md").read_text("utf-8").split())
+    (speed,) = {f"{row['worker_over_quix_brute']['events_per_cpu_s']:.1f}" for row in rows}
+    memory = sorted(row["worker"]["peak_mib"] / row["quix_brute"]["peak_mib"] for row in rows)
+    assert f"{speed} times as many cold events per second of processor time" in results
+    assert f"takes {memory[0]:.1f} to {memory[-1]:.1f} times the memory" in results
+
+
 def test_faults_and_the_image() -> None:
     faults = record("faults")
     assert f"{faults['faults']} faults under {faults['events']:,} events" in TEXT
