@@ -360,10 +360,7 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=100)
     parser.add_argument("--page-rounds", type=int, default=12, help="at least 2")
     given = parser.parse_args()
-    report = began("tests.bench.queries") | {
-        "targets": TARGETS,
-        "asked_a_second": A_SECOND,
-    }
+    report = began("tests.bench.queries") | {"targets": TARGETS, "asked_a_second": A_SECOND}
     with (
         tempfile.TemporaryDirectory() as scratch,
         KafkaBroker(Path(scratch) / "broker") as broker,

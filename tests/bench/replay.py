@@ -305,9 +305,7 @@ def main() -> int:
     parser.add_argument("--only", choices=["rate", "latency", "text"], action="append")
     given = parser.parse_args()
     wanted = given.only or ["rate", "latency", "text"]
-    report = began("tests.bench.replay") | {
-        "targets": TARGETS,
-    }
+    report = began("tests.bench.replay") | {"targets": TARGETS}
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         folder = Path(scratch)
         if "rate" in wanted:

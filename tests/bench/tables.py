@@ -272,7 +272,7 @@ def engines_table() -> str:
     for row in worth["sets"]:
         rows[f"the same 20 sentences, {row['set']}"] = {
             "bf16": f"{100 * row['overlap']:.1f} %, {row['identical']} of {row['entities']} sets "
-            "identical",
+            "identical"
         }
     columns = [name for name in ENGINES if name in speed["memory_mib"]]
     lines = [

@@ -166,11 +166,7 @@ def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
     told = {"rounds": 3, "rows": found, "kills": kills, "again": again}
     record.write_text(json.dumps(HEAD | told))
     lines = peers_table(record).splitlines()
-    assert lines[:3] == [
-        "| sentences an entity | 10 |",
-        "|---|---|",
-        "| the worker | 60 (100) |",
-    ]
+    assert lines[:3] == ["| sentences an entity | 10 |", "|---|---|", "| the worker | 60 (100) |"]
     assert (
         "| Quix Streams, reviews kept | exactly once | 1 s | 1 lost, 2,000 repeated of 5,000; "
         "resumed after 50 s | 1,300 |"

@@ -114,10 +114,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--events", type=int, default=20_000)
     given = parser.parse_args()
-    report = began("tests.bench.traces") | {
-        "targets": TARGETS,
-        "events": given.events,
-    }
+    report = began("tests.bench.traces") | {"targets": TARGETS, "events": given.events}
     events = list(reviews(given.events, ENTITIES))
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         report |= compare(broker, Path(scratch), events, given.rounds)

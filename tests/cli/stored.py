@@ -17,12 +17,7 @@ def rows_after(events, partition, facets=None):
     rows = MemoryRows()
     limits = event_limits(dimension=3, embeds=False)
     processor = Processor(
-        config(
-            k=K,
-            limits={"model": None, "embeds": False},
-            facets=facets,
-            facets_topic="facets",
-        ),
+        config(k=K, limits={"model": None, "embeds": False}, facets=facets, facets_topic="facets"),
         lambda _: rows,
         None,
     )

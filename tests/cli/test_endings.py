@@ -43,8 +43,7 @@ def failing(monkeypatch, run):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(SetupError("set this"), 2), (Crash("oh\nno"), 3), (Fenced("two of us"), 4)],
+    ("error", "code"), [(SetupError("set this"), 2), (Crash("oh\nno"), 3), (Fenced("two of us"), 4)]
 )
 def test_our_errors_are_one_line(failing, error, code):
     ended = failing(error)

@@ -59,12 +59,7 @@ def lives(draw: st.DrawFn) -> tuple[Live, int]:
     st.booleans(),
 )
 def test_it_is_the_walk_of_the_definition(
-    made: tuple[Live, int],
-    threshold: float,
-    count: int,
-    candidates: int,
-    size: int,
-    by_text: bool,
+    made: tuple[Live, int], threshold: float, count: int, candidates: int, size: int, by_text: bool
 ) -> None:
     live, dimension = made
     scan = Stored(live, size)

@@ -93,10 +93,7 @@ def test_milliseconds_are_those_of_the_instant(moment: datetime, minutes: int) -
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [
-        ("1970-01-01T00:00:00.0019999999999z", 1),
-        ("2016-12-31T23:59:60Z", 1_483_228_799_000),
-    ],
+    [("1970-01-01T00:00:00.0019999999999z", 1), ("2016-12-31T23:59:60Z", 1_483_228_799_000)],
 )
 def test_milliseconds_of_the_odd_ones(written: str, meant: int) -> None:
     assert milliseconds(written) == meant

@@ -22,13 +22,7 @@ from tests.events.examples import (
 )
 from tests.harness.limits import event_limits
 from worker.coversumm.fixed_point import quantize
-from worker.events import (
-    EntityDeleted,
-    Record,
-    Rejected,
-    ReviewUpserted,
-    decode,
-)
+from worker.events import EntityDeleted, Record, Rejected, ReviewUpserted, decode
 from worker.events.fields import MAX_ID_CHARS
 from worker.events.json_codec import MAX_DEPTH
 from worker.events.rules import CHUNK

@@ -361,10 +361,7 @@ class FacetModel(Model):
                 part["language"] = languages[0] if len(languages) == 1 else None
             if n in mentions:
                 found = mentions[n]
-                part["mentions"] = {
-                    "review_count": len(found),
-                    "ratings": ratings(found.values()),
-                }
+                part["mentions"] = {"review_count": len(found), "ratings": ratings(found.values())}
             if facets[n].sides:
                 for name, side in (("pros", (n, 1)), ("cons", (n, -1))):
                     part[name] = self.sentences(members[side], *ranked[side])
@@ -411,6 +408,5 @@ class FacetModel(Model):
         for n in now:
             self.published_mentions[*key, n] = self.mentioned.get((*key, n), 0)
         self.emit(
-            i,
-            (record.key, msgspec.json.encode(body), str(uuid.uuid5(uuid.NAMESPACE_URL, name))),
+            i, (record.key, msgspec.json.encode(body), str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
         )

@@ -320,9 +320,7 @@ class Pipeline:
             return self.lag(targets) == 0
 
         eventually(
-            caught_up,
-            lambda: f"lag {self.lag(targets)}\n{self.logs()}",
-            timeout_s=timeout_s,
+            caught_up, lambda: f"lag {self.lag(targets)}\n{self.logs()}", timeout_s=timeout_s
         )
         return time.monotonic() - started_s
 

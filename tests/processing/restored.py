@@ -15,12 +15,7 @@ def stored(driver, entity_id):
     """What the committed rows say, by brute force."""
     rows, made = driver.rows[0], driver.config
     view = brute_view(
-        rows,
-        entity_id,
-        dimension=DIMENSION,
-        k=made.k,
-        distinct=made.distinct,
-        by_text=made.by_text,
+        rows, entity_id, dimension=DIMENSION, k=made.k, distinct=made.distinct, by_text=made.by_text
     )
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
 

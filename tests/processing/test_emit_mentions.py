@@ -6,14 +6,7 @@ import json
 
 import pytest
 
-from tests.harness.drive import (
-    DIMENSION,
-    Driver,
-    FakeEngine,
-    config,
-    delete_sentences,
-    upsert,
-)
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete_sentences, upsert
 from worker.facets.definitions import Definitions, Facet
 from worker.facets.membership import facet_criteria
 

@@ -133,11 +133,7 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
     for partition, rows in final.rows.items():
         assert list(rows.scan(LAST_CHANGE)) == []
         checks = verify_partition(
-            rows,
-            dimension=3,
-            k=setup["k"],
-            distinct=setup["distinct"],
-            by_text=setup["by_text"],
+            rows, dimension=3, k=setup["k"], distinct=setup["distinct"], by_text=setup["by_text"]
         )
         assert not any(one.problems for one in checks)
         assert read_applied(rows).next_offset == ends[partition]

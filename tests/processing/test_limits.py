@@ -416,8 +416,7 @@ def test_an_event_whose_vectors_may_be_more_than_a_transaction_is_refused_at_sta
     most = (2**20 * 64 - 4 * 2**20) // (VECTOR_OVERHEAD + 2 * DIMENSION)
     given = {"embedder": "none", "dimension": DIMENSION, "data_dir": tmp_path}
     with pytest.raises(
-        SetupError,
-        match=r"COVERSUMM_MAX_SENTENCES_PER_REVIEW: .*COVERSUMM_TRANSACTION_BYTES",
+        SetupError, match=r"COVERSUMM_MAX_SENTENCES_PER_REVIEW: .*COVERSUMM_TRANSACTION_BYTES"
     ):
         processor_config(Settings(**given, max_sentences_per_review=most + 1), 1, None)
     assert processor_config(Settings(**given, max_sentences_per_review=most), 1, None)

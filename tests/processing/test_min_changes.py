@@ -14,14 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.events import sample
-from tests.harness.drive import (
-    Driver,
-    config,
-    delete,
-    delete_sentences,
-    record,
-    upsert,
-)
+from tests.harness.drive import Driver, config, delete, delete_sentences, record, upsert
 from worker.state import verify_partition
 from worker.state.keys import MIN_CHANGES
 from worker.state.partition import read_min_changes

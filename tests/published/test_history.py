@@ -91,11 +91,7 @@ def of_facets(*values):
 
 
 ONE = facets_body(
-    "e",
-    3,
-    {"parking": {"a#0": "Easy.", "b#0": "None."}, "noise": {}},
-    ["parking"],
-    previous=None,
+    "e", 3, {"parking": {"a#0": "Easy.", "b#0": "None."}, "noise": {}}, ["parking"], previous=None
 )
 
 

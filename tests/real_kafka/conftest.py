@@ -12,14 +12,7 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.cluster import KafkaCluster
 from tests.harness.faults import WORKERS
-from tests.harness.record import (
-    CLUSTER_ENOUGH,
-    CLUSTER_RESULTS,
-    RESULTS,
-    ClusterRow,
-    Recorder,
-    Row,
-)
+from tests.harness.record import CLUSTER_ENOUGH, CLUSTER_RESULTS, RESULTS, ClusterRow, Recorder, Row
 from tests.harness.registry import Registry
 
 CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"

@@ -210,10 +210,7 @@ def test_searched_watched_and_handed_over(
     names = [f"stay-{number}" for number in range(8)]
     load = reviews + [one._replace(entity_id=name) for name in names for one in reviews[:3]]
     facets = facets_file(tmp_path / "facets.toml", vectors)
-    settings = SETTINGS | {
-        "COVERSUMM_FACETS": str(facets),
-        "COVERSUMM_MAX_SENTENCE_CHARS": "2000",
-    }
+    settings = SETTINGS | {"COVERSUMM_FACETS": str(facets), "COVERSUMM_MAX_SENTENCE_CHARS": "2000"}
     with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=settings) as site:
         asked, owner = start(site, load, vectors)
         here, there = entities_of(asked), entities_of(owner)

@@ -720,8 +720,7 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
             _, said = sending.communicate(timeout=PATIENCE_SECONDS)
         assert sending.returncode == 2, said
         match = re.search(
-            r"; (\d+) events sent; resume with --from-line (\d+)(?: \(it repeats (\d+) )?",
-            said,
+            r"; (\d+) events sent; resume with --from-line (\d+)(?: \(it repeats (\d+) )?", said
         )
         assert match, said
         sent, line, repeated = (int(number or 0) for number in match.groups())

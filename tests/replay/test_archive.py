@@ -59,12 +59,7 @@ class Log:
         pass
 
 
-def filled(
-    folder: Path,
-    archived: Iterable[int],
-    log: Log,
-    **changes: Any,
-) -> Archived:
+def filled(folder: Path, archived: Iterable[int], log: Log, **changes: Any) -> Archived:
     """An archive of these offsets, its rows with `changes`, beside a log."""
     file = folder / "archive.jsonl"
     lines = [
@@ -143,10 +138,7 @@ def test_an_archive_of_the_topic_is_accepted(
 )
 @pytest.mark.parametrize("log", [range(500), range(299, 900)], ids=["all", "last record"])
 def test_an_archive_of_a_topic_before_this_one_is_refused(
-    tmp_path: Path,
-    log: range,
-    row: dict[str, Any],
-    what: str,
+    tmp_path: Path, log: range, row: dict[str, Any], what: str
 ) -> None:
     row = {"key": "key", "value": REVIEW.decode(), **row}
     history = filled(tmp_path, range(300), Log(log, REVIEW), **row)

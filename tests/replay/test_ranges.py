@@ -266,8 +266,7 @@ def test_a_log_that_ends_below_the_plan_is_refused_unless_its_leader_finds_the_e
     check_ends(clients, "group", "in", {0: 3, 1: 9}, clock)
     started = clock.now_s
     with pytest.raises(
-        SetupError,
-        match=r"in-1 ends at offset 9, and the plan of the replay at 10: .* reset`",
+        SetupError, match=r"in-1 ends at offset 9, and the plan of the replay at 10: .* reset`"
     ):
         check_ends(clients, "group", "in", {0: 3, 1: 10}, clock)
     assert 30 < clock.now_s - started < 60

@@ -131,10 +131,7 @@ def test_an_option_is_not_blamed_on_the_file(
     monkeypatch.delenv("COVERSUMM_K", raising=False)
     path = tmp_path / "prod.env"
     path.write_text("COVERSUMM_K=3\n")
-    with (
-        environment_file(str(path)),
-        pytest.raises(SetupError, match=r"^COVERSUMM_K: 'nine'"),
-    ):
+    with environment_file(str(path)), pytest.raises(SetupError, match=r"^COVERSUMM_K: 'nine'"):
         Settings.from_environment(k="nine")
 
 

@@ -445,12 +445,7 @@ class Process:
         )
         bounds = self.worker.bounds
         if bounds.ends:
-            ending = Ending(
-                bounds,
-                self.worker.assignment,
-                self._end,
-                self.worker.surroundings,
-            )
+            ending = Ending(bounds, self.worker.assignment, self._end, self.worker.surroundings)
             self.spawn("ending", ending.watch)
 
     def _end(self) -> None:

@@ -166,12 +166,7 @@ def test_a_moment_outside_the_calendar_is_left_out_and_told():
 def test_each_type_is_what_json_would_have(columns, expected):
     assert (
         one(**columns)
-        == {
-            "type": "review.upserted",
-            "entity_id": "e",
-            "review_id": "r",
-            "text": "Good.",
-        }
+        == {"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": "Good."}
         | expected
     )
 

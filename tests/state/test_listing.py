@@ -106,10 +106,7 @@ def test_what_is_told_of_an_entity():
     assert [
         (one.entity_id, one.reviews, one.sentences, one.sequence, one.partition)
         for one in page.entities
-    ] == [
-        ("a", 1, 0, None, 3),
-        ("b", 2, 10, 101, 3),
-    ]
+    ] == [("a", 1, 0, None, 3), ("b", 2, 10, 101, 3)]
     assert (page.after, page.searched) == (None, 2)
 
 

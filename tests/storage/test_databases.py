@@ -141,8 +141,7 @@ def test_the_open_files_are_bounded_in_sum() -> None:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
         assert open_files_each(partitions, needed) == MIN_OPEN_FILES
         with pytest.raises(
-            SetupError,
-            match=rf"{partitions} partitions? may need {needed}: .*ulimit -n {needed}",
+            SetupError, match=rf"{partitions} partitions? may need {needed}: .*ulimit -n {needed}"
         ):
             open_files_each(partitions, needed - 1)
         for limit in (needed, 2 * needed, 65_536):

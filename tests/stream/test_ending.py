@@ -45,11 +45,7 @@ class Rig:
         self.ends = 0
         surroundings = Surroundings(clients=None, databases=None, clock=self.clock, die=die)  # type: ignore[arg-type]
         self.ending = Ending(
-            RunBounds(
-                ends={0: 5, 1: 5},
-                ledger=self.ledger,
-                open_partitions=self._open_partitions,
-            ),
+            RunBounds(ends={0: 5, 1: 5}, ledger=self.ledger, open_partitions=self._open_partitions),
             self.assignment,
             self._end,
             surroundings,
@@ -149,10 +145,7 @@ def test_a_broker_that_does_not_answer_is_asked_again(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [
-        SetupError("no right"),
-        KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)),
-    ],
+    [SetupError("no right"), KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))],
 )
 def test_a_refusal_ends_the_process(error: Exception) -> None:
     rig = Rig(error)

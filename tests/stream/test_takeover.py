@@ -614,9 +614,7 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
     assert rig.assignment.positions == {0: start.offset}
 
 
-async def test_the_ledger_begins_before_anything_is_processed(
-    rig: Rig,
-) -> None:
+async def test_the_ledger_begins_before_anything_is_processed(rig: Rig) -> None:
     begun = []
 
     class BegunLedger(Ledger):
@@ -790,8 +788,7 @@ async def test_an_input_topic_created_again_is_refused_though_its_log_is_longer(
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
     rig.logs.ids.by_topic = {INPUT: "two"}
     with pytest.raises(
-        SetupError,
-        match=r"the id one, .* the id two: .*created again.*coversumm-worker reset",
+        SetupError, match=r"the id one, .* the id two: .*created again.*coversumm-worker reset"
     ):
         await rig.takeover.begin_processing({0: Start(10, True, 5000)})
     assert rig.assignment.positions == {}

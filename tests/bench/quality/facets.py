@@ -242,8 +242,7 @@ def phrasings(seen: Sequence[Seen]) -> list[dict[str, object]]:
 
 
 def by_aspect(
-    seen: Sequence[Seen],
-    published: Mapping[str, Mapping[str, Sequence[dict[str, Rouge]]]],
+    seen: Sequence[Seen], published: Mapping[str, Mapping[str, Sequence[dict[str, Rouge]]]]
 ) -> list[dict[str, object]]:
     """A row an aspect and method, as `aspects.over_all` has them; `published` by aspect and
     title.

@@ -47,10 +47,7 @@ class FacetStudy(Study):
     # ---- parts
 
     def _overviews(
-        self,
-        judged: Sequence[Hotel],
-        references: data.References,
-        published: data.Published,
+        self, judged: Sequence[Hotel], references: data.References, published: data.Published
     ) -> Row:
         words = aspects.budgets(data.references(self.folder, "dev"))
         sets = {

@@ -44,10 +44,7 @@ class PrecisionStudy(Study):
         return found
 
     def _seen(
-        self,
-        judged: Sequence[Hotel],
-        references: data.References,
-        embed: data.Embed,
+        self, judged: Sequence[Hotel], references: data.References, embed: data.Embed
     ) -> list[facets.Seen]:
         words = aspects.budgets(data.references(self.folder, "dev"))
         name, threshold = "one sentence each", facets.THRESHOLD

@@ -140,9 +140,7 @@ class Study:
         return judged, data.products(self.folder, PRODUCT_REVIEWS), data.stays()
 
     def _hotels(
-        self,
-        references: data.References,
-        entities: list[Entity] | None = None,
+        self, references: data.References, entities: list[Entity] | None = None
     ) -> list[Hotel]:
         entities = data.hotels(self.folder) if entities is None else entities
         data.check_references(entities, references)
@@ -153,10 +151,7 @@ class Study:
         ]
 
     def _aspects(
-        self,
-        judged: Sequence[Hotel],
-        references: data.References,
-        published: data.Published,
+        self, judged: Sequence[Hotel], references: data.References, published: data.Published
     ) -> tuple[list[Row], dict[str, int]]:
         seeds = data.seeds(self.folder)
         words = aspects.budgets(data.references(self.folder, "dev"))
