@@ -22,11 +22,6 @@ class Workload(NamedTuple):
     share: float = 1.0
     """Of the events: those with several sentences take longer."""
 
-    @property
-    def every_change(self) -> bool:
-        """Whether what is published does not depend on where micro-batches end."""
-        return self.settings.get("emit", "every") == "every"
-
 
 def _real(count: int, file: Path) -> Iterator[Sent]:
     found = [one for one in read_reviews(file) if one.sentences]
