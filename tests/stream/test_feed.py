@@ -18,42 +18,42 @@ def feed() -> ChangeFeed:
 
 
 def test_nothing_is_kept_while_nobody_looks_on() -> None:
-    one = feed()
-    one.committed([change("a")])
-    assert one.take() == (0, [], {}, {})
-    one.subscribe([])
-    one.committed([change("a")])
-    one.subscribe(None)
-    one.subscribe([])
-    assert one.take() == (0, [], {}, {})
+    changes_feed = feed()
+    changes_feed.committed([change("a")])
+    assert changes_feed.take() == (0, [], {}, {})
+    changes_feed.subscribe([])
+    changes_feed.committed([change("a")])
+    changes_feed.subscribe(None)
+    changes_feed.subscribe([])
+    assert changes_feed.take() == (0, [], {}, {})
 
 
 def test_the_last_few_are_kept_for_who_comes_later() -> None:
-    one = feed()
+    changes_feed = feed()
     changes = [change("a", number) for number in range(RECENT_CHANGES + 5)]
-    one.committed([*changes, change("a", topic="dlq")])
-    assert one.latest() == changes[-RECENT_CHANGES:]
-    one.subscribe([])
-    one.committed([change("b")])
-    assert one.take().last == [change("b")]
-    assert one.latest()[-2:] == [changes[-1], change("b")], "also after they were taken"
+    changes_feed.committed([*changes, change("a", topic="dlq")])
+    assert changes_feed.latest() == changes[-RECENT_CHANGES:]
+    changes_feed.subscribe([])
+    changes_feed.committed([change("b")])
+    assert changes_feed.take().last == [change("b")]
+    assert changes_feed.latest()[-2:] == [changes[-1], change("b")], "also after they were taken"
 
 
 def test_what_is_published_is_reported_once_and_dead_letters_are_not() -> None:
-    one = feed()
-    one.subscribe([b"b"])
+    changes_feed = feed()
+    changes_feed.subscribe([b"b"])
     changes = [change("a"), change("b", 1), change("b", 2)]
-    one.committed([*changes, change("b", topic="dlq")])
-    assert one.take() == (3, changes, {b"b": (2, changes[1:])}, {})
-    assert one.take() == (0, [], {}, {})
+    changes_feed.committed([*changes, change("b", topic="dlq")])
+    assert changes_feed.take() == (3, changes, {b"b": (2, changes[1:])}, {})
+    assert changes_feed.take() == (0, [], {}, {})
 
 
 def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
-    one = feed()
-    one.subscribe([b"b", b"c"])
+    changes_feed = feed()
+    changes_feed.subscribe([b"b", b"c"])
     for number in range(1000):
-        one.committed([change("b", number), change("a", number)])
-    lately = one.take()
+        changes_feed.committed([change("b", number), change("a", number)])
+    lately = changes_feed.take()
     assert lately.changes == 2000
     assert lately.last == [
         change(key, number) for number in range(1000 - RECENT_CHANGES // 2, 1000) for key in "ba"
@@ -64,27 +64,27 @@ def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
 
 
 def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
-    one = feed()
-    one.subscribe([b"b"])
-    one.committed([change("b", 1), change("c", 1)])
-    one.subscribe([b"b", b"c"])
-    one.committed([change("c", 2)])
-    assert one.take().watched == {b"b": (1, [change("b", 1)]), b"c": (1, [change("c", 2)])}
-    one.committed([change("b", 3)])
-    one.subscribe([b"c"])
-    assert one.take().watched == {}
+    changes_feed = feed()
+    changes_feed.subscribe([b"b"])
+    changes_feed.committed([change("b", 1), change("c", 1)])
+    changes_feed.subscribe([b"b", b"c"])
+    changes_feed.committed([change("c", 2)])
+    assert changes_feed.take().watched == {b"b": (1, [change("b", 1)]), b"c": (1, [change("c", 2)])}
+    changes_feed.committed([change("b", 3)])
+    changes_feed.subscribe([b"c"])
+    assert changes_feed.take().watched == {}
 
 
 def test_messages_of_facets_are_kept_of_watched_entities_alone() -> None:
-    one = feed()
-    one.subscribe([b"b"])
+    changes_feed = feed()
+    changes_feed.subscribe([b"b"])
     changes = [change("b", number, "facets") for number in range(9)]
-    one.committed([change("a", topic="facets"), *changes, change("b")])
-    assert one.take() == (
+    changes_feed.committed([change("a", topic="facets"), *changes, change("b")])
+    assert changes_feed.take() == (
         1,
         [change("b")],
         {b"b": (1, [change("b")])},
         {b"b": (9, changes[-RECENT_PER_ENTITY:])},
     )
-    assert one.latest() == [change("b")]
-    assert one.take().facets == {}
+    assert changes_feed.latest() == [change("b")]
+    assert changes_feed.take().facets == {}

@@ -163,10 +163,10 @@ def choose(
     walk = Walk(scan, dimension, threshold, candidates, by_text=by_text)
     found: list[Candidate] = []
     while len(found) < count:
-        one = walk.nearest([candidate.vector for candidate in found])
-        if one is None:
+        nearest = walk.nearest([candidate.vector for candidate in found])
+        if nearest is None:
             break
-        found.append(one)
+        found.append(nearest)
     vectors = np.array([one.vector for one in found], np.int16).reshape(-1, dimension)
     return Chosen([one.id for one in found], tuple(map(walk.distance, found)), vectors)
 

@@ -166,19 +166,19 @@ class TopicMapping:
             value = self._decoded(record.value, self.value, "value", record.headers)
         key = self._key(record)[0] if reads_key else None
         is_batch = type(value) is list and _is_batch(headers, value)
-        for one in value if is_batch else (value,):
+        for body in value if is_batch else (value,):
             ce: dict[str, Any] = {}
             if reads_ce:
-                ce, one = _cloud_event({} if is_batch else headers, one)
+                ce, body = _cloud_event({} if is_batch else headers, body)
                 if is_batch and not ce:
                     raise BadEvent(Reason.BAD_FIELD, "a member of the batch is not a CloudEvent")
             schemas: dict[int, Any] = {}
-            if self.unwrap is not None and type(one) is dict and self.unwrap in one:
-                schemas, one = {VALUE: one.get("schema")}, one[self.unwrap]
+            if self.unwrap is not None and type(body) is dict and self.unwrap in body:
+                schemas, body = {VALUE: body.get("schema")}, body[self.unwrap]
             for path in self.parse:
-                one = _parsed(one, path)
+                body = _parsed(body, path)
             # an event without data is no tombstone: its attributes say what it is
-            yield Roots(one, key, ce, headers, None, record, schemas), one is None and not ce
+            yield Roots(body, key, ce, headers, None, record, schemas), body is None and not ce
 
     def _key(self, record: Record) -> tuple[Any, Any]:
         """The key, and the schema that its envelope brings. Raises BadEvent."""

@@ -160,9 +160,9 @@ class EntityChanges:
         was, now = self._recent_bits(facets, reviews, before)
         recent, review_bits = facets.criteria.recent_bits, facets.criteria.review_bits
 
-        def move(name: bytes, one: Review, bits: int, *, is_arriving: bool) -> ReviewMove:
-            bits &= review_bits(one.details, one.language)
-            return ReviewMove(name, one, bits, is_arriving)
+        def move(name: bytes, review: Review, bits: int, *, is_arriving: bool) -> ReviewMove:
+            bits &= review_bits(review.details, review.language)
+            return ReviewMove(name, review, bits, is_arriving)
 
         gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
         come = [(name, one) for name, one in reviews.items() if not one.deleted]

@@ -489,8 +489,8 @@ class _Members:
             and not self._takes_all(one)
         ]
 
-    def _takes_all(self, one: _Counted) -> bool:
-        return self._definitions.origin[one.number] is None
+    def _takes_all(self, counted: _Counted) -> bool:
+        return self._definitions.origin[counted.number] is None
 
     def scan(self, number: int, sign: int = 0) -> Scan:
         """Reads the sentences of a facet, or its pros (1) or cons (-1)."""

@@ -126,10 +126,10 @@ class EntityFacets:
 
     def _begin(self, key: SetKey) -> EntityCore:
         """The core of a set without sentences."""
-        one = self._sets[key]
+        facet = self._sets[key]
         k = self.criteria.definitions.facets[key[0]].k
-        index = one.index = FlatIndex(self.criteria.dimension, self._scan(key))
-        core = one.core = self.new_core(k, index)
+        index = facet.index = FlatIndex(self.criteria.dimension, self._scan(key))
+        core = facet.core = self.new_core(k, index)
         return core
 
     def _scan(self, key: SetKey) -> Callable[[], Iterator[VectorBlock]]:
@@ -166,15 +166,15 @@ class EntityFacets:
             gone, come = removed.get(key, {}), added.get(key, {})
             for name in [name for name, one in gone.items() if come.get(name) is one]:
                 del gone[name], come[name]
-            one = self._sets[key]
+            facet = self._sets[key]
             ranking = self._step(key, gone.values(), come.values()) if gone or come else None
-            one.touch()
+            facet.touch()
             self._touched.add(key)
             if ranking is not None:
-                one.ranking = ranking
+                facet.ranking = ranking
                 now = digests(texts(ranking.ids))
-                changed |= now != one.now
-                one.now = now
+                changed |= now != facet.now
+                facet.now = now
         return changed
 
     def _collect(
@@ -206,14 +206,14 @@ class EntityFacets:
     def _count_reviews(self, bits: int, rating: float | None, by: int) -> None:
         """Count reviews with a sentence in these facets, or no longer."""
         for key in _of_facets(bits):
-            one = self._sets[key]
-            one.reviews = one.reviews.plus(rating, by)
+            facet = self._sets[key]
+            facet.reviews = facet.reviews.plus(rating, by)
 
     def _count_mentions(self, bits: int, rating: float | None, by: int) -> None:
         """Count reviews with the words of these facets, or no longer."""
         for key in _of_facets(bits):
-            one = self._sets[key]
-            one.mentions, one.part = one.mentions.plus(rating, by), None
+            facet = self._sets[key]
+            facet.mentions, facet.part = facet.mentions.plus(rating, by), None
 
     def _mentions(self) -> list[int]:
         return [one.mentions.reviews for one in self.tracked.sets]
@@ -230,12 +230,12 @@ class EntityFacets:
     def on_processed(self) -> None:
         """The rows are up to date."""
         for key in self._touched:
-            one = self._sets[key]
-            one.ranking = None
-            if one.index is not None:
-                one.index.on_rows_written()
-            if not one.sentences:
-                one.core = one.index = None
+            facet = self._sets[key]
+            facet.ranking = None
+            if facet.index is not None:
+                facet.index.on_rows_written()
+            if not facet.sentences:
+                facet.core = facet.index = None
         self.measure()
         self._touched.clear()
 

@@ -109,13 +109,13 @@ class _Choice:
         self.missing_in_a: list[bytes] = []
         self.missing_in_b: list[bytes] = []
 
-    def add(self, key: bytes, one: Verdict) -> None:
-        if one.k_a is None:
+    def add(self, key: bytes, verdict: Verdict) -> None:
+        if verdict.k_a is None:
             self.missing_in_a += [key][: self._most - len(self.missing_in_a)]
-        elif one.k_b is None:
+        elif verdict.k_b is None:
             self.missing_in_b += [key][: self._most - len(self.missing_in_b)]
-        elif one.differing:
-            self._changed.append((-one.differing, key))
+        elif verdict.differing:
+            self._changed.append((-verdict.differing, key))
             if len(self._changed) > SPARE + 2 * self._most:
                 self._changed = sorted(self._changed)[: self._most]
 

@@ -299,13 +299,13 @@ def _add_aliases(value: Any, aliases: Mapping[tuple[str, ...], Mapping[str, str]
     """Let each record in a decoded value have its fields' aliases as members too."""
     left = [value]
     while left:
-        one = left.pop()
-        if type(one) is list:
-            left += one
-        elif type(one) is dict:
-            left += one.values()
-            for alias, name in aliases.get(tuple(one), {}).items():
-                one[alias] = one[name]
+        part = left.pop()
+        if type(part) is list:
+            left += part
+        elif type(part) is dict:
+            left += part.values()
+            for alias, name in aliases.get(tuple(part), {}).items():
+                part[alias] = part[name]
 
 
 def _scale(schema: Mapping[str, Any]) -> dict[str, Any]:

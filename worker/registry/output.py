@@ -259,8 +259,8 @@ def _encoder(schema: Any, named: Mapping[str, Any]) -> Encode:
     if schema["type"] == "record":
         return _struct(schema["fields"], named)
     if schema["type"] == "map":
-        one = _encoder(schema["values"], named)
-        return lambda value: _array([_string(name) + one(of) for name, of in value.items()])
+        encode = _encoder(schema["values"], named)
+        return lambda value: _array([_string(name) + encode(of) for name, of in value.items()])
     item = _encoder(schema["items"], named)
     return lambda value: _array([item(one) for one in value])
 

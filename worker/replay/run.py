@@ -354,13 +354,13 @@ def accounts(
     return {partition: _account(one, found.get(partition)) for partition, one in ranges.items()}
 
 
-def _account(one: Range, committed: CommittedOffset | None) -> tuple[int, Account]:
+def _account(planned: Range, committed: CommittedOffset | None) -> tuple[int, Account]:
     if committed is None:
-        return one.first, Account()
+        return planned.first, Account()
     offset, note = committed
     account = read_note(note)
     # A live worker that continued the replay commits no notes.
-    account.over = account.over or offset > one.end or (offset == one.end and not note)
+    account.over = account.over or offset > planned.end or (offset == planned.end and not note)
     return offset, account
 
 

@@ -225,11 +225,12 @@ class ParquetTable:
         metadata = self.file.metadata
         most, starts = 0, tuple(f"{name}." for name in columns)
         for place in range(metadata.num_columns):
-            one = metadata.row_group(group).column(place)
-            path = one.path_in_schema
+            chunk = metadata.row_group(group).column(place)
+            path = chunk.path_in_schema
             if path in self._too_large and f"{path}.".startswith(starts):
                 longest = _longest_shared(self._open(metadata, [path]), group, path)
-                most = max(most, longest * math.ceil(one.num_values / max(self.rows_of(group), 1)))
+                repeats = math.ceil(chunk.num_values / max(self.rows_of(group), 1))
+                most = max(most, longest * repeats)
         return max(1, min(MOST_ROWS, MOST_BYTES // max(most, 1)))
 
     def _plain(self, batch: Any) -> Any:
@@ -258,9 +259,9 @@ def _chunks(metadata: Any) -> dict[str, list[int]]:
     chunks: dict[str, list[int]] = {}
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
-            one = metadata.row_group(group).column(place)
-            if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page:
-                chunks.setdefault(one.path_in_schema, []).append(one.total_uncompressed_size)
+            chunk = metadata.row_group(group).column(place)
+            if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page:
+                chunks.setdefault(chunk.path_in_schema, []).append(chunk.total_uncompressed_size)
     return chunks
 
 
