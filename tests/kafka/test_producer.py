@@ -429,19 +429,6 @@ def test_a_takeover_of_the_id_that_hangs_is_asked_for_again(
 # -- what is checked -------------------------------------------------------------------------------
 
 
-def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
-    producer: TransactionalProducer,
-) -> None:
-    """Then the rows are in the log that was restored, and what is committed was read from the log
-    it counts in.
-    """
-    broker = fake(producer)
-    producer.commit(
-        MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda _: broker.calls.append("topics")
-    )
-    assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
-
-
 @pytest.mark.parametrize(
     "membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")]
 )

@@ -164,18 +164,6 @@ def test_a_new_client_decides_and_continues(
     assert len(producers.made) == 2
 
 
-@pytest.mark.parametrize(("step", "code"), LEFT_OPEN)
-def test_what_nobody_decided_is_decided_before_the_next_transaction(
-    transactions: Transactions, producers: Producers, step: str, code: int
-) -> None:
-    """A rebalance may go first: then the next micro-batch comes without a decision."""
-    failed = fail(transactions, step, code)
-    calls = list(failed.calls)
-    commit(transactions)
-    assert fake(transactions).calls[:2] == ["list", "init"]
-    assert failed.calls == calls
-
-
 @pytest.mark.parametrize("step", ["list", "init"])
 def test_a_decision_that_gets_no_answer_leaves_the_transaction_undecided(
     transactions: Transactions, producers: Producers, step: str

@@ -38,21 +38,14 @@ UPSERT = (
 ANOTHER = UPSERT.replace(b'"r"', b'"s"')
 
 
+@pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("first", one_of(range(0, SEEDS, PART)))
-def test_every_invariant_holds(first: int) -> None:
+def test_every_invariant_holds(first: int, replay: bool) -> None:
     for seed in range(first, first + PART):
-        verdict = run_seed(seed)
+        verdict = run_seed(seed, replay=replay)
         assert verdict.violation is None, (
-            f"seed {seed}: {verdict.violation}; python -m tests.simulation --seed {seed}"
-        )
-
-
-@pytest.mark.parametrize("first", one_of(range(0, SEEDS, PART)))
-def test_every_invariant_holds_in_replays(first: int) -> None:
-    for seed in range(first, first + PART):
-        verdict = run_seed(seed, replay=True)
-        assert verdict.violation is None, (
-            f"seed {seed}: {verdict.violation}; python -m tests.simulation --replay --seed {seed}"
+            f"seed {seed}: {verdict.violation}; python -m tests.simulation "
+            f"{'--replay ' if replay else ''}--seed {seed}"
         )
 
 

@@ -510,15 +510,6 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     assert rig.epochs == [NOW.epoch, NOW.epoch]
 
 
-async def test_without_a_next_one_the_commit_begins_and_ends_by_itself() -> None:
-    rig = Rig()
-    rig.take_over(p0=5)
-    await rig.begin(batch((0, 5), starts={0: 5}))
-    await eventually_here(lambda: bool(rig.done))
-    assert rig.assignment.positions == {0: 6}
-    assert not rig.assignment.progress.is_busy
-
-
 async def test_a_commit_under_way_is_work_for_the_watchdog() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -788,18 +779,6 @@ async def test_a_doubt_is_no_progress() -> None:
 
 
 # -- bounds ----------------------------------------------------------------------------------------
-
-
-async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
-    rig = Rig(batch_bytes=250)
-    rig.take_over(p0=0)
-    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
-    assert [step[1] for step in rig.log if step[0] == "process"] == [
-        [(0, 0), (0, 1)],
-        [(0, 2), (0, 3)],
-        [(0, 4)],
-    ]
-    assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
 @pytest.mark.parametrize(
