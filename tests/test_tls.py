@@ -16,6 +16,7 @@ from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
 from worker import tls
+from worker.cli.config_checks import checks
 from worker.errors import SetupError
 from worker.metrics import Metrics
 from worker.peers import PeerUnreachable, peers_of
@@ -139,6 +140,9 @@ def test_wrong_files_are_refused_at_the_start(files: Settings, tmp_path: Path) -
                     web_tls_key_location=str(other),
                 )
             )
+    before_an_upgrade = replace(files, web_tls_key_location=str(others))
+    with pytest.raises(SetupError, match="COVERSUMM_WEB_TLS_CERTIFICATE_LOCATION"):
+        next(checks(before_an_upgrade))
     (tmp_path / "empty.pem").write_text("")
     with pytest.raises(SetupError, match="COVERSUMM_WEB_TLS_CA_LOCATION"):
         client_context(Settings(web_tls_ca_location=str(tmp_path / "empty.pem")))

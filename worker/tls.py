@@ -26,7 +26,10 @@ class FileContext:
         try:
             self._seen, self._context = self._versions(), make()
         except OSError as cause:
-            raise SetupError(f"{setting}: {', '.join(files)} cannot be used: {cause}") from cause
+            raise SetupError(
+                f"{setting}: {', '.join(files)} cannot be used, as PEM files without a password "
+                f"would be: {cause}"
+            ) from cause
         self._looked = time.monotonic()
 
     def current(self) -> ssl.SSLContext:

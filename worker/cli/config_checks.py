@@ -31,6 +31,7 @@ from worker.state.errors import StateError
 from worker.state.keys import APPLIED, FINGERPRINT
 from worker.state.partition import refuse_other
 from worker.state.rows import decode_applied, decode_fingerprint
+from worker.tls import client_context, server_context
 
 OK: Final = "ok"
 FAILED: Final = "failed"
@@ -73,8 +74,10 @@ class ConfigCheck:
 
 
 def checks(settings: Settings) -> Iterator[ConfigCheck]:
-    """Check the broker. Raises SetupError if it does not answer, and for a wrong mapping."""
+    """Check the broker. Raises SetupError if it does not answer, and for wrong files."""
     reading(settings, 1)
+    server_context(settings)
+    client_context(settings)
     if settings.schema_registry_url is not None:
         yield _check_registry(settings)
     clients = KafkaClients(settings)
