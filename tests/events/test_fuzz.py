@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import numpy as np
+from hypothesis import example
 from hypothesis import given as given_data
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -37,7 +38,15 @@ def test_decode_never_raises(pairs: list[tuple[bytes | None, bytes | None]]) -> 
             assert result.entity_id.encode() == one.key
 
 
+HALF = rb"\ud83d udc00"
+"""A pair of surrogates with one damaged byte."""
+
+
 @given_data(mutated())
+@example(b'{"type":"sentences.deleted","entity_id":"e","sentence_ids":[{"%b":null}]}' % HALF)
+@example(b'{"type":"review.upserted","entity_id":"e","review_id":"r","text":"Good. %b"}' % HALF)
+@example(b'{"type":"review.deleted","entity_id":"e","review_id":"%b"}' % HALF)
+@example(b'{"type":"entity.deleted","entity_id":"e","%b":1}' % HALF)
 @settings(deadline=None, max_examples=300)
 def test_another_parser_agrees_on_what_is_json(value: bytes) -> None:
     result = decode_one(value)
