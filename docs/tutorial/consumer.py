@@ -1,15 +1,15 @@
-import json, os
+import contextlib, json, os
 from confluent_kafka import Consumer
 
 topic = os.environ.get("COVERSUMM_FACETS_TOPIC", "marketplace.review-facets.v1")
 servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
 start = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
 group = {"group.id": "product-pages", "isolation.level": "read_committed"}
-consumer = Consumer(start | group)
-consumer.subscribe([topic])
-while True:
-    message = consumer.poll(1.0)
-    if message and not message.error():
-        facets = json.loads(message.value() or "{}").get("facets", [])
-        page = {f["name"]: [s["text"] for s in f["sentences"]] for f in facets}
-        print(message.key().decode(), page, flush=True)  # store it; {}: deleted
+with Consumer(start | group) as consumer, contextlib.suppress(KeyboardInterrupt):
+    consumer.subscribe([topic])
+    while True:
+        message = consumer.poll(1.0)
+        if message and not message.error():
+            facets = json.loads(message.value() or "{}").get("facets", [])
+            page = {f["name"]: [s["text"] for s in f["sentences"]] for f in facets}
+            print(message.key().decode(), page, flush=True)  # store it; {}: deleted

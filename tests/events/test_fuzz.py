@@ -8,9 +8,8 @@ import json
 from typing import Any
 
 import numpy as np
-from hypothesis import example
+from hypothesis import example, settings
 from hypothesis import given as given_data
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.events.examples import LIMITS, decode_one, record, strict_json

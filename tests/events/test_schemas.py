@@ -88,9 +88,11 @@ def is_valid(event: Any) -> bool:
 
 def has_what_schemas_cannot_tell(value: Any) -> bool:
     """Numbers that JSON Schema takes for other numbers: 1.0 is an integer there, and 1e999 a
-    number.
+    number. Half of a pair of surrogates too, which no id may have.
     """
     match value:
+        case str():
+            return any("\ud800" <= sign <= "\udfff" for sign in value)
         case dict():
             return any(map(has_what_schemas_cannot_tell, value.values()))
         case list():

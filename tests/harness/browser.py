@@ -120,7 +120,7 @@ async def _session() -> aiohttp.ClientSession:
 
 class Tab:
     """One page. `complaints` are what went wrong in it, `requested` the addresses that it asked
-    for.
+    for, `console` what it wrote there.
     """
 
     def __init__(self, browser: Browser, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -129,6 +129,7 @@ class Tab:
         self._number = 0
         self.complaints: list[str] = []
         self.requested: list[str] = []
+        self.console: list[str] = []
 
     def call(self, method: str, **parameters: Any) -> Any:
         """The result of a command."""
@@ -157,6 +158,8 @@ class Tab:
             "violation",
         ):
             self.complaints.append(facts["entry"]["text"])
+        elif event == "Runtime.consoleAPICalled":
+            self.console += [str(one.get("value")) for one in facts["args"]]
         elif event == "Network.requestWillBeSent":
             self.requested.append(facts["request"]["url"])
 

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from docs.build.render import ROOT
 from tests.harness.browser import Browser, Tab
+from tests.harness.eventually import eventually
 from tests.harness.page_site import Site, get
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.page.test_browser import EASY, axe, said
@@ -161,17 +162,24 @@ def test_language_theme_and_words(shop: Shop, browser: Browser) -> None:
 
 @pytest.mark.chromium
 @pytest.mark.parametrize(
-    ("shop", "entity"),
-    [("*", "nobody"), ("https://another.example", "B00X")],
+    ("shop", "entity", "why"),
+    [
+        ("*", "nobody", "there is no such entity"),
+        ("https://another.example", "B00X", "its COVERSUMM_WEB_ORIGINS does not name {origin}"),
+    ],
     indirect=["shop"],
     ids=["unknown entity", "unknown origin"],
 )
 def test_without_an_answer_the_page_is_complete_without_it(
-    shop: Shop, browser: Browser, entity: str
+    shop: Shop, browser: Browser, entity: str, why: str
 ) -> None:
+    """The console says why, and names the setting."""
     shop.attributes = f"data-entity={entity}"
     tab = browser.open(shop.url)
     tab.wait("performance.getEntriesByType('resource').some((one) => /summary/.test(one.name))")
+    eventually(lambda: tab.evaluate("1") and tab.console)
+    (message,) = tab.console
+    assert why.format(origin=shop.url.rstrip("/")) in message
     assert tab.evaluate(f"{ROOT_OF} === undefined")
     assert "Desk lamp" in tab.text()
     tab.close()

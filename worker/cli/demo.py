@@ -49,7 +49,8 @@ class ReviewCount(click.ParamType):
     "--serve",
     "is_served",
     is_flag=True,
-    help="Print the live page's URL and keep it until Ctrl-C. COVERSUMM_WEB_PORT may set its port.",
+    help="Print the live page's URL and keep it until Ctrl-C. COVERSUMM_WEB_PORT, "
+    "COVERSUMM_REVIEW_URL and COVERSUMM_WEB_ORIGINS count here too.",
 )
 @click.pass_context
 def command(

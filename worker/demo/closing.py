@@ -76,6 +76,11 @@ def _outcome(story: Story) -> Iterator[str]:
         f"{many(story.verified, 'stays')} equal brute force over all their sentences; "
         f"{many(story.dead_letters, 'dead letters')}."
     )
+    if story.left_out:
+        yield (
+            f"{many(story.left_out, 'reviews')} were left out, since this machine is slow or busy "
+            f"now: `demo --reviews {story.reviews + story.left_out}` sends all."
+        )
     yield f"It ran on an embedded broker; everything is removed again. {ATTRIBUTION}."
 
 

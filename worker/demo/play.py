@@ -11,6 +11,7 @@ demo removes its processes and files.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 import tempfile
@@ -72,6 +73,8 @@ SHOWN_DELETIONS: Final = 2  # deletions that are shown one by one, with time to 
 BEFORE_SECONDS: Final = 0.8
 AFTER_SECONDS: Final = 1.8
 BETWEEN_SECONDS: Final = 0.2
+OF_THE_PAGE: Final = ("COVERSUMM_REVIEW_URL", "COVERSUMM_WEB_ORIGINS")
+"""Variables that the worker of a served demo gets."""
 READY_SECONDS: Final = 90
 STILL_SECONDS: Final = 90  # seconds without progress before the demo fails
 _COUNTS_SECONDS: Final = 0.2  # seconds between two requests for the worker's metrics
@@ -107,6 +110,8 @@ def run_demo(
             "COVERSUMM_BATCH_SIZE": str(BATCH_SIZE),
             "COVERSUMM_BATCH_LINGER_MS": "20",
         }
+        if is_served:
+            variables |= {name: os.environ[name] for name in OF_THE_PAGE if name in os.environ}
         port = _wanted_port() if is_served else None
         worker = stage.enter_context(WorkerProcess(directory, variables, port))
         if is_served:
@@ -173,7 +178,7 @@ class Play:
             while story.sent - story.processed >= ahead:
                 self._watch()
             if time.monotonic() - story.started_at > seconds:
-                story.reviews = number
+                story.reviews, story.left_out = number, len(reviews) - number
                 break
             self._send(review)
         self._catch_up()

@@ -57,6 +57,7 @@ class Story:
     embedded: int = 0
     dead_letters: int = 0
     overview: dict[str, Any] | None = None  # of the largest stay, in JSON
+    left_out: int = 0  # reviews for which there was no time
     verified: int = 0  # entities whose stored summary equals brute force
     started_at: float | None = None
     """`time.monotonic()` of the first event; `ended_at` of the last, or of Ctrl-C."""

@@ -72,7 +72,9 @@
     const query = new URLSearchParams({ view: "overview", sentences: 30, ...(language && { language }) });
     const isDots = entity === "." || entity === ".."; // browsers remove these from paths
     if (isDots) query.set("id", entity);
-    const answer = await fetch(new URL(`entities/${isDots ? "" : encodeURIComponent(entity)}/summary?${query}`, script.src), { credentials: "omit" });
+    const answer = await fetch(new URL(`entities/${isDots ? "" : encodeURIComponent(entity)}/summary?${query}`, script.src), { credentials: "omit" }).catch((error) => {
+      throw new Error(`${error.message}: the worker does not answer, or its COVERSUMM_WEB_ORIGINS does not name ${location.origin}`); // a browser does not say which
+    });
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error);
     if (!found.facets.length) return;
