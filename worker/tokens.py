@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
 
@@ -91,6 +91,7 @@ class ClientCredentials(NamedTuple):
     scope: str | None
     audience: str | None = None
     ca_location: str | None = None
+    ca_setting: str = "COVERSUMM_SASL_OAUTH_CA_LOCATION"
 
     def fetch(self) -> Token:
         """A token of the provider. Raises TokenError."""
@@ -116,9 +117,10 @@ class ClientCredentials(NamedTuple):
             with response:
                 content = response.read(MAX_ANSWER_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            why = getattr(error, "reason", None) or error
+            why = error.reason if isinstance(error, URLError) else error
             kind = TokenRefused if isinstance(why, ssl.SSLError) else TokenError
-            raise kind(f"{where} gives no token ({why})") from None
+            hint = f": check {self.ca_setting}" if kind is TokenRefused else ""
+            raise kind(f"{where} gives no token ({why}){hint}") from None
         status = response.code
         if status >= 500 or status == 429:
             raise TokenError(f"{where} gives no token (status {status})")
@@ -213,5 +215,6 @@ def registry_tokens(settings: Settings) -> TokenSource | None:
             settings.schema_registry_oauth_client_secret or "",
             settings.schema_registry_oauth_scope,
             ca_location=settings.schema_registry_ca_location,
+            ca_setting="COVERSUMM_SCHEMA_REGISTRY_CA_LOCATION",
         )
     )

@@ -6,7 +6,7 @@ import sys
 
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
-from kafka_env import kafka_options  # deploy/examples/kafka_env.py: take it along
+from kafka_env import connected_options  # deploy/examples/kafka_env.py: take it along
 
 TABLES = {topic: table for table, topic in (one.split("=") for one in sys.argv[1:])}
 POSITION = "SELECT next_offset FROM kafka_offsets WHERE topic = %s AND partition = %s"
@@ -17,7 +17,7 @@ INSERT = "INSERT INTO {0} SELECT * FROM jsonb_populate_record(NULL::{0}, %s) ON 
 LAST = {"epoch": 2**31 - 1, "sequence": 2**63 - 1}  # a tombstone deletes any row
 NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # a character that PostgreSQL does not have
 CONFIG = {
-    **kafka_options(),
+    **connected_options(),
     "group.id": "coversumm-postgres",  # shows the lag; what counts is kafka_offsets
     "auto.offset.reset": "error",
 }

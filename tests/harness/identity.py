@@ -1,5 +1,5 @@
 """An OAuth provider on 127.0.0.1: a token endpoint over TLS for client credentials, and the file of
-keys by which a broker verifies its tokens.
+keys by which a broker verifies its tokens, which other servers discover by OpenID Connect.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tests.harness.certificates import Authority
 from tests.harness.http_server import Handler, HttpServer
 
 ISSUER, AUDIENCE = "https://identity.example", "kafka"
+LATE = "late"
+"""A client whose tokens have expired when it gets them."""
 
 
 class Identity:
@@ -41,10 +43,15 @@ class Identity:
         numbers = self._key.public_key().public_numbers()
         key = {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1"}
         key |= {"n": _encoded(_bytes(numbers.n)), "e": _encoded(_bytes(numbers.e))}
-        self.keys.write_text(json.dumps({"keys": [key]}))
+        keys = {"keys": [key]}
+        self.keys.write_text(json.dumps(keys))
         identity = self
 
         class Endpoint(Handler):
+            def do_GET(self) -> None:
+                found = identity._discovery if "openid-configuration" in self.path else keys
+                self.reply(200, json.dumps(found).encode(), {"Content-Type": "application/json"})
+
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 form = {name: values[0] for name, values in parse_qs(raw).items()}
@@ -57,7 +64,13 @@ class Identity:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, private)
         self._server = HttpServer(Endpoint, context)
-        self.url = f"https://127.0.0.1:{self._server.port}/oauth2/token"
+        self.base = f"https://127.0.0.1:{self._server.port}"
+        self.url = f"{self.base}/oauth2/token"
+        self._discovery = {
+            "issuer": ISSUER,
+            "token_endpoint": self.url,
+            "jwks_uri": f"{self.base}/keys",
+        }
 
     def __enter__(self) -> Self:
         self._server.__enter__()
@@ -78,7 +91,8 @@ class Identity:
             return self.status, {}
         now = time.time()
         claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": name, "scope": form.get("scope", "")}
-        token = self.token(claims | {"iat": int(now), "exp": int(now + self.life_seconds)})
+        begins = now - self.life_seconds - 60 if name == LATE else now
+        token = self.token(claims | {"iat": int(begins), "exp": int(begins + self.life_seconds)})
         self.tokens.append(token)
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life_seconds}
 

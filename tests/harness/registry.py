@@ -7,8 +7,10 @@ import subprocess
 import tarfile
 import tempfile
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
+from urllib.error import HTTPError
 
 from tests.harness.node import CACHE, BrokerError, free_port, java_options
 from tests.harness.process import Process
@@ -40,14 +42,16 @@ def unpacked() -> Path:
 
 
 class Registry(Process):
-    """One registry on 127.0.0.1, empty at its start; a context manager.
+    """One registry on 127.0.0.1, empty at its start; a context manager. `properties` are more of
+    its own.
 
     Attributes:
         url: of Confluent's API.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str] = {}) -> None:
         super().__init__(directory / "registry.log")
+        self._properties = properties
         self._directory = directory
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
@@ -56,6 +60,7 @@ class Registry(Process):
         jar = next(unpacked().glob("*-runner.jar"))
         command = ["java", "-Xmx256m", "-XX:+UseSerialGC", *java_options]
         command += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}"]
+        command += [f"-D{name}={value}" for name, value in self._properties.items()]
         command += [f"-Djava.io.tmpdir={self._directory}", "-jar", str(jar)]
         self.launch(command, cwd=self._directory)
         try:
@@ -69,9 +74,10 @@ class Registry(Process):
         self.discard()
 
     def _answers(self) -> bool:
-        with (
-            contextlib.suppress(OSError),
-            urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer,
-        ):
-            return bool(answer.status == 200)
-        return False
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except HTTPError as error:
+            return error.code == 401  # it asks for a login
+        except OSError:
+            return False

@@ -233,6 +233,8 @@ def show_facets(tab: Tab) -> None:
     for key in (TAB, ENTER):
         tab.press(*key)
     tab.wait("document.querySelector('.facets .came') !== null")
+    mark = "getComputedStyle(document.querySelector('.facets .came'), '::before').content"
+    assert tab.evaluate(mark) == '"new "'  # a word: colours and signs are those of pros and cons
 
 
 def rows_of(tab: Tab) -> list[str]:

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,16 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
 
 
 class Prose(Process):
-    """`prose.py` as a process."""
+    """`prose.py` as a process; `settings` are more variables."""
 
-    def __init__(self, kafka: KafkaBroker, model: LanguageModel, source: str, folder: Path):
+    def __init__(
+        self,
+        kafka: KafkaBroker,
+        model: LanguageModel,
+        source: str,
+        folder: Path,
+        settings: Mapping[str, str] = {},
+    ):
         super().__init__(folder / "prose.log")
         self._environment = {
             **os.environ,
@@ -98,6 +105,7 @@ class Prose(Process):
             "LLM_MODEL": "a-model",
             "LLM_API_KEY": "a-key",
             "INSTANCE": source,
+            **settings,
         }
 
     def start(self) -> None:

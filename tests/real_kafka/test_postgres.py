@@ -80,14 +80,21 @@ def database(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
 
 
 class Consumer(Process):
-    """`consumer.py` as a process, started."""
+    """`consumer.py` as a process, started; `settings` are more variables."""
 
-    def __init__(self, server: Postgres, kafka: KafkaBroker, tables: Mapping[str, str], log: Path):
+    def __init__(
+        self,
+        server: Postgres,
+        kafka: KafkaBroker,
+        tables: Mapping[str, str],
+        log: Path,
+        settings: Mapping[str, str] = {},
+    ):
         super().__init__(log)
         tables_of_topics = [f"{table}={topic}" for topic, table in tables.items()]
         self._command = [sys.executable, str(FOLDER / "consumer.py"), *tables_of_topics]
         servers = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-        self._environment = {**os.environ, **server.environment, **servers}
+        self._environment = {**os.environ, **server.environment, **servers, **settings}
         self.start()
 
     def start(self) -> None:

@@ -12,186 +12,42 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from tests.harness.broker import KafkaBroker
-from tests.harness.certificates import Authority
+from docs.build.schemas import PUBLISHED
 from tests.harness.debezium import deletions, written
 from tests.harness.eventually import eventually
-from tests.harness.identity import AUDIENCE, ISSUER, Identity
+from tests.harness.llm import LanguageModel
 from tests.harness.load import batched_lists
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.postgres import Postgres
+from tests.harness.secured import WAYS, Secured, wrong
 from tests.harness.small_load import SETTINGS as SMALL
 from tests.harness.small_load import check, events, feed
-from tests.harness.topics import producer, read_topic
+from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import ROOT, Pipeline, WorkerProcess, run_command
 from tests.real_kafka.test_bridge import wait_bridged
+from tests.real_kafka.test_llm import Prose
+from tests.real_kafka.test_postgres import Consumer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
-USER = "worker"
-PASSWORD = 'MARKER-password "with; signs=\\'
-KEY_PASSWORD = "MARKER-key-password"
 SETTINGS = {"COVERSUMM_LOG_LEVEL": "DEBUG", "COVERSUMM_DIMENSION": "2"}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-CLIENT_SECRET = "MARKER-secret +/:%"
-REAUTH_MS = 3_600_000  # the longest session of a token; its own life is shorter
 LIFE_SECONDS = 20.0
 """Of a token under load. librdkafka looks once a second whether its token is to be renewed."""
 NO_TOKEN = "gives no token (status 503)"
-SIGNER = """
-import pathlib, time
-
-class MSKAuthTokenProvider:
-    @staticmethod
-    def generate_auth_token(region):
-        assert region == "eu-central-1"
-        token = pathlib.Path(__file__).with_name("token").read_text()
-        return token, (time.time() + 500) * 1000
-"""
-"""In place of AWS's signer, whose tokens only MSK accepts."""
-
-
-class Secured:
-    """A broker that speaks every security protocol, and the files of those who may and may not talk
-    to it.
-    """
-
-    def __init__(self, directory: Path):
-        self.authority = Authority(directory, "authority")
-        self.stranger = Authority(directory, "stranger")
-        self.client, self.client_key = self.authority.issue("client", KEY_PASSWORD)
-        self.foreign_client, self.foreign_key = self.stranger.issue("foreign")
-        certificate, key = self.authority.issue("broker")
-        keystore = directory / "broker.pem"
-        keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
-        self.identity = Identity(directory, self.authority, {"worker": CLIENT_SECRET})
-        self.signer = directory / "signer"
-        self.broker = KafkaBroker(
-            directory / "broker",
-            {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(keystore),
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.authority.path),
-                "listener.name.ssl.ssl.client.auth": "required",
-                "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
-                "listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms": str(REAUTH_MS),
-                **{
-                    f"listener.name.{name}.{key}": value
-                    for name in ("sasl_ssl", "sasl_plaintext")
-                    for key, value in of_tokens(self.identity).items()
-                },
-                **{
-                    f"listener.name.{name}.{key}": value
-                    for name in ("sasl_ssl", "sasl_plaintext")
-                    for key, value in JAAS.items()
-                },
-            },
-            protocols=("SSL", "SASL_SSL", "SASL_PLAINTEXT"),
-        )
-        self.broker.environment["JAVA_TOOL_OPTIONS"] = (
-            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.identity.keys.as_uri()}"
-        )
-
-    def add_users(self) -> None:
-        """Users of SCRAM are the broker's data."""
-        admin = self.broker.admin()
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            user = UserScramCredentialUpsertion(
-                USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode()
-            )
-            for future in admin.alter_user_scram_credentials([user]).values():
-                future.result(PATIENCE_SECONDS)
-
-    def sasl(self, mechanism: str = "SCRAM-SHA-512", protocol: str = "SASL_SSL") -> dict[str, str]:
-        """The settings of a worker that may come in by user and password."""
-        tls = (
-            {"COVERSUMM_SSL_CA_LOCATION": str(self.authority.path)}
-            if protocol == "SASL_SSL"
-            else {}
-        )
-        return {
-            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses[protocol],
-            "COVERSUMM_SECURITY_PROTOCOL": protocol,
-            "COVERSUMM_SASL_MECHANISM": mechanism,
-            "COVERSUMM_SASL_USERNAME": USER,
-            "COVERSUMM_SASL_PASSWORD": PASSWORD,
-            **tls,
-        }
-
-    def oauth(self) -> dict[str, str]:
-        """The settings of a worker that may come in by a token of the provider."""
-        return {
-            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses["SASL_SSL"],
-            "COVERSUMM_SECURITY_PROTOCOL": "SASL_SSL",
-            "COVERSUMM_SASL_MECHANISM": "OAUTHBEARER",
-            "COVERSUMM_SASL_OAUTH_TOKEN_URL": self.identity.url,
-            "COVERSUMM_SASL_OAUTH_CLIENT_ID": "worker",
-            "COVERSUMM_SASL_OAUTH_CLIENT_SECRET": CLIENT_SECRET,
-            "COVERSUMM_SASL_OAUTH_SCOPE": "kafka",
-            "COVERSUMM_SASL_OAUTH_EXTENSIONS": "logicalCluster=lkc-1,identityPoolId=pool-1",
-            "COVERSUMM_SASL_OAUTH_CA_LOCATION": str(self.authority.path),
-            "COVERSUMM_SSL_CA_LOCATION": str(self.authority.path),
-        }
-
-    def aws(self) -> dict[str, str]:
-        """The settings of a worker that may come in by a token that the stand-in signed."""
-        package = self.signer / "aws_msk_iam_sasl_signer"
-        package.mkdir(parents=True, exist_ok=True)
-        (package / "__init__.py").write_text(SIGNER)
-        now = int(time.time())
-        claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "worker", "iat": now, "exp": now + 600}
-        (package / "token").write_text(self.identity.token({**claims, "scope": "kafka"}))
-        return {
-            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses["SASL_SSL"],
-            "COVERSUMM_SECURITY_PROTOCOL": "SASL_SSL",
-            "COVERSUMM_SASL_MECHANISM": "AWS_MSK_IAM",
-            "COVERSUMM_SASL_AWS_REGION": "eu-central-1",
-            "COVERSUMM_SSL_CA_LOCATION": str(self.authority.path),
-            "PYTHONPATH": str(self.signer),
-        }
-
-    def tls(self) -> dict[str, str]:
-        """The settings of a worker that may come in by its certificate."""
-        return {
-            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses["SSL"],
-            "COVERSUMM_SECURITY_PROTOCOL": "SSL",
-            "COVERSUMM_SSL_CA_LOCATION": str(self.authority.path),
-            "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(self.client),
-            "COVERSUMM_SSL_KEY_LOCATION": str(self.client_key),
-            "COVERSUMM_SSL_KEY_PASSWORD": KEY_PASSWORD,
-        }
-
-
-_QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
-_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-JAAS = {
-    "plain.sasl.jaas.config": (
-        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{_QUOTED}";'
-    ).replace("\\", "\\\\"),  # a properties file takes one backslash off itself
-    "scram-sha-256.sasl.jaas.config": _SCRAM,
-    "scram-sha-512.sasl.jaas.config": _SCRAM,
+EXAMPLES = {
+    "consumer.py": ROOT / "deploy" / "postgres" / "consumer.py",
+    "prose.py": ROOT / "deploy" / "examples" / "llm" / "prose.py",
 }
-
-
-def of_tokens(identity: Identity) -> dict[str, str]:
-    """What a listener needs to verify the provider's tokens."""
-    oauth = "org.apache.kafka.common.security.oauthbearer"
-    return {
-        "oauthbearer.sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required;",
-        "oauthbearer.sasl.server.callback.handler.class": (
-            f"{oauth}.OAuthBearerValidatorCallbackHandler"
-        ),
-        "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": identity.keys.as_uri(),
-        "oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
-        "oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
-    }
+BODY = {"text": "Good.", "embedding": [1.0, 0.5]}
+EVENT = {"type": "review.upserted", "entity_id": "e", "sentences": [BODY]}
+(CHANGE,) = (one.examples[0] for one in PUBLISHED if one.name == "summary.changed")
 
 
 @pytest.fixture(scope="module")
@@ -246,25 +102,32 @@ def listening(pid: int) -> set[tuple[str, int]]:
     return found
 
 
-def by(name: str, secured: Secured) -> dict[str, str]:
-    own = {"SSL": secured.tls, "OAUTHBEARER": secured.oauth, "AWS_MSK_IAM": secured.aws}
-    return own[name]() if name in own else secured.sasl(name)
+def said_by(site: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
+    """What the commands wrote that read or rebuild, all at once, by their first words."""
+    given = (
+        ("status",),
+        ("config", "--check"),
+        ("history", "e"),
+        ("replay",),
+        ("dlq", "list"),
+        ("dlq", "send", "--dry-run"),
+    )
+    with ThreadPoolExecutor(len(given)) as pool:
+        outputs = pool.map(lambda words: command(site, settings, *words), given)
+        return {" ".join(words[:2]): output for words, output in zip(given, outputs, strict=True)}
 
 
-@pytest.mark.parametrize("way", one_of(["OAUTHBEARER", "SSL", "AWS_MSK_IAM", *MECHANISMS], short=3))
+@pytest.mark.parametrize("way", one_of(WAYS, short=2))
 def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, way: str) -> None:
     """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the
     input. Commands and a bridge log in by the same settings.
     """
-    settings = by(way, secured) | {"COVERSUMM_CLIENT_OPTIONS": "compression.type=lz4"}
+    settings = secured.settings(way) | {"COVERSUMM_CLIENT_OPTIONS": "compression.type=lz4"}
     command(site, settings, "topics", "--partitions", "2")
     events = tmp_path / "events.jsonl"
-    body = {"text": "Good.", "embedding": [1.0, 0.5]}
-    event = {"type": "review.upserted", "entity_id": "e", "sentences": [body]}
-    events.write_text("".join(json.dumps(event | {"review_id": one}) + "\n" for one in ("r", "s")))
+    events.write_text("".join(json.dumps(EVENT | {"review_id": one}) + "\n" for one in ("r", "s")))
     command(site, settings, "send", str(events))
     bridge = bridged(site, settings)
-    assert "summaries" in of_an_example(site, settings)
     worker = site.worker(
         **{name.removeprefix("COVERSUMM_").lower(): value for name, value in settings.items()}
     )
@@ -279,26 +142,16 @@ def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, w
         assert b"MARKER" not in page.read()
     *_, change = read_topic(secured.broker.bootstrap_servers, site.output_topic)
     assert [one["review_id"] for one in json.loads(change.value)["sentences"]] == ["r"]
+    said = said_by(site, settings | {"COVERSUMM_DATA_DIR": str(tmp_path / "rebuilt")})
+    (report,) = (one for one in said["replay"].splitlines() if one.startswith('{"type": "report"'))
+    assert json.loads(report)["applied"] == 3
+    assert "ready" in said["status"]
+    assert "review.deleted" in said["history e"]
     for process in (worker, bridge):
         assert process.terminate() == 0, process.log_end()
         assert "DEBUG" in process.log_text()
         assert "MARKER" not in process.log_text()
         assert not any(token in process.log_text() for token in secured.identity.tokens)
-
-
-LIST = "from kafka_env import *; from confluent_kafka import Consumer as C; "
-LIST += "print(C(kafka_options() | {'group.id': 'x'}).list_topics(timeout=60).topics.keys())"
-
-
-def of_an_example(site: Pipeline, settings: Mapping[str, str]) -> str:
-    """The topics that a program with deploy/examples/kafka_env.py sees by the same settings."""
-    done = run_command(
-        environment={**site.environment, **settings},
-        cwd=ROOT / "deploy" / "examples",
-        program=[sys.executable, "-c", LIST],
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def bridged(site: Pipeline, settings: Mapping[str, str]) -> WorkerProcess:
@@ -317,6 +170,53 @@ def bridged(site: Pipeline, settings: Mapping[str, str]) -> WorkerProcess:
     bridge.start()
     wait_bridged(site, source)
     return bridge
+
+
+def publish_change(secured: Secured, name: str) -> Message:
+    """A topic of this name with one change, and one for results; the change."""
+    for topic in (name, f"{name}.prose"):
+        secured.broker.create_topic(topic, 1)
+    client = producer(secured.broker.bootstrap_servers)
+    client.produce(name, json.dumps(CHANGE), CHANGE["entity_id"])
+    assert client.flush(PATIENCE_SECONDS) == 0
+    (message,) = read_topic(secured.broker.bootstrap_servers, name)
+    return message
+
+
+@pytest.mark.parametrize("way", one_of(WAYS))
+def test_the_language_model_example(secured: Secured, tmp_path: Path, way: str) -> None:
+    name = f"llm-{way}"
+    change = publish_change(secured, name)
+    with LanguageModel() as model:
+        program = Prose(secured.broker, model, name, tmp_path, secured.settings(way))
+        program.start()
+        try:
+            found = eventually(
+                lambda: read_topic(secured.broker.bootstrap_servers, f"{name}.prose"),
+                program.log_text,
+            )
+        finally:
+            program.discard()
+    assert [one.key for one in found] == [change.key]
+    assert "MARKER" not in program.log_text()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("way", one_of(WAYS))
+def test_the_postgres_example(secured: Secured, tmp_path: Path, way: str) -> None:
+    name = f"postgres-{way}"
+    publish_change(secured, name)
+    with Postgres() as server, server.connect() as database:
+        database.execute((EXAMPLES["consumer.py"].parent / "schema.sql").read_text())
+        log = tmp_path / "log"
+        program = Consumer(server, secured.broker, {name: "summaries"}, log, secured.settings(way))
+        try:
+            stored = "SELECT entity_id, sequence FROM summaries"
+            rows = eventually(lambda: database.execute(stored).fetchall(), program.log_text)
+        finally:
+            program.discard()
+    assert rows == [(CHANGE["entity_id"], CHANGE["sequence"])]
+    assert "MARKER" not in program.log_text()
 
 
 def test_tokens_are_renewed_under_load_and_nothing_is_lost(
@@ -358,76 +258,6 @@ def test_tokens_are_renewed_under_load_and_nothing_is_lost(
         assert not any(token in worker.log_text() for token in secured.identity.tokens)
 
 
-def wrong(secured: Secured) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]:
-    """By name: settings with one thing wrong, and what the error has to name."""
-    sasl, tls = secured.sasl(), secured.tls()
-    strangers = {"COVERSUMM_SSL_CA_LOCATION": str(secured.stranger.path)}
-    foreign = {
-        "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(secured.foreign_client),
-        "COVERSUMM_SSL_KEY_LOCATION": str(secured.foreign_key),
-    }
-    no_key = {name: value for name, value in tls.items() if name != "COVERSUMM_SSL_KEY_PASSWORD"}
-    bare = {
-        name: value
-        for name, value in tls.items()
-        if "_CERTIFICATE_" not in name and "_KEY_" not in name
-    }
-    plain = secured.broker.bootstrap_servers
-    users = ("COVERSUMM_SASL_USERNAME", "COVERSUMM_SASL_PASSWORD")
-    oauth = secured.oauth()
-    return {
-        "oauth-secret": (
-            {**oauth, "COVERSUMM_SASL_OAUTH_CLIENT_SECRET": "MARKER-wrong"},
-            ("401 invalid_client", "COVERSUMM_SASL_OAUTH_CLIENT_SECRET"),
-        ),
-        "oauth-provider": (
-            {**oauth, "COVERSUMM_SASL_OAUTH_CA_LOCATION": str(secured.stranger.path)},
-            ("COVERSUMM_SASL_OAUTH_TOKEN_URL", "verify failed"),
-        ),
-        "oauth-scope": (
-            {**oauth, "COVERSUMM_SASL_OAUTH_SCOPE": ""},
-            ("the broker does not accept the token", "COVERSUMM_SASL_OAUTH_TOKEN_URL"),
-        ),
-        "client-option": (
-            {**sasl, "COVERSUMM_CLIENT_OPTIONS": "acks=1"},
-            ("COVERSUMM_CLIENT_OPTIONS: acks is refused",),
-        ),
-        "unknown-client-option": (
-            {**sasl, "COVERSUMM_CLIENT_OPTIONS": "compresion.type=lz4"},
-            ("COVERSUMM_CLIENT_OPTIONS", "compresion.type"),
-        ),
-        "password": ({**sasl, "COVERSUMM_SASL_PASSWORD": "MARKER-wrong"}, users),
-        "user": ({**sasl, "COVERSUMM_SASL_USERNAME": "nobody"}, users),
-        "password-plain": (
-            {**secured.sasl("PLAIN"), "COVERSUMM_SASL_PASSWORD": "MARKER-wrong"},
-            users,
-        ),
-        "authority": ({**sasl, **strangers}, ("COVERSUMM_SSL_CA_LOCATION",)),
-        "no-client-certificate": (bare, ("COVERSUMM_SSL_CERTIFICATE_LOCATION",)),
-        "foreign-client-certificate": (
-            {**no_key, **foreign},
-            ("COVERSUMM_SSL_CERTIFICATE_LOCATION", "COVERSUMM_SSL_KEY_LOCATION"),
-        ),
-        "key-password": (
-            {**tls, "COVERSUMM_SSL_KEY_PASSWORD": "MARKER-wrong"},
-            ("COVERSUMM_SSL_KEY_PASSWORD",),
-        ),
-        "no-key-password": (no_key, ("COVERSUMM_SSL_KEY_PASSWORD",)),
-        "plaintext-to-tls": (
-            {"KAFKA_BOOTSTRAP_SERVERS": secured.broker.addresses["SASL_SSL"]},
-            ("COVERSUMM_SECURITY_PROTOCOL",),
-        ),
-        "tls-to-plaintext": (
-            {**sasl, "KAFKA_BOOTSTRAP_SERVERS": plain},
-            ("COVERSUMM_SECURITY_PROTOCOL",),
-        ),
-        "sasl-to-no-sasl": (
-            {**secured.sasl(protocol="SASL_PLAINTEXT"), "KAFKA_BOOTSTRAP_SERVERS": plain},
-            ("COVERSUMM_SECURITY_PROTOCOL",),
-        ),
-    }
-
-
 def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline) -> None:
     """In one line, with exit code 2 and within a bounded time; all at once, for each waits for the
     broker.
@@ -443,10 +273,62 @@ def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline
         assert "MARKER" not in worker.log_text()
 
 
-def test_the_other_commands_are_told_too(secured: Secured, site: Pipeline, tmp_path: Path) -> None:
-    settings, names = wrong(secured)["password"]
-    assert all(name in command(site, settings, "topics", "--dry-run", code=2) for name in names)
-    settings, names = wrong(secured)["key-password"]
+COMMANDS = (
+    ("topics", "--dry-run"),
+    ("config", "--check"),
+    ("status",),
+    ("watch",),
+    ("history", "e"),
+    ("replay",),
+    ("compare", "one", "other"),
+    ("promote", "one", "other"),
+    ("dlq", "list"),
+    ("skip", "0:0", "--reason", "bad_json"),
+    ("reset", "--yes"),
+)
+REFUSED = [
+    *("password", "oauth-secret", "authority", "foreign-client-certificate", "oauth-expired"),
+    *("oauth-provider", "oauth-scope", "key-password", "plaintext-to-tls", "sasl-to-no-sasl"),
+]
+
+
+@pytest.mark.parametrize("case", one_of(REFUSED))
+def test_commands_bridge_and_examples_are_told_too(
+    secured: Secured, site: Pipeline, tmp_path: Path, case: str
+) -> None:
+    """Each in one line, within a bounded time."""
+    settings, names = wrong(secured)[case]
     events = tmp_path / "events.jsonl"
-    events.write_text("{}")
-    assert all(name in command(site, settings, "send", str(events), code=2) for name in names)
+    events.write_text(json.dumps(EVENT | {"review_id": "r"}))
+    mapping = str(written(tmp_path, deletions("source")))
+    commands = [
+        *COMMANDS,
+        ("send", str(events)),
+        ("bridge", "--mapping", mapping, "--from", "source"),
+        ("mapping", "check", mapping, "--from-topic"),
+    ]
+
+    def of_command(number: int) -> str:
+        own = {"COVERSUMM_DATA_DIR": str(tmp_path / str(number))}
+        return command(site, settings | own, *commands[number], code=2)
+
+    def of_example(program: Path) -> str:
+        topic = {"LLM_MODEL": "a-model"} if program.name == "prose.py" else {}
+        done = run_command(
+            *([] if topic else ["summaries=any"]),
+            environment=settings | topic,
+            program=[sys.executable, str(program)],
+        )
+        assert done.returncode == 1, done.stderr
+        return done.stderr
+
+    with ThreadPoolExecutor(4) as pool:
+        said = pool.map(of_command, range(len(commands)))
+        told = pool.map(of_example, EXAMPLES.values())
+        for words, output in zip(commands, said, strict=True):
+            assert "Traceback" not in output, output
+            assert all(name in output for name in names), (words, output)
+        for output in told:
+            (line,) = output.splitlines()
+            assert " check " in line
+            assert any(name.startswith(("COVERSUMM", "KAFKA")) for name in line.split())

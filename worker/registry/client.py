@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request
 
@@ -39,6 +39,7 @@ ATTEMPTS: Final = 3  # how often a command asks before it gives up
 PAUSE_SECONDS: Final = 1.0
 REPEAT_SECONDS: Final = 60.0  # seconds between two lines about one outage
 
+_SETTING: Final = "COVERSUMM_SCHEMA_REGISTRY_"
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _UNKNOWN_ID: Final = 40403
 _NOT_FOUND: Final = (40401, 40402, _UNKNOWN_ID)
@@ -227,10 +228,12 @@ class SchemaRegistry:
             with response:
                 content = response.read(MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:  # a redirect may be any
-            why = getattr(error, "reason", None) or error
+            why = error.reason if isinstance(error, URLError) else error
             is_untrusted = isinstance(why, ssl.SSLCertVerificationError)
             kind = RegistryMisconfigured if is_untrusted else RegistryUnreachable
-            raise kind(f"{url}: {why}") from None
+            names = "CA_LOCATION" if is_untrusted else "CERTIFICATE_LOCATION and its KEY_LOCATION"
+            hint = f": check {_SETTING}{names}" if isinstance(why, ssl.SSLError) else ""
+            raise kind(f"{url}: {why}{hint}") from None
         if isinstance(response, HTTPError):
             raise _refusal(url, response.code, content)
         if len(content) > MAX_ANSWER_BYTES:

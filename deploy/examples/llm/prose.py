@@ -8,14 +8,14 @@ import time
 import urllib.request
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from kafka_env import kafka_options  # deploy/examples/kafka_env.py: take it along
+from kafka_env import connected_options  # deploy/examples/kafka_env.py: take it along
 
 URL = os.environ.get("LLM_BASE_URL", "http://localhost:11434/v1") + "/chat/completions"
 MODEL, KEY = os.environ["LLM_MODEL"], os.environ.get("LLM_API_KEY", "")
 SOURCE = os.environ.get("SOURCE_TOPIC", "marketplace.review-facets.v1")  # or that of summaries
 TARGET = os.environ.get("TARGET_TOPIC", "marketplace.review-prose.v1")
 INSTANCE = os.environ.get("INSTANCE", socket.gethostname())  # of its own, stable over restarts
-KAFKA = kafka_options()
+KAFKA = connected_options()
 GROUP = {"group.id": "review-prose", "group.instance.id": INSTANCE, "enable.auto.commit": False}
 ATTEMPTS = 3
 TASK = """Sum up these quotes from reviews ({id: quote}) in three short sentences that say only what
