@@ -207,7 +207,7 @@ def wrong(secured: Secured) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]
         ),
         "oauth-expired": (
             {**oauth, "COVERSUMM_SASL_OAUTH_CLIENT_ID": LATE},
-            ("does not accept the token", "COVERSUMM_SASL_OAUTH_CLIENT_ID"),
+            ("COVERSUMM_SECURITY_PROTOCOL", "an expired token"),
         ),
         "oauth-provider": (
             {**oauth, "COVERSUMM_SASL_OAUTH_CA_LOCATION": str(secured.stranger.path)},

@@ -309,4 +309,6 @@ class Diagnosis:
             )
         if KafkaError._RESOLVE in self._errors:
             return "the host name does not resolve: check the address"
-        return f"check the address, the network and {protocol}"
+        clocks = "; if they are right, compare the clocks: brokers disconnect an expired token"
+        hint = clocks if settings.sasl_mechanism in TOKENS else ""
+        return f"check the address, the network and {protocol}{hint}"
