@@ -222,7 +222,7 @@ def test_its_page_stays_up_until_ctrl_c(start):
 
     eventually(entities)
     with urllib.request.urlopen(address, timeout=30) as answer:
-        assert b"/page/page.js" in answer.read()
+        assert b"page/page.js" in answer.read()
     with urllib.request.urlopen(f"{address}widget.js", timeout=30) as answer:
         assert of_page["review_url"] in answer.read().decode()
     lines = []
