@@ -1,0 +1,103 @@
+"""The native form of the usual micro-batch, from `worker/native/` (Rust); see `Pool`."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, final
+
+from worker.events import Record
+
+class Processed(NamedTuple):
+    """What `Pool.process` did with the held events."""
+
+    outcomes: dict[tuple[str, str], int]
+    """By (event type, `applied` | `ignored:reason`) the number of records, as `Stats.outcomes`."""
+    messages: list[tuple[int, tuple[str, int, bytes, bytes, list[tuple[str, bytes]]]]]
+    """By ascending index of its record each message: the fields of `worker.events.Message`."""
+    rows: dict[int, dict[bytes, bytes | None]]
+    """By partition the changed rows of entities, None for removed ones."""
+    touched: list[tuple[int, bytes]]
+    """(partition, entity id) of the entities that events were about, in order of the first."""
+    review_formats: dict[int, int]
+    """By partition the newest format of the reviews among the rows, 0 without any."""
+    created: int  # entities
+    set_changes: int  # messages
+    steps: int  # events that added or removed sentences
+    sentences: int  # added, replaced or removed, as `BatchPlan.sentences`
+    message_bytes: int  # keys and values of the messages
+    row_bytes: int  # keys and values of the rows
+    loaded_bytes: int  # of entities loaded for it
+
+@final
+class Pool:
+    """Entities in memory, and the events that they take the usual way.
+
+    A micro-batch is `read`, `load` for each of `absent`, `refused`, then `process`. What the pool
+    does not take is the caller's: all records of that entity, after it was made to `leave`. Rows
+    and messages are those of the Python form, byte for byte. For one thread at a time.
+    """
+
+    def __new__(
+        cls,
+        *,
+        dimension: int,
+        k: int,
+        epoch: int,
+        model: str | None,
+        input_topic: str,
+        output_topic: str,
+        max_event_bytes: int,
+        max_text_bytes: int,
+        max_sentence_chars: int,
+        max_sentences_per_review: int,
+        max_sentences_per_deletion: int,
+        max_sentences_per_entity: int,
+        most_sentences: int,
+    ) -> Pool:
+        """The limits are those of `worker.events.Limits`, but for `most_sentences`: the most live
+        ones of an entity in the pool.
+        """
+
+    def read(self, records: Sequence[Record], indexes: Iterable[int]) -> list[int]:
+        """Those of these indexes whose records are usual, ascending as given. Their events are held
+        until `process`, or the next `read`, which forgets them.
+        """
+
+    def absent(self) -> list[tuple[int, bytes]]:
+        """(partition, entity id) of the held events whose entity is not in the pool."""
+
+    def load(self, partition: int, entity: bytes, rows: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Take in an entity from all rows under `header_key(entity)`, in key order; none: a new
+        one. False: it is not one for the pool, so make it `leave`.
+        """
+
+    def refused(self) -> list[tuple[int, bytes]]:
+        """The entities that would become too large: make them
+        `leave`. Call it once all absent ones are loaded.
+        """
+
+    def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:
+        """Forget the held events of these entities, and drop those that are in the pool."""
+
+    def process(self) -> Processed:
+        """Carry out all held events, in the order in which they were read.
+
+        The pool is ahead of the committed rows then: `drop` the touched entities if these are not
+        used. Raises ValueError if an entity was neither loaded nor made to leave.
+        """
+
+    def drop(self, partition: int, entity: bytes) -> None:
+        """Drop an entity, if it is in the pool: it is loaded again when it is needed."""
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Drop all entities of these partitions."""
+
+    def evict(self, most_bytes: int) -> int:
+        """Drop those that were not used for longest until at most so many bytes are left; returns
+        how many it dropped.
+        """
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes of the entities in memory."""
+
+    def __contains__(self, key: tuple[int, bytes]) -> bool: ...
+    def __len__(self) -> int: ...
