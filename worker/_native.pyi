@@ -1,11 +1,15 @@
-"""The native form of the usual micro-batch, from `worker/native/` (Rust); see `Pool`."""
+"""The usual micro-batch in machine code, from `worker/native/` (Rust); see `Pool`."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, final
+from typing import Final, final
 
 from worker.events import Record
 
-class Processed(NamedTuple):
+API: Final = 1
+"""Raised with each change of this interface: a module of another number is not used."""
+
+@final
+class Processed:
     """What `Pool.process` did with the held events."""
 
     outcomes: dict[tuple[str, str], int]
@@ -70,8 +74,8 @@ class Pool:
         """
 
     def refused(self) -> list[tuple[int, bytes]]:
-        """The entities that would become too large: make them
-        `leave`. Call it once all absent ones are loaded.
+        """The entities that might become too large: make them `leave`. Call it once all absent ones
+        are loaded.
         """
 
     def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:

@@ -1,0 +1,274 @@
+//! A micro-batch: its events are carried out one after the other, then its rows are written.
+//!
+//! The rules are those of `worker.processing.plan` and `worker.processing.publish`.
+
+use crate::entity::{Counts, Entity, Member, Review, Sentence};
+use crate::event::{Change, Details, Event, Origin, Upsert};
+use crate::message::{Difference, Message, Publication};
+use crate::rows::{Row, Writer};
+use std::collections::BTreeMap;
+use std::mem::take;
+
+/// What an event did.
+enum Outcome {
+    /// It added or removed live sentences.
+    Moved,
+    /// It had an effect, but not on these.
+    Applied,
+    Ignored(&'static str),
+}
+
+/// An entity that events of the micro-batch are about, and what it was before them.
+pub struct Touched {
+    pub partition: i32,
+    pub name: Box<str>,
+    counts: Counts,
+    sequence: Option<u64>,
+    is_new: bool,
+    /// Numbers of the reviews that are written, in order of the first time.
+    written: Vec<u32>,
+}
+
+/// What a micro-batch did so far.
+#[derive(Default)]
+pub struct Batch {
+    /// By event type and outcome its records.
+    pub outcomes: BTreeMap<(&'static str, &'static str), u64>,
+    pub messages: Vec<Message>,
+    pub touched: Vec<Touched>,
+    pub created: u64,
+    /// Events that added or removed sentences.
+    pub steps: u64,
+    /// Sentences that are new, replaced or removed.
+    pub sentences: usize,
+}
+
+impl Batch {
+    /// Carry out an event of this entity.
+    pub fn apply(&mut self, entity: &mut Entity, mut event: Event, publication: &Publication) {
+        let origin = &event.origin;
+        let outcome = match &mut event.change {
+            Change::Upsert(upsert) => self.upsert(entity, origin, upsert),
+            Change::DeleteReview { review, version } => {
+                self.delete_review(entity, origin, review, *version)
+            }
+            Change::DeleteSentences(named) => self.delete_sentences(entity, origin, named),
+        };
+        entity.counts.sentences = entity.sentences.len() as u64;
+        let name = match outcome {
+            Outcome::Ignored(why) => why,
+            Outcome::Applied => "applied",
+            Outcome::Moved => {
+                self.steps += 1;
+                self.publish(entity, &event, publication);
+                "applied"
+            }
+        };
+        *self
+            .outcomes
+            .entry((event.change.name(), name))
+            .or_default() += 1;
+    }
+
+    // -- changes
+
+    fn upsert(&mut self, entity: &mut Entity, origin: &Origin, upsert: &mut Upsert) -> Outcome {
+        let stored = entity.number(&upsert.review);
+        let version = next_version(entity, upsert.version, stored);
+        if stored.is_some_and(|number| version <= entity.reviews[number as usize].version) {
+            self.touch(entity, origin);
+            return Outcome::Ignored("ignored:not_newer");
+        }
+        self.touch_or_create(entity, origin);
+        let number = stored.unwrap_or_else(|| entity.add_review(Review::new(&upsert.review)));
+        let (added, vectors) = (take(&mut upsert.sentences), take(&mut upsert.vectors));
+        let removed = entity.sentences_of(number);
+        self.sentences += removed.len() + added.len();
+        let is_move = !removed.is_empty() || !added.is_empty();
+        entity.remove(removed);
+        let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
+        entity.count_review(number, was_live, false);
+        let review = self.written(entity, number);
+        (review.version, review.is_deleted, review.is_embedded) =
+            (version, false, added.is_empty());
+        review.details = upsert.details.clone();
+        entity.count_review(number, false, true);
+        for (given, vector) in added
+            .into_iter()
+            .zip(vectors.chunks_exact(entity.dimension()))
+        {
+            entity.add(
+                Sentence::new(number, &upsert.review, given.ordinal, given.text),
+                vector,
+            );
+        }
+        if is_move {
+            Outcome::Moved
+        } else {
+            Outcome::Applied
+        }
+    }
+
+    fn delete_review(
+        &mut self,
+        entity: &mut Entity,
+        origin: &Origin,
+        review: &str,
+        version: Option<u64>,
+    ) -> Outcome {
+        let stored = entity.number(review);
+        let version = next_version(entity, version, stored);
+        let before = stored.map(|number| &entity.reviews[number as usize]);
+        if before.is_some_and(|one| version < one.version + u64::from(one.is_deleted)) {
+            self.touch(entity, origin);
+            return Outcome::Ignored("ignored:not_newer");
+        }
+        let was_live = before.is_some_and(|one| !one.is_deleted);
+        self.touch_or_create(entity, origin);
+        let number = stored.unwrap_or_else(|| entity.add_review(Review::new(review)));
+        let removed = entity.sentences_of(number);
+        self.sentences += removed.len();
+        let is_move = !removed.is_empty();
+        entity.remove(removed);
+        entity.count_review(number, was_live, false);
+        let review = self.written(entity, number);
+        (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
+        review.details = Details::default();
+        if is_move {
+            Outcome::Moved
+        } else {
+            Outcome::Applied
+        }
+    }
+
+    fn delete_sentences(
+        &mut self,
+        entity: &mut Entity,
+        origin: &Origin,
+        named: &[(Box<str>, Vec<u32>)],
+    ) -> Outcome {
+        if !entity.exists {
+            return Outcome::Ignored("ignored:unknown_entity");
+        }
+        self.touch(entity, origin);
+        let mut removed = Vec::new();
+        for (review, ordinals) in named {
+            let Some(number) = entity.number(review) else {
+                continue;
+            };
+            let mut own = entity.sentences_of(number);
+            let live = own.len();
+            own.retain(|at| ordinals.contains(&entity.sentences[*at as usize].ordinal));
+            if !own.is_empty() {
+                self.sentences += live;
+                self.written(entity, number);
+                removed.append(&mut own);
+            }
+        }
+        if removed.is_empty() {
+            return Outcome::Ignored("ignored:unknown_sentence");
+        }
+        entity.remove(removed);
+        Outcome::Moved
+    }
+
+    // -- the entity
+
+    fn touch_or_create(&mut self, entity: &mut Entity, origin: &Origin) {
+        let is_new = !entity.exists;
+        if is_new {
+            (entity.exists, entity.incarnation) = (true, origin.offset);
+            self.created += 1;
+        }
+        self.touch(entity, origin);
+        if is_new && let Some(touched) = self.touched.last_mut() {
+            touched.is_new = true;
+        }
+    }
+
+    /// Note what the entity was, before its first event.
+    fn touch(&mut self, entity: &mut Entity, origin: &Origin) {
+        if entity.touched.is_none() {
+            entity.touched = Some(self.touched.len());
+            self.touched.push(Touched {
+                partition: origin.partition,
+                name: origin.entity.clone(),
+                counts: entity.counts.clone(),
+                sequence: entity.sequence,
+                is_new: false,
+                written: Vec::new(),
+            });
+        }
+    }
+
+    /// The review of a touched entity, noted to be written.
+    fn written<'a>(&mut self, entity: &'a mut Entity, number: u32) -> &'a mut Review {
+        let review = &mut entity.reviews[number as usize];
+        if !std::mem::replace(&mut review.is_written, true)
+            && let Some(touched) = entity.touched.and_then(|at| self.touched.get_mut(at))
+        {
+            touched.written.push(number);
+        }
+        review
+    }
+
+    /// The message of a changed set, if it changed.
+    fn publish(&mut self, entity: &mut Entity, event: &Event, publication: &Publication) {
+        let ranked = entity.rank(publication.k);
+        if entity.is_published(&ranked) {
+            return;
+        }
+        let now = entity.set_of(&ranked);
+        entity.mark(&ranked);
+        let difference = Difference {
+            added: without(&now, &entity.published),
+            removed: without(&entity.published, &now),
+        };
+        if difference.is_empty() {
+            return;
+        }
+        self.messages
+            .push(publication.message(entity, event, &ranked, &difference));
+        (entity.published, entity.sequence) = (now, Some(event.origin.offset));
+    }
+}
+
+/// The ids of a set that another one lacks, or has with another text.
+fn without(ours: &[Member], others: &[Member]) -> Vec<Box<str>> {
+    let missing = ours.iter().filter(|one| !others.contains(one));
+    missing.map(|(id, _)| id.clone()).collect()
+}
+
+/// The event's version, or the next one if it has none.
+fn next_version(entity: &Entity, given: Option<u64>, stored: Option<u32>) -> u64 {
+    let next = || stored.map_or(1, |number| entity.reviews[number as usize].version + 1);
+    given.unwrap_or_else(next)
+}
+
+impl Touched {
+    /// The changed rows of the entity, in their last state, and the newest format of its reviews.
+    pub fn rows(&self, entity: &mut Entity) -> (Vec<Row>, u8) {
+        let (mut rows, mut newest) = (Vec::new(), 0);
+        let writer = Writer::new(&self.name, entity);
+        if self.is_new || entity.counts != self.counts {
+            rows.push(writer.header());
+        }
+        if let Some(sequence) = entity.sequence.filter(|_| entity.sequence != self.sequence) {
+            rows.push(writer.published(sequence));
+        }
+        let mut with_vectors = Vec::new();
+        for number in &self.written {
+            let sentences = entity.sentences_of(*number);
+            let (format, own) = writer.review(&entity.reviews[*number as usize], &sentences);
+            newest = newest.max(format);
+            rows.extend(own);
+            with_vectors.push(!sentences.is_empty());
+        }
+        for (number, has_vectors) in self.written.iter().zip(with_vectors) {
+            let review = &mut entity.reviews[*number as usize];
+            (review.is_written, review.has_vectors_row) = (false, has_vectors);
+        }
+        entity.touched = None;
+        (rows, newest)
+    }
+}

@@ -1,0 +1,332 @@
+//! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
+//!
+//! The summary is that of `worker.coversumm`: the k sentences with the lowest keys
+//! `n*|x|^2 - 2*x.S`, S being the sum of the n live vectors, by id where keys are equal. All numbers
+//! are exact integers. |x|^2 is below 2^31 and n at most a few thousand, so 64 bits hold each.
+
+use crate::event::Details;
+use crate::vector::{SCALE, dot, square};
+use blake2::digest::consts::U16;
+use blake2::{Blake2b, Digest};
+use std::collections::HashMap;
+
+pub const RATINGS: usize = 21;
+pub type TextDigest = [u8; 16];
+/// A sentence of a set by its id, and the digest of its text.
+pub type Member = (Box<str>, TextDigest);
+
+#[derive(Debug)]
+pub struct Review {
+    pub id: Box<str>,
+    pub version: u64,
+    pub is_deleted: bool,
+    /// As `ReviewRow.embedded`.
+    pub is_embedded: bool,
+    pub details: Details,
+    /// Whether the rows before this micro-batch have a row of its vectors.
+    pub has_vectors_row: bool,
+    /// Whether this micro-batch writes it.
+    pub is_written: bool,
+}
+
+#[derive(Debug)]
+pub struct Sentence {
+    pub id: Box<str>,
+    pub text: Box<str>,
+    /// Its number among the reviews.
+    pub review: u32,
+    pub ordinal: u32,
+    /// Whether the set last published has it, with this text.
+    pub is_published: bool,
+    /// Of the text, once it was needed.
+    digest: Option<TextDigest>,
+    /// The part of it that is the same in every message, while it is published.
+    pub quote: Option<Box<[u8]>>,
+}
+
+impl Review {
+    /// One of which nothing is known.
+    pub fn new(id: &str) -> Self {
+        Review {
+            id: id.into(),
+            version: 0,
+            is_deleted: false,
+            is_embedded: false,
+            details: Details::default(),
+            has_vectors_row: false,
+            is_written: false,
+        }
+    }
+}
+
+impl Sentence {
+    pub fn new(review: u32, review_id: &str, ordinal: u32, text: Box<str>) -> Self {
+        let id = format!("{review_id}#{ordinal}").into();
+        Sentence {
+            id,
+            text,
+            review,
+            ordinal,
+            is_published: false,
+            digest: None,
+            quote: None,
+        }
+    }
+
+    pub fn digest(&mut self) -> TextDigest {
+        let text = &self.text;
+        *self
+            .digest
+            .get_or_insert_with(|| Blake2b::<U16>::digest(text.as_bytes()).into())
+    }
+}
+
+/// The part of an entity that its header row has.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Counts {
+    pub reviews: u64,
+    pub sentences: u64,
+    /// By the double of a rating its live reviews.
+    pub ratings: [u64; RATINGS],
+}
+
+/// A ranked sentence: its key, and its number among the live ones.
+pub type Ranked = (i64, u32);
+
+#[derive(Default, Debug)]
+pub struct Entity {
+    /// Source offset of the event that created it.
+    pub incarnation: u64,
+    /// Whether it has rows, or an event of this micro-batch created it.
+    pub exists: bool,
+    pub counts: Counts,
+    pub reviews: Vec<Review>,
+    numbers: HashMap<Box<str>, u32>,
+    pub sentences: Vec<Sentence>,
+    dimension: usize,
+    /// Of the sentences, one after the other.
+    vectors: Vec<i16>,
+    squares: Vec<i64>,
+    /// x.S of each.
+    products: Vec<i64>,
+    /// |S|^2.
+    total_square: i64,
+    /// Ids and digests of the set last published, in its rank order.
+    pub published: Vec<Member>,
+    /// Source offset of that change.
+    pub sequence: Option<u64>,
+    /// Its number among the entities that a micro-batch touches.
+    pub touched: Option<usize>,
+    /// When it was used last, in micro-batches.
+    pub used: u64,
+    /// As `measure` found it after that.
+    pub bytes: usize,
+}
+
+impl Entity {
+    /// One without reviews.
+    pub fn new(dimension: usize) -> Self {
+        Entity {
+            dimension,
+            ..Entity::default()
+        }
+    }
+
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    // -- reviews
+
+    /// The number of a review.
+    pub fn number(&self, review: &str) -> Option<u32> {
+        self.numbers.get(review).copied()
+    }
+
+    pub fn add_review(&mut self, review: Review) -> u32 {
+        let number = self.reviews.len() as u32;
+        self.numbers.insert(review.id.clone(), number);
+        self.reviews.push(review);
+        number
+    }
+
+    /// Count a live review no more that `was` counted, or one that `is` to be counted.
+    pub fn count_review(&mut self, number: u32, was: bool, is: bool) {
+        let change = |count: &mut u64| *count = *count + u64::from(is) - u64::from(was);
+        change(&mut self.counts.reviews);
+        if let Some(double) = self.reviews[number as usize].details.rating {
+            change(&mut self.counts.ratings[usize::from(double)]);
+        }
+    }
+
+    /// The live sentences of a review, by position in it.
+    pub fn sentences_of(&self, review: u32) -> Vec<u32> {
+        let of_all = self.sentences.iter().enumerate();
+        let own = of_all.filter(|(_, one)| one.review == review);
+        let mut found: Vec<u32> = own.map(|(at, _)| at as u32).collect();
+        found.sort_unstable_by_key(|at| self.sentences[*at as usize].ordinal);
+        found
+    }
+
+    // -- sentences
+
+    pub fn vector(&self, at: u32) -> &[i16] {
+        &self.vectors[at as usize * self.dimension..][..self.dimension]
+    }
+
+    /// Add a live sentence.
+    pub fn add(&mut self, sentence: Sentence, vector: &[i16]) {
+        let own = square(vector);
+        let mut before = 0; // vector.S
+        for (x, product) in self
+            .vectors
+            .chunks_exact(self.dimension)
+            .zip(&mut self.products)
+        {
+            let with = dot(x, vector);
+            *product += with;
+            before += with;
+        }
+        self.total_square += 2 * before + own;
+        self.vectors.extend_from_slice(vector);
+        self.squares.push(own);
+        self.products.push(before + own);
+        self.sentences.push(sentence);
+    }
+
+    /// Remove these live sentences.
+    pub fn remove(&mut self, mut gone: Vec<u32>) {
+        gone.sort_unstable();
+        for at in gone.into_iter().rev().map(|at| at as usize) {
+            let vector = self.vector(at as u32).to_vec();
+            self.total_square += self.squares[at] - 2 * self.products[at];
+            for (x, product) in self
+                .vectors
+                .chunks_exact(self.dimension)
+                .zip(&mut self.products)
+            {
+                *product -= dot(x, &vector);
+            }
+            self.sentences.swap_remove(at);
+            self.squares.swap_remove(at);
+            self.products.swap_remove(at);
+            let last = self.vectors.len() - self.dimension;
+            self.vectors.copy_within(last.., at * self.dimension);
+            self.vectors.truncate(last);
+        }
+    }
+
+    /// Begin with these sentences in an entity without any. `None`: a vector is too long.
+    pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<i16>) -> Option<()> {
+        let mut total = vec![0_i64; self.dimension];
+        for x in vectors.chunks_exact(self.dimension) {
+            let own = square(x);
+            i32::try_from(own).ok()?;
+            self.squares.push(own);
+            for (sum, number) in total.iter_mut().zip(x) {
+                *sum += i64::from(*number);
+            }
+        }
+        for x in vectors.chunks_exact(self.dimension) {
+            self.products
+                .push(x.iter().zip(&total).map(|(a, b)| i64::from(*a) * b).sum());
+        }
+        self.total_square = total.iter().map(|sum| sum * sum).sum();
+        (self.sentences, self.vectors) = (sentences, vectors);
+        Some(())
+    }
+
+    // -- the summary
+
+    /// The k nearest to the centroid, in rank order.
+    pub fn rank(&self, k: usize) -> Vec<Ranked> {
+        let n = self.sentences.len() as i64;
+        let numbers = self.squares.iter().zip(&self.products).zip(0..);
+        let mut ranked: Vec<Ranked> = numbers
+            .map(|((own, product), at)| (n * own - 2 * product, at))
+            .collect();
+        let id = |one: &Ranked| &*self.sentences[one.1 as usize].id;
+        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
+        if k < ranked.len() {
+            ranked.select_nth_unstable_by(k, order);
+            ranked.truncate(k);
+        }
+        ranked.sort_unstable_by(order);
+        ranked
+    }
+
+    /// Whether these are the sentences of the set last published, as far as that is known.
+    pub fn is_published(&self, ranked: &[Ranked]) -> bool {
+        let is_in = |one: &Ranked| self.sentences[one.1 as usize].is_published;
+        ranked.len() == self.published.len() && ranked.iter().all(is_in)
+    }
+
+    /// Ids and digests of these sentences.
+    pub fn set_of(&mut self, ranked: &[Ranked]) -> Vec<Member> {
+        let mut named = |at: u32| {
+            let one = &mut self.sentences[at as usize];
+            (one.id.clone(), one.digest())
+        };
+        ranked.iter().map(|(_, at)| named(*at)).collect()
+    }
+
+    /// Note that the set last published has these sentences.
+    pub fn mark(&mut self, ranked: &[Ranked]) {
+        for one in &mut self.sentences {
+            one.is_published = false;
+        }
+        for (_, at) in ranked {
+            self.sentences[*at as usize].is_published = true;
+        }
+        for one in &mut self.sentences {
+            if !one.is_published {
+                one.quote = None;
+            }
+        }
+    }
+
+    /// The distance of a sentence with this key from the centroid in millionths, halves up:
+    /// sqrt((n*key + |S|^2) / (n*scale)^2).
+    pub fn micros(&self, key: i64) -> u64 {
+        let n = self.sentences.len() as i64;
+        let (numerator, root) = ((n * key + self.total_square) as u128, (n * SCALE) as u128);
+        let quadruple = 4_000_000_000_000 * numerator / (root * root);
+        (quadruple.isqrt() as u64).div_ceil(2)
+    }
+
+    /// How many live sentences have the vector of this one.
+    pub fn support(&self, at: u32) -> usize {
+        let (own, product) = (self.squares[at as usize], self.products[at as usize]);
+        let is_copy = |other: &u32| {
+            let other = *other;
+            self.squares[other as usize] == own
+                && self.products[other as usize] == product
+                && self.vector(other) == self.vector(at)
+        };
+        (0..self.sentences.len() as u32).filter(is_copy).count()
+    }
+
+    /// Approximate bytes in memory.
+    pub fn measure(&self) -> usize {
+        let of_sentence = |one: &Sentence| {
+            one.id.len() + one.text.len() + one.quote.as_ref().map_or(0, |quote| quote.len())
+        };
+        let of_review = |one: &Review| 2 * one.id.len() + 160;
+        size_of::<Entity>()
+            + 2 * self.vectors.capacity()
+            + 16 * self.squares.capacity()
+            + self.sentences.capacity() * size_of::<Sentence>()
+            + self
+                .sentences
+                .iter()
+                .map(|one| of_sentence(one) + 48)
+                .sum::<usize>()
+            + self.reviews.capacity() * size_of::<Review>()
+            + self.reviews.iter().map(of_review).sum::<usize>()
+            + self
+                .published
+                .iter()
+                .map(|(id, _)| id.len() + 48)
+                .sum::<usize>()
+    }
+}

@@ -1,0 +1,429 @@
+//! Records as events: those that are usual, and these completely.
+//!
+//! A record is usual if each of its parts is certain to mean the same in the Python form
+//! (`worker.events.decode`). `None` stands for all others, whether they are valid there or not.
+
+use crate::json::{Raw, Reader, plain_string, string_of, write_string};
+use crate::vector::{Workspace, is_base64};
+
+const MAX_ID_CHARS: usize = 1024;
+const MAX_SENTENCE_ID_CHARS: usize = MAX_ID_CHARS + 20;
+const MAX_TIMESTAMP_CHARS: usize = 64;
+const MAX_LANGUAGE_CHARS: usize = 35;
+const MAX_COUNTRY_BYTES: usize = 48;
+const MAX_AUTHOR_BYTES: usize = 128;
+/// Of a version, so that it is far from where 64 bits end.
+const MAX_VERSION_DIGITS: usize = 18;
+/// Sentences that a deletion names.
+const MOST_NAMED: usize = 1000;
+/// A longer blank sentence may be cut into several.
+const MAX_BLANK_CHARS: usize = 64;
+/// As `worker.state.rows.CHUNK_BYTES`: a review beyond it has several rows of texts or vectors.
+pub const CHUNK_BYTES: usize = 128 * 1024;
+
+/// What the pool is made for; see `worker.events.rules.Limits`.
+pub struct Limits {
+    pub dimension: usize,
+    pub model: Option<String>,
+    pub max_event_bytes: usize,
+    pub max_text_bytes: usize,
+    pub max_sentence_chars: usize,
+    pub max_sentences_per_review: usize,
+    pub max_sentences_per_deletion: usize,
+    /// Most live sentences of an entity in the pool.
+    pub most_sentences: usize,
+}
+
+/// What messages say of a sentence's review.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct Details {
+    /// Its double.
+    pub rating: Option<u8>,
+    pub occurred_at: Option<Box<str>>,
+    pub language: Option<Box<str>>,
+    pub verified: Option<bool>,
+    pub country: Option<Box<str>>,
+    pub author_id: Option<Box<str>>,
+}
+
+/// A sentence that is not blank, and its position in the review.
+#[derive(Debug, PartialEq)]
+pub struct Given {
+    pub ordinal: u32,
+    pub text: Box<str>,
+}
+
+#[derive(Debug)]
+pub struct Upsert {
+    pub review: Box<str>,
+    pub version: Option<u64>,
+    pub details: Details,
+    pub sentences: Vec<Given>,
+    /// Of these sentences, one after the other.
+    pub vectors: Vec<i16>,
+}
+
+#[derive(Debug)]
+pub enum Change {
+    Upsert(Upsert),
+    DeleteReview {
+        review: Box<str>,
+        version: Option<u64>,
+    },
+    /// Reviews with the positions of some sentences, in the order of the event.
+    DeleteSentences(Vec<(Box<str>, Vec<u32>)>),
+}
+
+impl Change {
+    /// The contract's name of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Change::Upsert(_) => "review.upserted",
+            Change::DeleteReview { .. } => "review.deleted",
+            Change::DeleteSentences(_) => "sentences.deleted",
+        }
+    }
+}
+
+/// Where an event comes from.
+#[derive(Debug)]
+pub struct Origin {
+    pub index: usize,
+    pub partition: i32,
+    pub offset: u64,
+    pub timestamp_ms: i64,
+    pub entity: Box<str>,
+    pub occurred_at: Option<Box<str>>,
+}
+
+/// A usual record.
+#[derive(Debug)]
+pub struct Event {
+    pub origin: Origin,
+    pub change: Change,
+}
+
+/// What a body of a known type is made of, as it is written; each at most once.
+#[derive(Default)]
+struct Members<'a> {
+    kind: Option<Raw<'a>>,
+    entity_id: Option<Raw<'a>>,
+    review_id: Option<Raw<'a>>,
+    review_version: Option<Raw<'a>>,
+    text: Option<Raw<'a>>,
+    rating: Option<Raw<'a>>,
+    language: Option<Raw<'a>>,
+    occurred_at: Option<Raw<'a>>,
+    sentences: Option<Raw<'a>>,
+    embedding_model: Option<Raw<'a>>,
+    verified: Option<Raw<'a>>,
+    country: Option<Raw<'a>>,
+    author_id: Option<Raw<'a>>,
+    reason: Option<Raw<'a>>,
+    sentence_ids: Option<Raw<'a>>,
+}
+
+impl<'a> Members<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let mut found = Members::default();
+        Reader::object(text, |name, raw| {
+            let member = match name {
+                "type" => &mut found.kind,
+                "entity_id" => &mut found.entity_id,
+                "review_id" => &mut found.review_id,
+                "review_version" => &mut found.review_version,
+                "text" => &mut found.text,
+                "rating" => &mut found.rating,
+                "language" => &mut found.language,
+                "occurred_at" => &mut found.occurred_at,
+                "sentences" => &mut found.sentences,
+                "embedding_model" => &mut found.embedding_model,
+                "verified" => &mut found.verified,
+                "country" => &mut found.country,
+                "author_id" => &mut found.author_id,
+                "reason" => &mut found.reason,
+                "sentence_ids" => &mut found.sentence_ids,
+                _ => return Some(()),
+            };
+            member.replace(raw).is_none().then_some(())
+        })?;
+        Some(found)
+    }
+}
+
+/// The entity, the time and the change that a record's key and value mean.
+pub fn read(
+    key: &[u8],
+    value: &[u8],
+    limits: &Limits,
+    workspace: &mut Workspace,
+) -> Option<(Box<str>, Option<Box<str>>, Change)> {
+    if value.len() > limits.max_event_bytes {
+        return None;
+    }
+    let members = Members::of(std::str::from_utf8(value).ok()?)?;
+    let entity = identifier(members.entity_id?, MAX_ID_CHARS)?;
+    if entity.as_bytes() != key {
+        return None;
+    }
+    let occurred_at = optional(members.occurred_at, timestamp)?;
+    let change = match plain_string(members.kind?)? {
+        "review.upserted" => {
+            Change::Upsert(upsert(&members, occurred_at.clone(), limits, workspace)?)
+        }
+        "review.deleted" => {
+            optional(members.reason, |raw| string_of(raw).map(drop))?;
+            Change::DeleteReview {
+                review: identifier(members.review_id?, MAX_ID_CHARS)?,
+                version: optional(members.review_version, version)?,
+            }
+        }
+        "sentences.deleted" => {
+            Change::DeleteSentences(named_sentences(members.sentence_ids?, limits)?)
+        }
+        _ => return None,
+    };
+    Some((entity, occurred_at, change))
+}
+
+fn upsert(
+    members: &Members<'_>,
+    occurred_at: Option<Box<str>>,
+    limits: &Limits,
+    workspace: &mut Workspace,
+) -> Option<Upsert> {
+    let text = optional(members.text, string_of)?;
+    if text.is_some_and(|text| text.len() > limits.max_text_bytes) {
+        return None;
+    }
+    let model = optional(members.embedding_model, string_of)?;
+    if let (Some(model), Some(own)) = (&model, &limits.model)
+        && model != own
+    {
+        return None;
+    }
+    let language = optional(members.language, string_of)?
+        .filter(|tag| (1..=MAX_LANGUAGE_CHARS).contains(&tag.chars().count()));
+    let details = Details {
+        rating: optional(members.rating, rating)?,
+        occurred_at,
+        language: language.map(Into::into),
+        verified: optional(members.verified, |raw| match raw {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        })?,
+        country: passed_on(members.country, MAX_COUNTRY_BYTES)?,
+        author_id: passed_on(members.author_id, MAX_AUTHOR_BYTES)?,
+    };
+    let (sentences, vectors) = given_sentences(members.sentences?, limits, workspace)?;
+    Some(Upsert {
+        review: identifier(members.review_id?, MAX_ID_CHARS)?,
+        version: optional(members.review_version, version)?,
+        details,
+        sentences,
+        vectors,
+    })
+}
+
+/// The sentences that are not blank, and their vectors.
+fn given_sentences(
+    raw: Raw<'_>,
+    limits: &Limits,
+    workspace: &mut Workspace,
+) -> Option<(Vec<Given>, Vec<i16>)> {
+    let (mut sentences, mut vectors) = (Vec::new(), Vec::new());
+    let (mut items, mut room) = (0, CHUNK_BYTES);
+    Reader::array(raw, |item| {
+        let (text, embedding) = sentence(item)?;
+        let chars = text.chars().count();
+        if text.len() > limits.max_text_bytes || chars > limits.max_sentence_chars {
+            return None;
+        }
+        if text.chars().all(is_space) {
+            if chars > MAX_BLANK_CHARS || !embedding.is_none_or(is_base64) {
+                return None;
+            }
+        } else {
+            workspace.decode(embedding?, limits.dimension, &mut vectors)?;
+            room = room.checked_sub(4 * (chars + 2))?;
+            sentences.push(Given {
+                ordinal: items,
+                text: text.into(),
+            });
+        }
+        items += 1;
+        Some(())
+    })?;
+    let of_a_row = (CHUNK_BYTES / (4 + 2 * limits.dimension)).max(1);
+    let most = limits.max_sentences_per_review;
+    (items as usize <= most && sentences.len() <= of_a_row).then_some((sentences, vectors))
+}
+
+/// The text and the embedding of an item.
+fn sentence(item: Raw<'_>) -> Option<(std::borrow::Cow<'_, str>, Option<&str>)> {
+    if item.starts_with('"') {
+        return Some((string_of(item)?, None));
+    }
+    let (mut text, mut embedding, mut labels) = (None, None, None);
+    Reader::object(item, |name, raw| {
+        let member = match name {
+            "text" => &mut text,
+            "embedding" => &mut embedding,
+            "labels" => &mut labels,
+            _ => return Some(()),
+        };
+        member.replace(raw).is_none().then_some(())
+    })?;
+    Some((string_of(text?)?, optional(embedding, plain_string)?))
+}
+
+/// As Python's `str.isspace`.
+fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
+}
+
+/// The reviews and positions in the ids of sentences; others are of none.
+fn named_sentences(raw: Raw<'_>, limits: &Limits) -> Option<Vec<(Box<str>, Vec<u32>)>> {
+    let (mut named, mut count) = (Vec::<(Box<str>, Vec<u32>)>::new(), 0);
+    Reader::array(raw, |item| {
+        count += 1;
+        let identifier = identifier(item, MAX_SENTENCE_ID_CHARS)?;
+        if let Some((review, ordinal)) = sentence_id(&identifier) {
+            match named.iter_mut().find(|(name, _)| **name == *review) {
+                Some((_, ordinals)) => ordinals.push(ordinal),
+                None => named.push((review.into(), vec![ordinal])),
+            }
+        }
+        Some(())
+    })?;
+    // All live sentences of an entity may be named, so that no event rewrites too many.
+    let most = limits.max_sentences_per_deletion;
+    (count <= most.min(MOST_NAMED) && limits.most_sentences <= most).then_some(named)
+}
+
+/// The review and the position in an id of a sentence, as `worker.state.keys.parse_sentence_id`.
+pub fn sentence_id(identifier: &str) -> Option<(&str, u32)> {
+    let (review, digits) = identifier.rsplit_once('#')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if digits.is_empty() || !is_number || (digits.starts_with('0') && digits != "0") {
+        return None;
+    }
+    Some((review, digits.parse().unwrap_or(u32::MAX))) // so large that none has it
+}
+
+// -- fields
+
+/// The value of a member that may be missing or null. `None`: it is not usual.
+fn optional<'a, T>(
+    raw: Option<Raw<'a>>,
+    read: impl FnOnce(Raw<'a>) -> Option<T>,
+) -> Option<Option<T>> {
+    match raw {
+        None | Some("null") => Some(None),
+        Some(raw) => read(raw).map(Some),
+    }
+}
+
+fn identifier(raw: Raw<'_>, most_chars: usize) -> Option<Box<str>> {
+    let text = string_of(raw)?;
+    let is_usual = !text.is_empty() && text.chars().count() <= most_chars;
+    is_usual.then(|| text.into())
+}
+
+fn version(raw: Raw<'_>) -> Option<u64> {
+    let is_usual = raw.len() <= MAX_VERSION_DIGITS && raw.bytes().all(|byte| byte.is_ascii_digit());
+    is_usual.then(|| raw.parse().ok())?
+}
+
+/// The double of a whole or half number from 0 to 10.
+fn rating(raw: Raw<'_>) -> Option<u8> {
+    let (whole, fraction) = raw.split_once('.').unwrap_or((raw, "0"));
+    let half = match fraction.trim_end_matches('0') {
+        "" => 0,
+        "5" => 1,
+        _ => return None,
+    };
+    if !whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let double = 2 * whole.parse::<u8>().ok().filter(|whole| *whole <= 10)? + half;
+    (double <= 20).then_some(double)
+}
+
+/// A text that summaries pass on, unless it is empty or takes more bytes of JSON.
+fn passed_on(raw: Option<Raw<'_>>, most_bytes: usize) -> Option<Option<Box<str>>> {
+    let text = optional(raw, string_of)?.filter(|text| {
+        let mut written = Vec::new();
+        write_string(&mut written, text);
+        (1..=most_bytes).contains(&(written.len() - 2))
+    });
+    Some(text.map(Into::into))
+}
+
+/// An RFC 3339 timestamp of a day that exists, as `worker.events.fields.is_timestamp`.
+fn timestamp(raw: Raw<'_>) -> Option<Box<str>> {
+    let text = plain_string(raw)?;
+    (text.len() <= MAX_TIMESTAMP_CHARS && is_timestamp(text.as_bytes())).then(|| text.into())
+}
+
+fn is_timestamp(text: &[u8]) -> bool {
+    let is_shaped = text.len() >= 20
+        && matches!(text[10], b'T' | b't')
+        && [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')]
+            .iter()
+            .all(|(at, byte)| text[*at] == *byte);
+    let parts = [(0, 4), (5, 2), (8, 2), (11, 2), (14, 2), (17, 2)];
+    let mut numbers = [0; 6];
+    for (number, (at, length)) in numbers.iter_mut().zip(parts) {
+        match is_shaped.then(|| digits(&text[at..at + length])).flatten() {
+            Some(found) => *number = found,
+            None => return false,
+        }
+    }
+    let [year, month, day, hour, minute, second] = numbers;
+    let is_moment =
+        (1..=days(year, month)).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    is_moment && is_zone(without_fraction(&text[19..]))
+}
+
+/// What follows a fraction of a second.
+fn without_fraction(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b'.', first, ..] if first.is_ascii_digit() => {
+            let end = rest[1..].iter().position(|byte| !byte.is_ascii_digit());
+            end.map_or(&[], |end| &rest[1 + end..])
+        }
+        _ => rest,
+    }
+}
+
+fn is_zone(zone: &[u8]) -> bool {
+    match zone {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', hours @ .., b':', ten, one] if hours.len() == 2 => {
+            digits(hours).is_some_and(|hours| hours < 24)
+                && digits(&[*ten, *one]).is_some_and(|minutes| minutes < 60)
+        }
+        _ => false,
+    }
+}
+
+fn digits(text: &[u8]) -> Option<u32> {
+    text.iter().try_fold(0, |number, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| 10 * number + u32::from(digit - b'0'))
+    })
+}
+
+/// Of a month, none of others; the year 0 is a leap year.
+fn days(year: u32, month: u32) -> u32 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + u32::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => 0,
+    }
+}

@@ -1,0 +1,332 @@
+//! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
+
+use crate::entity::{Counts, Entity, Ranked, Review, Sentence};
+use crate::event::{Change, Event};
+use crate::json::write_string;
+use sha1::{Digest, Sha1};
+use std::io::Write;
+
+/// What is the same in all messages.
+pub struct Publication {
+    pub epoch: u64,
+    pub k: usize,
+    pub model: Option<String>,
+    pub input_topic: String,
+}
+
+/// A change of a summary, for the record of this index.
+pub struct Message {
+    pub index: usize,
+    pub partition: i32,
+    pub entity: Box<str>,
+    pub value: Vec<u8>,
+    pub id: String,
+    pub time: Option<String>,
+}
+
+/// Ids that a change names, in order.
+pub struct Difference {
+    pub added: Vec<Box<str>>,
+    pub removed: Vec<Box<str>>,
+}
+
+impl Difference {
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl Publication {
+    /// The message about the entity's new set, caused by this event. Keeps the quotes of the set.
+    pub fn message(
+        &self,
+        entity: &mut Entity,
+        event: &Event,
+        ranked: &[Ranked],
+        difference: &Difference,
+    ) -> Message {
+        let (origin, mut out) = (&event.origin, Vec::with_capacity(1024 + 512 * ranked.len()));
+        out.extend_from_slice(b"{\"type\":\"summary.changed\",\"entity_id\":");
+        write_string(&mut out, &origin.entity);
+        write(&mut out, ",\"epoch\":", self.epoch);
+        write(&mut out, ",\"sequence\":", origin.offset);
+        write_optional(&mut out, ",\"previous_sequence\":", entity.sequence);
+        out.extend_from_slice(b",\"sentences\":[");
+        self.write_sentences(&mut out, entity, ranked);
+        write_ids(&mut out, "],\"added\":[", &difference.added);
+        write_ids(&mut out, "],\"removed\":[", &difference.removed);
+        write(&mut out, "],\"review_count\":", entity.counts.reviews);
+        write(&mut out, ",\"sentence_count\":", entity.counts.sentences);
+        write(&mut out, ",\"k\":", self.k);
+        write(&mut out, ",\"cause\":{\"type\":\"", event.change.name());
+        out.extend_from_slice(b"\",\"topic\":");
+        write_string(&mut out, &self.input_topic);
+        write(&mut out, ",\"partition\":", origin.partition);
+        write(&mut out, ",\"offset\":", origin.offset);
+        write_text(&mut out, ",\"review_id\":", review_of(&event.change));
+        write_text(
+            &mut out,
+            "},\"occurred_at\":",
+            origin.occurred_at.as_deref(),
+        );
+        write_text(&mut out, ",\"embedding_model\":", self.model.as_deref());
+        out.extend_from_slice(b",\"algorithm\":\"coversumm/1\",\"ratings\":");
+        write_ratings(&mut out, &entity.counts);
+        out.push(b'}');
+        let name = format!(
+            "coversumm:{}:{}:{}",
+            origin.entity, self.epoch, origin.offset
+        );
+        Message {
+            index: origin.index,
+            partition: origin.partition,
+            entity: origin.entity.clone(),
+            value: out,
+            id: uuid5(&name),
+            time: match &origin.occurred_at {
+                Some(time) => Some(time.to_string()),
+                None => timestamp(origin.timestamp_ms),
+            },
+        }
+    }
+
+    fn write_sentences(&self, out: &mut Vec<u8>, entity: &mut Entity, ranked: &[Ranked]) {
+        for (rank, (key, at)) in ranked.iter().enumerate() {
+            if rank > 0 {
+                out.push(b',');
+            }
+            write(out, "{\"rank\":", rank);
+            let sentence = &mut entity.sentences[*at as usize];
+            let review = &entity.reviews[sentence.review as usize];
+            if sentence.quote.is_none() {
+                sentence.quote = Some(quote(sentence, review).into());
+            }
+            out.extend_from_slice(sentence.quote.as_deref().unwrap_or_default());
+            write_millionths(out, entity.micros(*key));
+            write(out, ",\"support\":", entity.support(*at));
+            out.push(b'}');
+        }
+    }
+}
+
+fn review_of(change: &Change) -> Option<&str> {
+    match change {
+        Change::Upsert(upsert) => Some(&upsert.review),
+        Change::DeleteReview { review, .. } => Some(review),
+        Change::DeleteSentences(_) => None,
+    }
+}
+
+/// The part of a sentence that is the same in every message: from the rank to the distance.
+fn quote(sentence: &Sentence, review: &Review) -> Vec<u8> {
+    let (mut out, details) = (Vec::with_capacity(256), &review.details);
+    write_text(&mut out, ",\"sentence_id\":", Some(&sentence.id));
+    write_text(&mut out, ",\"review_id\":", Some(&review.id));
+    write_text(&mut out, ",\"text\":", Some(&sentence.text));
+    let rating = details.rating.map(|double| f64::from(double) / 2.0);
+    match rating {
+        Some(rating) => write(&mut out, ",\"rating\":", format_args!("{rating:?}")),
+        None => out.extend_from_slice(b",\"rating\":null"),
+    }
+    write_fact(&mut out, ",\"occurred_at\":", &details.occurred_at);
+    write_fact(&mut out, ",\"language\":", &details.language);
+    if let Some(verified) = details.verified {
+        write(&mut out, ",\"verified\":", verified);
+    }
+    write_fact(&mut out, ",\"country\":", &details.country);
+    write_fact(&mut out, ",\"author_id\":", &details.author_id);
+    out.extend_from_slice(b",\"distance\":");
+    out
+}
+
+fn write_ratings(out: &mut Vec<u8>, counts: &Counts) {
+    let rated = || {
+        counts
+            .ratings
+            .iter()
+            .enumerate()
+            .filter(|(_, reviews)| **reviews > 0)
+    };
+    let count: u64 = rated().map(|(_, reviews)| reviews).sum();
+    let doubled: u64 = rated()
+        .map(|(double, reviews)| double as u64 * reviews)
+        .sum();
+    write(out, "{\"count\":", count);
+    out.extend_from_slice(b",\"mean\":");
+    match count {
+        0 => out.extend_from_slice(b"null"),
+        _ => write_number(out, doubled as f64 / (2 * count) as f64),
+    }
+    out.extend_from_slice(b",\"histogram\":{");
+    for (position, (double, reviews)) in rated().enumerate() {
+        let comma = if position > 0 { "," } else { "" };
+        let half = if double % 2 == 1 { ".5" } else { "" };
+        write(
+            out,
+            comma,
+            format_args!("\"{}{half}\":{reviews}", double / 2),
+        );
+    }
+    out.extend_from_slice(b"}}");
+}
+
+// -- parts
+
+fn write(out: &mut Vec<u8>, before: &str, value: impl std::fmt::Display) {
+    // a vector takes all that is written to it
+    let _ = write!(out, "{before}{value}");
+}
+
+fn write_optional(out: &mut Vec<u8>, before: &str, number: Option<u64>) {
+    match number {
+        Some(number) => write(out, before, number),
+        None => write(out, before, "null"),
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, before: &str, text: Option<&str>) {
+    out.extend_from_slice(before.as_bytes());
+    match text {
+        Some(text) => write_string(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn write_fact(out: &mut Vec<u8>, before: &str, fact: &Option<Box<str>>) {
+    if fact.is_some() {
+        write_text(out, before, fact.as_deref());
+    }
+}
+
+fn write_ids(out: &mut Vec<u8>, before: &str, ids: &[Box<str>]) {
+    out.extend_from_slice(before.as_bytes());
+    for (position, id) in ids.iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        write_string(out, id);
+    }
+}
+
+/// A number from 0 to 10: its shortest digits, with an exponent below 0.00001.
+fn write_number(out: &mut Vec<u8>, number: f64) {
+    write(out, "", format_args!("{number:?}"));
+}
+
+/// So many millionths, as `write_number` does.
+fn write_millionths(out: &mut Vec<u8>, millionths: u64) {
+    if (1..10).contains(&millionths) {
+        return write(out, "", format_args!("{millionths}e-6"));
+    }
+    write(out, "", millionths / 1_000_000);
+    out.push(b'.');
+    let (mut digits, mut left) = (6, millionths % 1_000_000);
+    while digits > 1 && left % 10 == 0 {
+        (digits, left) = (digits - 1, left / 10);
+    }
+    write(out, "", format_args!("{left:0digits$}"));
+}
+
+/// UUIDv5 in the URL namespace.
+fn uuid5(name: &str) -> String {
+    const NAMESPACE: [u8; 16] = 0x6ba7b811_9dad_11d1_80b4_00c04fd430c8_u128.to_be_bytes();
+    let digest = Sha1::new()
+        .chain_update(NAMESPACE)
+        .chain_update(name)
+        .finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    bytes[6] = bytes[6] & 0x0f | 0x50;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    let part = |from: usize, to: usize| &digits[from..to];
+    format!(
+        "{}-{}-{}-{}-{}",
+        part(0, 8),
+        part(8, 12),
+        part(12, 16),
+        part(16, 20),
+        part(20, 32)
+    )
+}
+
+/// RFC 3339 in UTC; `None` if Kafka has no timestamp (-1) or one beyond the year 9999.
+fn timestamp(milliseconds: i64) -> Option<String> {
+    if !(0..253_402_300_800_000).contains(&milliseconds) {
+        return None;
+    }
+    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    let (year, month, day) = date(seconds / 86_400);
+    let second = seconds % 60;
+    Some(format!(
+        "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{second:02}.{rest:03}Z"
+    ))
+}
+
+/// Year, month and day of a day since 1970, by the years that begin in March.
+fn date(since_1970: i64) -> (i64, i64, i64) {
+    let days = since_1970 + 719_468; // since 0000-03-01
+    let (cycle, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153; // from March
+    let of_january = i64::from(month >= 10);
+    (
+        400 * cycle + year + of_january,
+        month + 3 - 12 * of_january,
+        day - (153 * month + 2) / 5 + 1,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers() {
+        for (millionths, text) in [
+            (0, "0.0"),
+            (1, "1e-6"),
+            (9, "9e-6"),
+            (10, "0.00001"),
+            (120, "0.00012"),
+            (500_000, "0.5"),
+            (1_000_000, "1.0"),
+            (1_000_001, "1.000001"),
+        ] {
+            assert_eq!(written(|out| write_millionths(out, millionths)), text);
+            assert_eq!(
+                written(|out| write_number(out, millionths as f64 / 1e6)),
+                text
+            );
+        }
+        assert_eq!(written(|out| write_number(out, 1.5e-6)), "1.5e-6");
+        assert_eq!(
+            written(|out| write_number(out, 4.0 / 3.0)),
+            "1.3333333333333333"
+        );
+    }
+
+    #[test]
+    fn ids_and_times() {
+        // uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:7:0")
+        assert_eq!(uuid5("coversumm:e:7:0").len(), 36);
+        for (milliseconds, text) in [
+            (0, Some("1970-01-01T00:00:00.000Z")),
+            (951_782_400_001, Some("2000-02-29T00:00:00.001Z")),
+            (1_709_251_199_999, Some("2024-02-29T23:59:59.999Z")),
+            (253_402_300_799_999, Some("9999-12-31T23:59:59.999Z")),
+            (253_402_300_800_000, None),
+            (-1, None),
+        ] {
+            assert_eq!(timestamp(milliseconds).as_deref(), text);
+        }
+    }
+}
