@@ -1,0 +1,167 @@
+"""Random histories as producers and accidents write them, most of them usual."""
+
+import json
+from random import Random
+
+from tests.harness.drive import base64_vector
+from worker.events import Record
+
+ENTITIES = ["a", "b", "é😀\0"]
+REVIEWS = ["r", "r#0", "\0", "x" * 40, "é"]
+TEXTS = ["good", "bad", "okay", " ", "", "\x1c", 'fine "thing"\n', "x" * 40, "日本語 😀", "a\u2028b"]
+VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
+DATES = ["2026-11-20T12:00:00Z", "2026-11-21t00:00:00.25+01:00", "0000-02-29T23:59:60z"]
+FIELDS = {
+    "review_version": [None, 0, 1, 2, 3, 10**17],
+    "rating": [None, 0, 1, 4.5, 4.5, 10, 5.0],
+    "occurred_at": [None, *DATES],
+    "language": [None, "en", "日本語", "", "x" * 35, "x" * 36],
+    "verified": [None, False, True],
+    "country": [None, "NL", "", "é" * 24, "é" * 25],
+    "author_id": [None, "u-1", "", "\0" * 21, "\0" * 22, '"' * 64, '"' * 65],
+    "embedding_model": [None, "fake"],
+    "text": [None, "All of it."],
+    "unknown": [None, [1, {"a": [True]}], "\ud83d\ude00 \\", 1.5e-3],
+}
+ODD_FIELDS = {
+    "rating": [0.1, -1, 11, 1e2, "4", -0.0],
+    "occurred_at": ["2026-02-30T00:00:00Z", "2026-11-20", "2026-11-20T12:00:00+0100", 5],
+    "embedding_model": ["other"],
+    "review_version": [-1, 1.0, 2**63],
+    "verified": [1],
+    "language": [7],
+    "entity_id": ["else", 5],
+}
+
+
+def _sentence(random: Random, oddness: float):
+    text = random.choice(TEXTS)
+    if random.random() < oddness:
+        return random.choice(
+            [
+                text,
+                {"text": text},
+                {"text": text, "embedding": [1, 2, 3]},
+                {"text": text, "embedding": base64_vector([1, 2])},
+                {"text": text, "embedding": base64_vector([0, 0, 0])},
+                {"text": text, "embedding": base64_vector([1, 0, float("nan")])},
+                {"text": text, "embedding": "AACAPwAAAAAAAAA"},
+                {"text": "x" * 3000, "embedding": base64_vector([1, 0, 0])},
+                {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": ["price"]},
+            ]
+        )
+    vector = random.choice(VECTORS) if random.random() < 0.7 else [random.gauss(0, 1) for _ in "xyz"]
+    return {"text": text, "embedding": base64_vector(vector)}
+
+
+def _body(random: Random, oddness: float):
+    kind = random.random()
+    review_id = random.choice(REVIEWS)
+    if kind < 0.75:
+        body = {"type": "review.upserted", "review_id": review_id}
+        count = random.choice([0, 1, 1, 2, 2, 3, 5])
+        body["sentences"] = [_sentence(random, oddness) for _ in range(count)]
+        fields = random.sample(list(FIELDS), random.randint(0, 4))
+        body |= {name: random.choice(FIELDS[name]) for name in fields}
+        if random.random() < oddness:
+            name = random.choice(list(ODD_FIELDS))
+            body[name] = random.choice(ODD_FIELDS[name])
+        return body
+    if kind < 0.86:
+        body = {"type": "review.deleted", "review_id": review_id}
+        if random.random() < 0.6:
+            body["review_version"] = random.choice([None, 0, 1, 2, 3])
+        if random.random() < 0.3:
+            body["occurred_at"] = random.choice(DATES)
+        return body
+    if kind < 1 - oddness / 2:
+        ids = [
+            f"{random.choice(REVIEWS)}#{random.choice([0, 0, 1, 2, '00', '', 10**30])}"
+            for _ in range(random.randint(0, 4))
+        ]
+        return {"type": "sentences.deleted", "sentence_ids": [*ids, "r"][: random.randint(0, 5)]}
+    return {"type": random.choice(["entity.deleted", "review.changed"])}
+
+
+def records(random: Random, count: int, oddness: float = 0.03, entities=ENTITIES):
+    """So many records of two partitions; `oddness`: how often a part is not usual."""
+    offsets = [0, 0]
+    for _ in range(count):
+        entity_id = random.choice(entities)
+        partition = entities.index(entity_id) % 2
+        body = {"entity_id": entity_id, **_body(random, oddness)}
+        members = list(body.items())
+        if random.random() < 0.3:
+            random.shuffle(members)
+        value = json.dumps(
+            dict(members),
+            ensure_ascii=random.random() < 0.5,
+            indent=random.choice([None, None, 1]),
+            separators=random.choice([None, (",", ":")]),
+        ).encode("utf-8", "surrogatepass")
+        if random.random() < oddness / 3:
+            value = random.choice([None, b"{", value[:-1], value + b" ", value + b"x", b""])
+        timestamp = random.choice([1_700_000_000_000, 1_700_000_000_123, -1, 2**60])
+        key = entity_id.encode()
+        yield Record("reviews", partition, offsets[partition], timestamp, key, value)
+        offsets[partition] += 1
+
+
+TOKENS = [
+    b'"',
+    b"\\",
+    b"\\u0041",
+    b"\\ud800",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"0",
+    b"-",
+    b"1.0",
+    b"1e5",
+    b".5",
+    b"e",
+    b" ",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\xed\xa0\x80",
+    b"=",
+    b"/",
+    b"#",
+    b'"type":"review.deleted",',
+    b'"entity_id":"a",',
+    b'"review_version":18446744073709551616,',
+    b'"rating":5e0,',
+    b'"text":"",',
+    b'"labels":[],',
+    b"2026-02-29T24:00:00Z",
+]
+
+
+def mutated(random: Random, value: bytes) -> bytes:
+    """The value with a few accidents."""
+    raw = bytearray(value)
+    for _ in range(random.choice([1, 1, 1, 2, 3])):
+        at = random.randrange(len(raw) + 1)
+        match random.randrange(5):
+            case 0 if raw:
+                raw[at % len(raw)] ^= 1 << random.randrange(8)
+            case 1:
+                raw[at : at + random.randint(1, 4)] = b""
+            case 2:
+                raw[at : at + random.choice([0, 0, 1, 3])] = random.choice(TOKENS)
+            case 3:
+                start = random.randrange(len(raw) + 1)
+                raw[at:at] = raw[start : start + random.randint(1, 30)]
+            case 4:
+                start = random.randrange(len(raw) + 1)
+                end = start + random.randint(1, 12)
+                raw[at : at + end - start] = raw[start:end]
+    return bytes(raw)
