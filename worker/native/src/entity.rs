@@ -5,12 +5,14 @@
 //! are exact integers. |x|^2 is below 2^31 and n at most a few thousand, so 64 bits hold each.
 
 use crate::event::Details;
-use crate::vector::{SCALE, dot, square};
+use crate::vector::{SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::collections::HashMap;
 
 pub const RATINGS: usize = 21;
+/// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
+pub const MOST: usize = 4096;
 pub type TextDigest = [u8; 16];
 /// A sentence of a set by its id, and the digest of its text.
 pub type Member = (Box<str>, TextDigest);
@@ -23,6 +25,8 @@ pub struct Review {
     /// As `ReviewRow.embedded`.
     pub is_embedded: bool,
     pub details: Details,
+    /// How many of its sentences are live.
+    pub live: u32,
     /// Whether the rows before this micro-batch have a row of its vectors.
     pub has_vectors_row: bool,
     /// Whether this micro-batch writes it.
@@ -53,6 +57,7 @@ impl Review {
             is_deleted: false,
             is_embedded: false,
             details: Details::default(),
+            live: 0,
             has_vectors_row: false,
             is_written: false,
         }
@@ -161,9 +166,10 @@ impl Entity {
 
     /// The live sentences of a review, by position in it.
     pub fn sentences_of(&self, review: u32) -> Vec<u32> {
-        let of_all = self.sentences.iter().enumerate();
-        let own = of_all.filter(|(_, one)| one.review == review);
-        let mut found: Vec<u32> = own.map(|(at, _)| at as u32).collect();
+        let live = self.reviews[review as usize].live as usize;
+        let own = (0..self.sentences.len()).rev(); // those of a new one are the last
+        let own = own.filter(|at| self.sentences[*at].review == review);
+        let mut found: Vec<u32> = own.take(live).map(|at| at as u32).collect();
         found.sort_unstable_by_key(|at| self.sentences[*at as usize].ordinal);
         found
     }
@@ -177,61 +183,45 @@ impl Entity {
     /// Add a live sentence.
     pub fn add(&mut self, sentence: Sentence, vector: &[i16]) {
         let own = square(vector);
-        let mut before = 0; // vector.S
-        for (x, product) in self
-            .vectors
-            .chunks_exact(self.dimension)
-            .zip(&mut self.products)
-        {
-            let with = dot(x, vector);
-            *product += with;
-            before += with;
-        }
+        let before = add_products(&self.vectors, vector, &mut self.products, 1); // vector.S
         self.total_square += 2 * before + own;
+        if self.vectors.len() == self.vectors.capacity() {
+            self.vectors
+                .reserve_exact(self.vectors.len() / 4 + self.dimension);
+        }
         self.vectors.extend_from_slice(vector);
         self.squares.push(own);
         self.products.push(before + own);
+        self.reviews[sentence.review as usize].live += 1;
         self.sentences.push(sentence);
     }
 
     /// Remove these live sentences.
     pub fn remove(&mut self, mut gone: Vec<u32>) {
         gone.sort_unstable();
-        for at in gone.into_iter().rev().map(|at| at as usize) {
-            let vector = self.vector(at as u32).to_vec();
-            self.total_square += self.squares[at] - 2 * self.products[at];
-            for (x, product) in self
-                .vectors
-                .chunks_exact(self.dimension)
-                .zip(&mut self.products)
-            {
-                *product -= dot(x, &vector);
-            }
-            self.sentences.swap_remove(at);
-            self.squares.swap_remove(at);
-            self.products.swap_remove(at);
+        for at in gone.into_iter().rev() {
+            let (vector, row) = (self.vector(at).to_vec(), at as usize);
+            self.total_square += self.squares[row] - 2 * self.products[row];
+            add_products(&self.vectors, &vector, &mut self.products, -1);
+            let sentence = self.sentences.swap_remove(row);
+            self.reviews[sentence.review as usize].live -= 1;
+            self.squares.swap_remove(row);
+            self.products.swap_remove(row);
             let last = self.vectors.len() - self.dimension;
-            self.vectors.copy_within(last.., at * self.dimension);
+            self.vectors.copy_within(last.., row * self.dimension);
             self.vectors.truncate(last);
         }
     }
 
     /// Begin with these sentences in an entity without any. `None`: a vector is too long.
     pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<i16>) -> Option<()> {
-        let mut total = vec![0_i64; self.dimension];
-        for x in vectors.chunks_exact(self.dimension) {
-            let own = square(x);
-            i32::try_from(own).ok()?;
-            self.squares.push(own);
-            for (sum, number) in total.iter_mut().zip(x) {
-                *sum += i64::from(*number);
-            }
+        self.squares = vectors.chunks_exact(self.dimension).map(square).collect();
+        if self.squares.iter().any(|own| i32::try_from(*own).is_err()) {
+            return None;
         }
-        for x in vectors.chunks_exact(self.dimension) {
-            self.products
-                .push(x.iter().zip(&total).map(|(a, b)| i64::from(*a) * b).sum());
-        }
-        self.total_square = total.iter().map(|sum| sum * sum).sum();
+        let total = total(&vectors, self.dimension);
+        self.products = products_with(&vectors, &total);
+        self.total_square = total.iter().map(|sum| i64::from(*sum).pow(2)).sum();
         (self.sentences, self.vectors) = (sentences, vectors);
         Some(())
     }

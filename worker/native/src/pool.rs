@@ -1,7 +1,7 @@
 //! The pool as Python sees it, `worker/_native.pyi`: entities, and the events that are held.
 
 use crate::apply::{Batch, Touched};
-use crate::entity::Entity;
+use crate::entity::{Entity, MOST};
 use crate::event::{self, Change, Event, Limits, Origin};
 use crate::message::{Message, Publication};
 use crate::rows::Loader;
@@ -82,7 +82,7 @@ impl Pool {
         max_sentences_per_entity: usize,
         most_sentences: usize,
     ) -> PyResult<Self> {
-        if dimension == 0 || k == 0 || most_sentences > u32::MAX as usize {
+        if dimension == 0 || k == 0 {
             return Err(PyValueError::new_err("dimension and k are at least 1"));
         }
         Ok(Pool {
@@ -94,7 +94,7 @@ impl Pool {
                 max_sentence_chars,
                 max_sentences_per_review,
                 max_sentences_per_deletion,
-                most_sentences: most_sentences.min(max_sentences_per_entity),
+                most_sentences: most_sentences.min(max_sentences_per_entity).min(MOST),
             },
             publication: Publication {
                 epoch,

@@ -5,6 +5,7 @@
 
 use crate::entity::{Counts, Entity, RATINGS, Review, Sentence, TextDigest};
 use crate::event::Details;
+use crate::vector::write_vector;
 use std::collections::HashSet;
 
 const SEAL_BYTES: usize = 5;
@@ -106,12 +107,7 @@ impl<'a> Writer<'a> {
                 );
             }
             for at in sentences {
-                out.extend(
-                    self.entity
-                        .vector(*at)
-                        .iter()
-                        .flat_map(|number| number.to_le_bytes()),
-                );
+                write_vector(&mut out, self.entity.vector(*at));
             }
             rows.push(sealed(key, out));
         } else if review.has_vectors_row {
@@ -305,6 +301,9 @@ impl Loader {
             ratings,
         };
         let is_usual = !has_others && payload.0.is_empty();
+        let room = self.most_sentences.min(sentences as usize);
+        self.sentences.reserve_exact(room);
+        self.vectors.reserve_exact(room * self.dimension);
         (is_usual && sentences <= self.most_sentences as u64).then_some(())
     }
 
@@ -375,6 +374,7 @@ impl Loader {
             is_deleted,
             is_embedded: flags & EMBEDDED != 0,
             details,
+            live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),
             is_written: false,
         });

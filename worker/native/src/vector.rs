@@ -5,6 +5,29 @@ pub const SCALE: i64 = 32767;
 /// Added to a double below 2^51 and subtracted again it leaves the nearest integer, halves to even.
 const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
+/// A function that is compiled again for processors with wider registers; the results are the same.
+macro_rules! widest {
+    ($(#[$doc:meta])* $seen:vis fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
+        $(#[$doc])*
+        $seen fn $name($($arg: $type),*) -> $out {
+            #[inline(always)]
+            fn any($($arg: $type),*) -> $out $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn avx2($($arg: $type),*) -> $out {
+                    any($($arg),*)
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: this processor has the instructions.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            any($($arg),*)
+        }
+    };
+}
+
 /// Room for the steps of a decoding, to be used again.
 #[derive(Default)]
 pub struct Workspace {
@@ -26,7 +49,7 @@ impl Workspace {
         if bytes.len() != 4 * dimension {
             return None;
         }
-        quantize(bytes, &mut self.squares, vectors)
+        quantize(bytes, &mut self.squares, vectors).then_some(())
     }
 }
 
@@ -35,25 +58,24 @@ pub fn is_base64(text: &str) -> bool {
     base64_simd::STANDARD.check(text.as_bytes()).is_ok()
 }
 
-fn quantize(bytes: &[u8], squares: &mut Vec<f64>, vectors: &mut Vec<i16>) -> Option<()> {
-    let words = bytes
-        .chunks_exact(4)
-        .map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()));
-    let largest = words
-        .clone()
-        .fold(0, |largest, word| largest.max(word & 0x7fff_ffff));
+widest! {
+/// Appends the vector of these bytes of 32-bit floats; whether it is finite and not zero.
+fn quantize(bytes: &[u8], squares: &mut Vec<f64>, vectors: &mut Vec<i16>) -> bool {
+    let words = || bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let largest = words().fold(0, |largest, word| largest.max(word & 0x7fff_ffff));
     if largest == 0 || largest >= 0x7f80_0000 {
-        return None;
+        return false;
     }
-    let numbers = words.map(|word| f64::from(f32::from_bits(word)));
+    let numbers = || words().map(|word| f64::from(f32::from_bits(word)));
     squares.clear();
-    squares.extend(numbers.clone().map(|number| number * number));
+    squares.extend(numbers().map(|number| number * number));
     let norm = folded(squares).sqrt();
-    vectors.extend(numbers.map(|number| {
+    vectors.extend(numbers().map(|number| {
         let exact = SCALE as f64 * number / norm;
-        (exact + ROUNDER - ROUNDER) as i16
+        (exact + ROUNDER - ROUNDER) as i32 as i16
     }));
-    Some(())
+    true
+}
 }
 
 /// The sum, added in the order of `fixed_point._squared_norms`.
@@ -70,15 +92,59 @@ fn folded(squares: &mut [f64]) -> f64 {
     squares[0]
 }
 
-/// x.y; `square` of both is below 2^31, so is any part of the sum (Cauchy-Schwarz).
-pub fn dot(x: &[i16], y: &[i16]) -> i64 {
-    let products = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
-    products.fold(0, i32::wrapping_add).into()
+widest! {
+/// Adds x.y times `sign` to the product of each row x, and returns the sum of all x.y. A square
+/// below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
+pub fn add_products(rows: &[i16], y: &[i16], products: &mut [i64], sign: i64) -> i64 {
+    let mut sum = 0;
+    for (x, product) in rows.chunks_exact(y.len()).zip(products) {
+        let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
+        let whole = i64::from(parts.fold(0, i32::wrapping_add));
+        *product += sign * whole;
+        sum += whole;
+    }
+    sum
+}
 }
 
+widest! {
+/// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
+pub fn products_with(rows: &[i16], total: &[i32]) -> Vec<i64> {
+    let product = |x: &[i16]| {
+        let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
+        parts.sum()
+    };
+    rows.chunks_exact(total.len()).map(product).collect()
+}
+}
+
+widest! {
+/// The sum of fewer than 2^16 rows.
+pub fn total(rows: &[i16], dimension: usize) -> Vec<i32> {
+    let mut total = vec![0; dimension];
+    for x in rows.chunks_exact(dimension) {
+        for (sum, number) in total.iter_mut().zip(x) {
+            *sum += i32::from(*number);
+        }
+    }
+    total
+}
+}
+
+widest! {
 /// |x|^2.
 pub fn square(x: &[i16]) -> i64 {
-    x.iter().map(|a| i64::from(*a) * i64::from(*a)).sum()
+    x.iter().map(|a| i64::from(i32::from(*a) * i32::from(*a))).sum()
+}
+}
+
+/// Appends the vector as rows have it.
+pub fn write_vector(out: &mut Vec<u8>, vector: &[i16]) {
+    let start = out.len();
+    out.resize(start + 2 * vector.len(), 0);
+    for (bytes, number) in out[start..].chunks_exact_mut(2).zip(vector) {
+        bytes.copy_from_slice(&number.to_le_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +204,16 @@ mod tests {
             .zip(&y)
             .map(|(a, b)| i64::from(*a) * i64::from(*b))
             .sum();
-        assert_eq!(dot(&x, &y), exact);
-        assert_eq!(square(&x), dot(&x, &x));
+        let rows = [&x[..], &y].concat();
+        assert_eq!(
+            add_products(&rows, &y, &mut products, -1),
+            exact + square(&y)
+        );
+        assert_eq!(products, [5 - exact, 7 - square(&y)]);
+        let sum = total(&rows, x.len());
+        assert_eq!(
+            products_with(&rows, &sum),
+            [square(&x) + exact, exact + square(&y)]
+        );
     }
 }
