@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from tests.harness.drive import Driver, config
-from tests.native.streams import mutated, records
+from tests.native.streams import ENTITIES, mutated, records
 from worker.state.keys import header_key, incarnation_prefix
-from worker.state.rows import decode_header
+from worker.state.rows import decode_header, seal
 
 native = pytest.importorskip("worker._native")
 MOST = 20
@@ -53,9 +53,12 @@ class PoolDriver:
         assert [i for i, _ in got.messages] == sorted(i for i, _ in got.messages)
         rows = {}
         for partition, entity in natively:
-            if found := self._changes_of(partition, entity, expected.rows.get(partition, {})):
-                rows.setdefault(partition, {}).update(found)
-        assert {partition: of for partition, of in got.rows.items() if of} == rows
+            found = self._changes_of(partition, entity, expected.rows.get(partition, {}))
+            ours = got.rows.get(partition, {})
+            prefix = header_key(entity)
+            assert [one for one in ours.items() if one[0].startswith(prefix)] == [*found.items()]
+            rows |= dict.fromkeys([(partition, key) for key in found])
+        assert {(partition, key) for partition, of in got.rows.items() for key in of} == {*rows}
         touched = [(key.partition, key.entity_id.encode()) for key in expected.touched]
         assert got.touched == [key for key in touched if key in natively]
         assert sum(got.outcomes.values()) == len(indexes)
@@ -117,6 +120,23 @@ def test_pool_equals_python(seed):
 def test_most_is_taken():
     driver = run(1, 0, k=3, most_sentences=200)
     assert driver.taken == driver.seen
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_rows_are_refused(seed):
+    driver = run(seed, 0, k=3, most_sentences=200)
+    random = Random(seed)
+    for partition, all_rows in driver.driver.rows.items():
+        for entity in ENTITIES:
+            rows = list(all_rows.scan(header_key(entity.encode())))
+            for at, (key, value) in enumerate(rows):
+                raw = bytearray(value)
+                raw[random.randrange(1, len(raw))] ^= 1 << random.randrange(8)
+                damaged = [*rows[:at], (key, bytes(raw)), *rows[at + 1 :]]
+                assert not driver.pool.load(partition, entity.encode(), damaged)
+                sealed = seal(key, bytes(raw)[5:], random.choice([value[0], 1, 2, 3, 4, 255]))
+                for other in ([(key, sealed)], [], [(b"E", value)], [(key, value)] * 2):
+                    driver.pool.load(partition, entity.encode(), [*rows[:at], *other, *rows[at + 1 :]])
 
 
 def fuzz(seed, batches):

@@ -64,10 +64,7 @@ impl Batch {
                 "applied"
             }
         };
-        *self
-            .outcomes
-            .entry((event.change.name(), name))
-            .or_default() += 1;
+        *self.outcomes.entry((event.change.name(), name)).or_default() += 1;
     }
 
     // -- changes
@@ -93,20 +90,10 @@ impl Batch {
             (version, false, added.is_empty());
         review.details = upsert.details.clone();
         entity.count_review(number, false, true);
-        for (given, vector) in added
-            .into_iter()
-            .zip(vectors.chunks_exact(entity.dimension()))
-        {
-            entity.add(
-                Sentence::new(number, &upsert.review, given.ordinal, given.text),
-                vector,
-            );
+        for (given, vector) in added.into_iter().zip(vectors.chunks_exact(entity.dimension())) {
+            entity.add(Sentence::new(number, &upsert.review, given.ordinal, given.text), vector);
         }
-        if is_move {
-            Outcome::Moved
-        } else {
-            Outcome::Applied
-        }
+        if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 
     fn delete_review(
@@ -134,11 +121,7 @@ impl Batch {
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
         review.details = Details::default();
-        if is_move {
-            Outcome::Moved
-        } else {
-            Outcome::Applied
-        }
+        if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 
     fn delete_sentences(
@@ -227,8 +210,7 @@ impl Batch {
         if difference.is_empty() {
             return;
         }
-        self.messages
-            .push(publication.message(entity, event, &ranked, &difference));
+        self.messages.push(publication.message(entity, event, &ranked, &difference));
         (entity.published, entity.sequence) = (now, Some(event.origin.offset));
     }
 }

@@ -67,22 +67,12 @@ impl Review {
 impl Sentence {
     pub fn new(review: u32, review_id: &str, ordinal: u32, text: Box<str>) -> Self {
         let id = format!("{review_id}#{ordinal}").into();
-        Sentence {
-            id,
-            text,
-            review,
-            ordinal,
-            is_published: false,
-            digest: None,
-            quote: None,
-        }
+        Sentence { id, text, review, ordinal, is_published: false, digest: None, quote: None }
     }
 
     pub fn digest(&mut self) -> TextDigest {
         let text = &self.text;
-        *self
-            .digest
-            .get_or_insert_with(|| Blake2b::<U16>::digest(text.as_bytes()).into())
+        *self.digest.get_or_insert_with(|| Blake2b::<U16>::digest(text.as_bytes()).into())
     }
 }
 
@@ -131,10 +121,7 @@ pub struct Entity {
 impl Entity {
     /// One without reviews.
     pub fn new(dimension: usize) -> Self {
-        Entity {
-            dimension,
-            ..Entity::default()
-        }
+        Entity { dimension, ..Entity::default() }
     }
 
     pub fn dimension(&self) -> usize {
@@ -186,8 +173,7 @@ impl Entity {
         let before = add_products(&self.vectors, vector, &mut self.products, 1); // vector.S
         self.total_square += 2 * before + own;
         if self.vectors.len() == self.vectors.capacity() {
-            self.vectors
-                .reserve_exact(self.vectors.len() / 4 + self.dimension);
+            self.vectors.reserve_exact(self.vectors.len() / 4 + self.dimension);
         }
         self.vectors.extend_from_slice(vector);
         self.squares.push(own);
@@ -232,9 +218,8 @@ impl Entity {
     pub fn rank(&self, k: usize) -> Vec<Ranked> {
         let n = self.sentences.len() as i64;
         let numbers = self.squares.iter().zip(&self.products).zip(0..);
-        let mut ranked: Vec<Ranked> = numbers
-            .map(|((own, product), at)| (n * own - 2 * product, at))
-            .collect();
+        let mut ranked: Vec<Ranked> =
+            numbers.map(|((own, product), at)| (n * own - 2 * product, at)).collect();
         let id = |one: &Ranked| &*self.sentences[one.1 as usize].id;
         let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
         if k < ranked.len() {
@@ -306,17 +291,9 @@ impl Entity {
             + 2 * self.vectors.capacity()
             + 16 * self.squares.capacity()
             + self.sentences.capacity() * size_of::<Sentence>()
-            + self
-                .sentences
-                .iter()
-                .map(|one| of_sentence(one) + 48)
-                .sum::<usize>()
+            + self.sentences.iter().map(|one| of_sentence(one) + 48).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()
             + self.reviews.iter().map(of_review).sum::<usize>()
-            + self
-                .published
-                .iter()
-                .map(|(id, _)| id.len() + 48)
-                .sum::<usize>()
+            + self.published.iter().map(|(id, _)| id.len() + 48).sum::<usize>()
     }
 }

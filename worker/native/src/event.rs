@@ -247,10 +247,7 @@ fn given_sentences(
         } else {
             workspace.decode(embedding?, limits.dimension, &mut vectors)?;
             room = room.checked_sub(4 * (chars + 2))?;
-            sentences.push(Given {
-                ordinal: items,
-                text: text.into(),
-            });
+            sentences.push(Given { ordinal: items, text: text.into() });
         }
         items += 1;
         Some(())
@@ -411,15 +408,13 @@ fn is_zone(zone: &[u8]) -> bool {
 
 fn digits(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0, |number, digit| {
-        digit
-            .is_ascii_digit()
-            .then(|| 10 * number + u32::from(digit - b'0'))
+        digit.is_ascii_digit().then(|| 10 * number + u32::from(digit - b'0'))
     })
 }
 
 /// Of a month, none of others; the year 0 is a leap year.
 fn days(year: u32, month: u32) -> u32 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {
         2 => 28 + u32::from(is_leap),
         4 | 6 | 9 | 11 => 30,

@@ -121,9 +121,7 @@ impl<'a> Reader<'a> {
             }
         }
         let inside = &self.bytes()[start + 1..at];
-        let lowest = inside
-            .iter()
-            .fold(u8::MAX, |lowest, byte| lowest.min(*byte));
+        let lowest = inside.iter().fold(u8::MAX, |lowest, byte| lowest.min(*byte));
         if lowest < 0x20 {
             return None;
         }
@@ -138,12 +136,7 @@ impl<'a> Reader<'a> {
     fn number(&mut self) -> Option<()> {
         let rest = &self.bytes()[self.at..];
         let mut length = usize::from(rest[0] == b'-');
-        let digits = |from: usize| {
-            rest[from..]
-                .iter()
-                .take_while(|b| b.is_ascii_digit())
-                .count()
-        };
+        let digits = |from: usize| rest[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let whole = digits(length);
         if whole == 0 || (whole > 1 && rest[length] == b'0') {
             return None;
@@ -169,9 +162,7 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&mut self, word: &str) -> Option<()> {
-        self.text[self.at..]
-            .starts_with(word)
-            .then(|| self.at += word.len())
+        self.text[self.at..].starts_with(word).then(|| self.at += word.len())
     }
 
     fn expect(&mut self, byte: u8) -> Option<()> {
@@ -187,10 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     fn space(&mut self) {
-        while matches!(
-            self.bytes().get(self.at),
-            Some(b' ' | b'\t' | b'\n' | b'\r')
-        ) {
+        while matches!(self.bytes().get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
@@ -253,19 +241,14 @@ fn unescaped(inside: &str) -> Option<String> {
 /// The four hexadecimal digits at a place.
 fn unit(text: &str, at: usize) -> Option<u16> {
     let digits = text.as_bytes().get(at..at + 4)?;
-    digits.iter().try_fold(0, |unit, digit| {
-        Some(16 * unit + (*digit as char).to_digit(16)? as u16)
-    })
+    digits.iter().try_fold(0, |unit, digit| Some(16 * unit + (*digit as char).to_digit(16)? as u16))
 }
 
 /// A string as the encoder of messages writes it.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\'))
-    {
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
         out.extend_from_slice(&rest[..at]);
         match rest[at] {
             byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
@@ -353,10 +336,7 @@ mod tests {
         write_string(&mut out, text);
         let raw = std::str::from_utf8(&out).unwrap();
         assert_eq!(string_of(raw).unwrap(), text);
-        assert_eq!(
-            raw,
-            "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\\"\\\\/é😀\u{7f}\u{2028}\""
-        );
+        assert_eq!(raw, "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\\"\\\\/é😀\u{7f}\u{2028}\"");
         assert_eq!(string_of(r#""\ud83d\ude00\/""#).unwrap(), "😀/");
         assert_eq!(plain_string(r#""a\n""#), None);
     }

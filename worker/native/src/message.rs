@@ -64,19 +64,12 @@ impl Publication {
         write(&mut out, ",\"partition\":", origin.partition);
         write(&mut out, ",\"offset\":", origin.offset);
         write_text(&mut out, ",\"review_id\":", review_of(&event.change));
-        write_text(
-            &mut out,
-            "},\"occurred_at\":",
-            origin.occurred_at.as_deref(),
-        );
+        write_text(&mut out, "},\"occurred_at\":", origin.occurred_at.as_deref());
         write_text(&mut out, ",\"embedding_model\":", self.model.as_deref());
         out.extend_from_slice(b",\"algorithm\":\"coversumm/1\",\"ratings\":");
         write_ratings(&mut out, &entity.counts);
         out.push(b'}');
-        let name = format!(
-            "coversumm:{}:{}:{}",
-            origin.entity, self.epoch, origin.offset
-        );
+        let name = format!("coversumm:{}:{}:{}", origin.entity, self.epoch, origin.offset);
         Message {
             index: origin.index,
             partition: origin.partition,
@@ -140,17 +133,9 @@ fn quote(sentence: &Sentence, review: &Review) -> Vec<u8> {
 }
 
 fn write_ratings(out: &mut Vec<u8>, counts: &Counts) {
-    let rated = || {
-        counts
-            .ratings
-            .iter()
-            .enumerate()
-            .filter(|(_, reviews)| **reviews > 0)
-    };
+    let rated = || counts.ratings.iter().enumerate().filter(|(_, reviews)| **reviews > 0);
     let count: u64 = rated().map(|(_, reviews)| reviews).sum();
-    let doubled: u64 = rated()
-        .map(|(double, reviews)| double as u64 * reviews)
-        .sum();
+    let doubled: u64 = rated().map(|(double, reviews)| double as u64 * reviews).sum();
     write(out, "{\"count\":", count);
     out.extend_from_slice(b",\"mean\":");
     match count {
@@ -161,11 +146,7 @@ fn write_ratings(out: &mut Vec<u8>, counts: &Counts) {
     for (position, (double, reviews)) in rated().enumerate() {
         let comma = if position > 0 { "," } else { "" };
         let half = if double % 2 == 1 { ".5" } else { "" };
-        write(
-            out,
-            comma,
-            format_args!("\"{}{half}\":{reviews}", double / 2),
-        );
+        write(out, comma, format_args!("\"{}{half}\":{reviews}", double / 2));
     }
     out.extend_from_slice(b"}}");
 }
@@ -210,7 +191,10 @@ fn write_ids(out: &mut Vec<u8>, before: &str, ids: &[Box<str>]) {
 
 /// A number from 0 to 10: its shortest digits, with an exponent below 0.00001.
 fn write_number(out: &mut Vec<u8>, number: f64) {
-    write(out, "", format_args!("{number:?}"));
+    match number {
+        1e-5..1e-4 => write(out, "", number),
+        _ => write(out, "", format_args!("{number:?}")),
+    }
 }
 
 /// So many millionths, as `write_number` does.
@@ -230,24 +214,14 @@ fn write_millionths(out: &mut Vec<u8>, millionths: u64) {
 /// UUIDv5 in the URL namespace.
 fn uuid5(name: &str) -> String {
     const NAMESPACE: [u8; 16] = 0x6ba7b811_9dad_11d1_80b4_00c04fd430c8_u128.to_be_bytes();
-    let digest = Sha1::new()
-        .chain_update(NAMESPACE)
-        .chain_update(name)
-        .finalize();
+    let digest = Sha1::new().chain_update(NAMESPACE).chain_update(name).finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     bytes[6] = bytes[6] & 0x0f | 0x50;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let digits = format!("{:032x}", u128::from_be_bytes(bytes));
     let part = |from: usize, to: usize| &digits[from..to];
-    format!(
-        "{}-{}-{}-{}-{}",
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32)
-    )
+    format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
 }
 
 /// RFC 3339 in UTC; `None` if Kafka has no timestamp (-1) or one beyond the year 9999.
@@ -259,9 +233,7 @@ fn timestamp(milliseconds: i64) -> Option<String> {
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
     let (year, month, day) = date(seconds / 86_400);
     let second = seconds % 60;
-    Some(format!(
-        "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{second:02}.{rest:03}Z"
-    ))
+    Some(format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{second:02}.{rest:03}Z"))
 }
 
 /// Year, month and day of a day since 1970, by the years that begin in March.
@@ -272,11 +244,7 @@ fn date(since_1970: i64) -> (i64, i64, i64) {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153; // from March
     let of_january = i64::from(month >= 10);
-    (
-        400 * cycle + year + of_january,
-        month + 3 - 12 * of_january,
-        day - (153 * month + 2) / 5 + 1,
-    )
+    (400 * cycle + year + of_january, month + 3 - 12 * of_january, day - (153 * month + 2) / 5 + 1)
 }
 
 #[cfg(test)]
@@ -302,16 +270,11 @@ mod tests {
             (1_000_001, "1.000001"),
         ] {
             assert_eq!(written(|out| write_millionths(out, millionths)), text);
-            assert_eq!(
-                written(|out| write_number(out, millionths as f64 / 1e6)),
-                text
-            );
+            assert_eq!(written(|out| write_number(out, millionths as f64 / 1e6)), text);
         }
         assert_eq!(written(|out| write_number(out, 1.5e-6)), "1.5e-6");
-        assert_eq!(
-            written(|out| write_number(out, 4.0 / 3.0)),
-            "1.3333333333333333"
-        );
+        assert_eq!(written(|out| write_number(out, 9.75e-5)), "0.0000975");
+        assert_eq!(written(|out| write_number(out, 4.0 / 3.0)), "1.3333333333333333");
     }
 
     #[test]

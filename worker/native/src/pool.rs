@@ -96,12 +96,7 @@ impl Pool {
                 max_sentences_per_deletion,
                 most_sentences: most_sentences.min(max_sentences_per_entity).min(MOST),
             },
-            publication: Publication {
-                epoch,
-                k,
-                model,
-                input_topic,
-            },
+            publication: Publication { epoch, k, model, input_topic },
             entities: HashMap::new(),
             held: Vec::new(),
             workspace: Workspace::default(),
@@ -169,10 +164,7 @@ impl Pool {
         let mut most: HashMap<Key, usize> = HashMap::new();
         for event in &self.held {
             let key = key_of(&event.origin);
-            let live = self
-                .entities
-                .get(&key)
-                .map_or(0, |entity| entity.sentences.len());
+            let live = self.entities.get(&key).map_or(0, |entity| entity.sentences.len());
             if let Change::Upsert(upsert) = &event.change {
                 *most.entry(key).or_insert(live) += upsert.sentences.len();
             }
@@ -187,8 +179,7 @@ impl Pool {
             .into_iter()
             .filter_map(|(partition, name)| Some((partition, String::from_utf8(name).ok()?.into())))
             .collect();
-        self.held
-            .retain(|event| !gone.contains(&key_of(&event.origin)));
+        self.held.retain(|event| !gone.contains(&key_of(&event.origin)));
         for key in &gone {
             self.remove(key);
         }
@@ -198,9 +189,7 @@ impl Pool {
     fn process(&mut self, py: Python<'_>) -> PyResult<Processed> {
         let is_there = |event: &Event| self.entities.contains_key(&key_of(&event.origin));
         if !self.held.iter().all(is_there) {
-            return Err(PyValueError::new_err(
-                "an entity was neither loaded nor made to leave",
-            ));
+            return Err(PyValueError::new_err("an entity was neither loaded nor made to leave"));
         }
         let mut batch = Batch::default();
         for event in self.held.drain(..) {
@@ -220,8 +209,7 @@ impl Pool {
 
     /// Drop all entities of these partitions.
     fn forget(&mut self, partitions: HashSet<i32>) {
-        self.entities
-            .retain(|(partition, _), _| !partitions.contains(partition));
+        self.entities.retain(|(partition, _), _| !partitions.contains(partition));
         self.memory_bytes = self.entities.values().map(|entity| entity.bytes).sum();
     }
 
@@ -232,11 +220,7 @@ impl Pool {
             let Some((used, key)) = self.order.pop_front() else {
                 break;
             };
-            if self
-                .entities
-                .get(&key)
-                .is_some_and(|entity| entity.used == used)
-            {
+            if self.entities.get(&key).is_some_and(|entity| entity.used == used) {
                 self.remove(&key);
             }
         }
@@ -270,12 +254,7 @@ impl Pool {
         {
             return Ok(None);
         }
-        let read = event::read(
-            key.as_bytes(),
-            value.as_bytes(),
-            &self.limits,
-            &mut self.workspace,
-        );
+        let read = event::read(key.as_bytes(), value.as_bytes(), &self.limits, &mut self.workspace);
         let Some((entity, occurred_at, change)) = read else {
             return Ok(None);
         };
@@ -329,8 +308,7 @@ impl Pool {
         }
         if self.order.len() > 2 * self.entities.len() + 64 {
             let entities = &self.entities;
-            self.order
-                .retain(|(used, key)| entities.get(key).is_some_and(|one| one.used == *used));
+            self.order.retain(|(used, key)| entities.get(key).is_some_and(|one| one.used == *used));
         }
         let outcomes = PyDict::new(py);
         for (outcome, count) in batch.outcomes {
@@ -391,9 +369,7 @@ impl Names {
     fn new(py: Python<'_>, topic: &str) -> PyResult<Self> {
         let header = |name: &str, value: &[u8]| -> PyResult<Py<PyTuple>> {
             let value = PyBytes::new(py, value);
-            Ok((PyString::intern(py, name), value)
-                .into_pyobject(py)?
-                .unbind())
+            Ok((PyString::intern(py, name), value).into_pyobject(py)?.unbind())
         };
         Ok(Names {
             topic: PyString::new(py, topic).into(),

@@ -42,19 +42,12 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub fn new(name: &str, entity: &'a Entity) -> Self {
-        Writer {
-            entity,
-            header_key: header_key(name),
-        }
+        Writer { entity, header_key: header_key(name) }
     }
 
     pub fn header(&self) -> Row {
         let counts = &self.entity.counts;
-        let rated = || {
-            (0_u8..)
-                .zip(counts.ratings)
-                .filter(|(_, reviews)| *reviews > 0)
-        };
+        let rated = || (0_u8..).zip(counts.ratings).filter(|(_, reviews)| *reviews > 0);
         let mut out = framed(2);
         for number in [counts.reviews, counts.sentences, self.entity.incarnation] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -101,10 +94,7 @@ impl<'a> Writer<'a> {
             let mut out = framed(1);
             push_u32(&mut out, sentences.len());
             for at in sentences {
-                push_u32(
-                    &mut out,
-                    self.entity.sentences[*at as usize].ordinal as usize,
-                );
+                push_u32(&mut out, self.entity.sentences[*at as usize].ordinal as usize);
             }
             for at in sentences {
                 write_vector(&mut out, self.entity.vector(*at));
@@ -148,20 +138,12 @@ impl<'a> Writer<'a> {
             let country = details.country.as_deref().unwrap_or_default();
             out.extend_from_slice(&(author.len() as u16).to_le_bytes());
             out.push(country.len() as u8);
-            out.push(
-                details
-                    .verified
-                    .map_or(1, |verified| 2 + u8::from(verified)),
-            );
+            out.push(details.verified.map_or(1, |verified| 2 + u8::from(verified)));
             out.extend_from_slice(author.as_bytes());
             out.extend_from_slice(country.as_bytes());
         }
         push_u32(&mut out, sentences.len());
-        let texts = || {
-            sentences
-                .iter()
-                .map(|at| &self.entity.sentences[*at as usize])
-        };
+        let texts = || sentences.iter().map(|at| &self.entity.sentences[*at as usize]);
         for one in texts() {
             push_u32(&mut out, one.ordinal as usize);
             push_u32(&mut out, one.text.len());
@@ -295,11 +277,7 @@ impl Loader {
             least = double + 1;
         }
         let has_others = payload.take(10)? != [0; 10];
-        self.entity.counts = Counts {
-            reviews,
-            sentences,
-            ratings,
-        };
+        self.entity.counts = Counts { reviews, sentences, ratings };
         let is_usual = !has_others && payload.0.is_empty();
         let room = self.most_sentences.min(sentences as usize);
         self.sentences.reserve_exact(room);
@@ -393,22 +371,17 @@ impl Loader {
         }
         for (ordinal, text) in texts {
             (payload.u32()? == ordinal).then_some(())?;
-            self.sentences
-                .push(Sentence::new(number, id, ordinal, text));
+            self.sentences.push(Sentence::new(number, id, ordinal, text));
         }
         let added = self.sentences.len() - self.vectors.len() / self.dimension;
         let numbers = payload.take(2 * self.dimension * added)?.chunks_exact(2);
-        self.vectors
-            .extend(numbers.map(|number| i16::from_le_bytes([number[0], number[1]])));
+        self.vectors.extend(numbers.map(|number| i16::from_le_bytes([number[0], number[1]])));
         payload.0.is_empty().then_some(())
     }
 }
 
 fn counted(reviews: &[Review], sentences: u64) -> Counts {
-    let mut counts = Counts {
-        sentences,
-        ..Counts::default()
-    };
+    let mut counts = Counts { sentences, ..Counts::default() };
     for review in reviews.iter().filter(|review| !review.is_deleted) {
         counts.reviews += 1;
         if let Some(double) = review.details.rating {

@@ -152,10 +152,7 @@ mod tests {
     use super::*;
 
     fn decoded(numbers: &[f32]) -> Option<Vec<i16>> {
-        let bytes: Vec<u8> = numbers
-            .iter()
-            .flat_map(|number| number.to_le_bytes())
-            .collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let text = base64_simd::STANDARD.encode_to_string(bytes);
         let mut vectors = Vec::new();
         Workspace::default().decode(&text, numbers.len(), &mut vectors)?;
@@ -166,10 +163,7 @@ mod tests {
     fn as_the_documentation_says() {
         assert_eq!(decoded(&[3.0, 4.0]).unwrap(), [19660, 26214]);
         assert_eq!(decoded(&[0.0, -2.0]).unwrap(), [0, -32767]);
-        assert_eq!(
-            decoded(&[f32::MIN_POSITIVE / 4.0, 0.0]).unwrap(),
-            [32767, 0]
-        );
+        assert_eq!(decoded(&[f32::MIN_POSITIVE / 4.0, 0.0]).unwrap(), [32767, 0]);
         assert_eq!(decoded(&[f32::MAX, f32::MAX]).unwrap(), [23170, 23170]);
     }
 
@@ -179,18 +173,8 @@ mod tests {
         assert_eq!(decoded(&[f32::NAN, 1.0]), None);
         assert_eq!(decoded(&[f32::NEG_INFINITY, 1.0]), None);
         let mut vectors = Vec::new();
-        for text in [
-            "",
-            "AACAPwAAgD8",
-            "AACAPwAAgD9=",
-            "AACAPwAAgD8=\n",
-            "AACAPwAAgD-_",
-        ] {
-            assert_eq!(
-                Workspace::default().decode(text, 2, &mut vectors),
-                None,
-                "{text}"
-            );
+        for text in ["", "AACAPwAAgD8", "AACAPwAAgD9=", "AACAPwAAgD8=\n", "AACAPwAAgD-_"] {
+            assert_eq!(Workspace::default().decode(text, 2, &mut vectors), None, "{text}");
         }
         assert!(vectors.is_empty());
     }
@@ -199,21 +183,12 @@ mod tests {
     fn products_are_exact() {
         let x: Vec<i16> = (0..384).map(|i| (i * 37 % 3001 - 1500) as i16).collect();
         let y: Vec<i16> = (0..384).map(|i| (i * 91 % 2503 - 1200) as i16).collect();
-        let exact: i64 = x
-            .iter()
-            .zip(&y)
-            .map(|(a, b)| i64::from(*a) * i64::from(*b))
-            .sum();
+        let mut products = [5, 7];
+        let exact: i64 = x.iter().zip(&y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
         let rows = [&x[..], &y].concat();
-        assert_eq!(
-            add_products(&rows, &y, &mut products, -1),
-            exact + square(&y)
-        );
+        assert_eq!(add_products(&rows, &y, &mut products, -1), exact + square(&y));
         assert_eq!(products, [5 - exact, 7 - square(&y)]);
         let sum = total(&rows, x.len());
-        assert_eq!(
-            products_with(&rows, &sum),
-            [square(&x) + exact, exact + square(&y)]
-        );
+        assert_eq!(products_with(&rows, &sum), [square(&x) + exact, exact + square(&y)]);
     }
 }
