@@ -8,7 +8,18 @@ from worker.events import Record
 
 ENTITIES = ["a", "b", "é😀\0"]
 REVIEWS = ["r", "r#0", "\0", "x" * 40, "é"]
-TEXTS = ["good", "bad", "okay", " ", "", "\x1c", 'fine "thing"\n', "x" * 40, "日本語 😀", "a\u2028b"]
+TEXTS = [
+    "good",
+    "bad",
+    "okay",
+    " ",
+    "",
+    "\x1c",
+    'fine "thing"\n',
+    "x" * 40,
+    "日本語 😀",
+    "a\u2028b",
+]
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
 DATES = ["2026-11-20T12:00:00Z", "2026-11-21t00:00:00.25+01:00", "0000-02-29T23:59:60z"]
 FIELDS = {
@@ -50,7 +61,9 @@ def _sentence(random: Random, oddness: float):
                 {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": ["price"]},
             ]
         )
-    vector = random.choice(VECTORS) if random.random() < 0.7 else [random.gauss(0, 1) for _ in "xyz"]
+    vector = (
+        random.choice(VECTORS) if random.random() < 0.7 else [random.gauss(0, 1) for _ in "xyz"]
+    )
     return {"text": text, "embedding": base64_vector(vector)}
 
 

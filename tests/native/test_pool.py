@@ -136,7 +136,9 @@ def test_damaged_rows_are_refused(seed):
                 assert not driver.pool.load(partition, entity.encode(), damaged)
                 sealed = seal(key, bytes(raw)[5:], random.choice([value[0], 1, 2, 3, 4, 255]))
                 for other in ([(key, sealed)], [], [(b"E", value)], [(key, value)] * 2):
-                    driver.pool.load(partition, entity.encode(), [*rows[:at], *other, *rows[at + 1 :]])
+                    driver.pool.load(
+                        partition, entity.encode(), [*rows[:at], *other, *rows[at + 1 :]]
+                    )
 
 
 def fuzz(seed, batches):
