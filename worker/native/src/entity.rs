@@ -112,9 +112,9 @@ pub struct Entity {
     pub sequence: Option<u64>,
     /// Its number among the entities that a micro-batch touches.
     pub touched: Option<usize>,
-    /// When it was used last, in micro-batches.
+    /// The last micro-batch that used it.
     pub used: u64,
-    /// As `measure` found it after that.
+    /// As `measure` found it then.
     pub bytes: usize,
 }
 

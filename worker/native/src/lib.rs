@@ -1,16 +1,21 @@
 //! The usual micro-batch in machine code: records in, messages and rows out.
 //!
 //! The Python form in `worker/` is the definition, and reads whatever this one leaves out. Both write
-//! the same bytes. `event` reads records, `entity` holds an entity and ranks its sentences, `apply`
-//! carries events out, `message` and `rows` write, `rows` reads too, and `pool` is what Python calls.
+//! the same bytes. `event` reads records with `json` and `fields`; `entity` holds an entity and ranks
+//! its sentences; `apply` carries events out; `message` and `rows` write, and `loader` reads an entity
+//! from its rows; `pool` is what Python calls, with `store` behind and `results` before it.
 
 mod apply;
 mod entity;
 mod event;
+mod fields;
 mod json;
+mod loader;
 mod message;
 mod pool;
+mod results;
 mod rows;
+mod store;
 mod vector;
 
 use pyo3::prelude::*;
@@ -22,5 +27,8 @@ mod _native {
     const API: u32 = 1;
 
     #[pymodule_export]
-    use crate::pool::{Pool, Processed};
+    use crate::pool::Pool;
+
+    #[pymodule_export]
+    use crate::results::Processed;
 }

@@ -1,62 +1,30 @@
 //! The pool as Python sees it, `worker/_native.pyi`: entities, and the events that are held.
 
-use crate::apply::{Batch, Touched};
-use crate::entity::{Entity, MOST};
+use crate::apply::Batch;
+use crate::entity::MOST;
 use crate::event::{self, Change, Event, Limits, Origin};
-use crate::message::{Message, Publication};
-use crate::rows::Loader;
+use crate::loader::Loader;
+use crate::message::Publication;
+use crate::results::{Names, Processed, keys_for_python};
+use crate::store::{Key, Store};
 use crate::vector::Workspace;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySequence, PyString, PyTuple};
-use std::collections::{HashMap, HashSet, VecDeque};
-
-type Key = (i32, Box<str>);
+use pyo3::types::{PyBytes, PyList, PySequence, PyString, PyTuple};
+use std::collections::{HashMap, HashSet};
+use std::mem::take;
 
 /// Entities in memory, and the events that they take the usual way.
 #[pyclass(module = "worker._native")]
 pub struct Pool {
     limits: Limits,
     publication: Publication,
-    entities: HashMap<Key, Entity>,
+    entities: Store,
     held: Vec<Event>,
     workspace: Workspace,
-    memory_bytes: usize,
-    /// Entities that were loaded since the last micro-batch.
-    loaded: Vec<Key>,
+    /// Of the entities loaded since the last micro-batch.
     loaded_bytes: usize,
-    /// Micro-batches so far.
-    now: u64,
-    /// Keys by when they were used, some of them again later.
-    order: VecDeque<(u64, Key)>,
     names: Names,
-}
-
-/// Parts of messages that are Python's.
-struct Names {
-    topic: Py<PyString>,
-    id: Py<PyString>,
-    time: Py<PyString>,
-    source: Py<PyTuple>,
-    kind: Py<PyTuple>,
-    version: Py<PyTuple>,
-    content: Py<PyTuple>,
-}
-
-#[pyclass(frozen, get_all, module = "worker._native")]
-pub struct Processed {
-    outcomes: Py<PyDict>,
-    messages: Py<PyList>,
-    rows: Py<PyDict>,
-    touched: Py<PyList>,
-    review_formats: Py<PyDict>,
-    created: u64,
-    set_changes: usize,
-    steps: u64,
-    sentences: usize,
-    message_bytes: usize,
-    row_bytes: usize,
-    loaded_bytes: usize,
 }
 
 #[pymethods]
@@ -97,14 +65,10 @@ impl Pool {
                 most_sentences: most_sentences.min(max_sentences_per_entity).min(MOST),
             },
             publication: Publication { epoch, k, model, input_topic },
-            entities: HashMap::new(),
+            entities: Store::default(),
             held: Vec::new(),
             workspace: Workspace::default(),
-            memory_bytes: 0,
-            loaded: Vec::new(),
             loaded_bytes: 0,
-            now: 0,
-            order: VecDeque::new(),
             names: Names::new(py, output_topic)?,
         })
     }
@@ -116,7 +80,7 @@ impl Pool {
         indexes: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<usize>> {
         self.held.clear();
-        self.now += 1;
+        self.entities.begin();
         let mut taken = Vec::new();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;
@@ -133,7 +97,7 @@ impl Pool {
     fn absent<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let mut seen = HashSet::new();
         let keys = self.held.iter().map(|event| key_of(&event.origin));
-        let absent = keys.filter(|key| !self.entities.contains_key(key));
+        let absent = keys.filter(|key| self.entities.get(key).is_none());
         keys_for_python(py, absent.filter(|key| seen.insert(key.clone())))
     }
 
@@ -150,12 +114,8 @@ impl Pool {
                 return Ok(false);
             }
         }
-        let Some(mut entity) = loader.finish(self.publication.k) else {
-            return Ok(false);
-        };
-        entity.bytes = entity.measure();
-        self.loaded_bytes += entity.bytes;
-        self.put((partition, name.into()), entity);
+        let Some(entity) = loader.finish(self.publication.k) else { return Ok(false) };
+        self.loaded_bytes += self.entities.put((partition, name.into()), entity);
         Ok(true)
     }
 
@@ -181,60 +141,58 @@ impl Pool {
             .collect();
         self.held.retain(|event| !gone.contains(&key_of(&event.origin)));
         for key in &gone {
-            self.remove(key);
+            self.entities.remove(key);
         }
     }
 
     /// Carry out all held events.
     fn process(&mut self, py: Python<'_>) -> PyResult<Processed> {
-        let is_there = |event: &Event| self.entities.contains_key(&key_of(&event.origin));
-        if !self.held.iter().all(is_there) {
+        let is_absent = |event: &Event| self.entities.get(&key_of(&event.origin)).is_none();
+        if self.held.iter().any(is_absent) {
             return Err(PyValueError::new_err("an entity was neither loaded nor made to leave"));
         }
         let mut batch = Batch::default();
         for event in self.held.drain(..) {
             if let Some(entity) = self.entities.get_mut(&key_of(&event.origin)) {
-                entity.used = self.now;
                 batch.apply(entity, event, &self.publication);
             }
         }
-        self.processed(py, batch)
+        let mut rows = Vec::new();
+        for touched in &batch.touched {
+            let key = (touched.partition, touched.name.clone());
+            if let Some(entity) = self.entities.get_mut(&key) {
+                rows.push(touched.rows(entity));
+            }
+            self.entities.used(key);
+        }
+        self.entities.end();
+        Processed::new(py, &self.names, batch, rows, take(&mut self.loaded_bytes))
     }
 
     fn drop(&mut self, partition: i32, entity: &[u8]) {
         if let Ok(name) = std::str::from_utf8(entity) {
-            self.remove(&(partition, name.into()));
+            self.entities.remove(&(partition, name.into()));
         }
     }
 
     /// Drop all entities of these partitions.
     fn forget(&mut self, partitions: HashSet<i32>) {
-        self.entities.retain(|(partition, _), _| !partitions.contains(partition));
-        self.memory_bytes = self.entities.values().map(|entity| entity.bytes).sum();
+        self.entities.forget(&partitions);
     }
 
     /// Drop those not used for longest, down to so many bytes; how many it dropped.
     fn evict(&mut self, most_bytes: usize) -> usize {
-        let before = self.entities.len();
-        while self.memory_bytes > most_bytes {
-            let Some((used, key)) = self.order.pop_front() else {
-                break;
-            };
-            if self.entities.get(&key).is_some_and(|entity| entity.used == used) {
-                self.remove(&key);
-            }
-        }
-        before - self.entities.len()
+        self.entities.evict(most_bytes)
     }
 
     #[getter]
     fn memory_bytes(&self) -> usize {
-        self.memory_bytes
+        self.entities.memory_bytes
     }
 
     fn __contains__(&self, key: (i32, Vec<u8>)) -> bool {
         let name = String::from_utf8(key.1);
-        name.is_ok_and(|name| self.entities.contains_key(&(key.0, name.into())))
+        name.is_ok_and(|name| self.entities.get(&(key.0, name.into())).is_some())
     }
 
     fn __len__(&self) -> usize {
@@ -270,146 +228,6 @@ impl Pool {
     }
 }
 
-impl Pool {
-    fn put(&mut self, key: Key, mut entity: Entity) {
-        self.remove(&key);
-        self.memory_bytes += entity.bytes;
-        entity.used = self.now;
-        self.order.push_back((self.now, key.clone()));
-        self.loaded.push(key.clone());
-        self.entities.insert(key, entity);
-    }
-
-    fn remove(&mut self, key: &Key) {
-        if let Some(entity) = self.entities.remove(key) {
-            self.memory_bytes -= entity.bytes;
-        }
-    }
-
-    /// The results of a batch for Python; the entities are complete in the rows then.
-    fn processed(&mut self, py: Python<'_>, batch: Batch) -> PyResult<Processed> {
-        for key in std::mem::take(&mut self.loaded) {
-            if self.entities.get(&key).is_some_and(|entity| !entity.exists) {
-                self.remove(&key);
-            }
-        }
-        let (rows, formats, touched) = (PyDict::new(py), PyDict::new(py), PyList::empty(py));
-        let mut newest: HashMap<i32, u8> = HashMap::new();
-        let mut row_bytes = 0;
-        for one in &batch.touched {
-            let (format, bytes) = self.write(one, &rows)?;
-            row_bytes += bytes;
-            let newest = newest.entry(one.partition).or_default();
-            *newest = format.max(*newest);
-            touched.append((one.partition, PyBytes::new(py, one.name.as_bytes())))?;
-        }
-        for (partition, format) in newest {
-            formats.set_item(partition, format)?;
-        }
-        if self.order.len() > 2 * self.entities.len() + 64 {
-            let entities = &self.entities;
-            self.order.retain(|(used, key)| entities.get(key).is_some_and(|one| one.used == *used));
-        }
-        let outcomes = PyDict::new(py);
-        for (outcome, count) in batch.outcomes {
-            outcomes.set_item(outcome, count)?;
-        }
-        let messages = PyList::empty(py);
-        let mut message_bytes = 0;
-        for message in &batch.messages {
-            message_bytes += message.entity.len() + message.value.len();
-            messages.append((message.index, self.names.fields(py, message)?))?;
-        }
-        Ok(Processed {
-            outcomes: outcomes.into(),
-            set_changes: messages.len(),
-            messages: messages.into(),
-            rows: rows.into(),
-            touched: touched.into(),
-            review_formats: formats.into(),
-            created: batch.created,
-            steps: batch.steps,
-            sentences: batch.sentences,
-            message_bytes,
-            row_bytes,
-            loaded_bytes: std::mem::take(&mut self.loaded_bytes),
-        })
-    }
-
-    /// Adds the rows of a touched entity; the newest format of its reviews, and their bytes.
-    fn write(&mut self, touched: &Touched, rows: &Bound<'_, PyDict>) -> PyResult<(u8, usize)> {
-        let (py, key) = (rows.py(), (touched.partition, touched.name.clone()));
-        let Some(entity) = self.entities.get_mut(&key) else {
-            return Ok((0, 0));
-        };
-        let (own, newest) = touched.rows(entity);
-        self.memory_bytes -= entity.bytes;
-        entity.bytes = entity.measure();
-        self.memory_bytes += entity.bytes;
-        self.order.push_back((self.now, key));
-        let of_partition = match rows.get_item(touched.partition)? {
-            Some(found) => found.cast_into()?,
-            None => {
-                let made = PyDict::new(py);
-                rows.set_item(touched.partition, &made)?;
-                made
-            }
-        };
-        let mut bytes = 0;
-        for (key, value) in own {
-            bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-            let value = value.map(|value| PyBytes::new(py, &value));
-            of_partition.set_item(PyBytes::new(py, &key), value)?;
-        }
-        Ok((newest, bytes))
-    }
-}
-
-impl Names {
-    fn new(py: Python<'_>, topic: &str) -> PyResult<Self> {
-        let header = |name: &str, value: &[u8]| -> PyResult<Py<PyTuple>> {
-            let value = PyBytes::new(py, value);
-            Ok((PyString::intern(py, name), value).into_pyobject(py)?.unbind())
-        };
-        Ok(Names {
-            topic: PyString::new(py, topic).into(),
-            id: PyString::intern(py, "ce_id").into(),
-            time: PyString::intern(py, "ce_time").into(),
-            source: header("ce_source", b"coversumm-worker")?,
-            kind: header("ce_type", b"summary.changed")?,
-            version: header("ce_specversion", b"1.0")?,
-            content: header("content-type", b"application/json")?,
-        })
-    }
-
-    /// The fields of a `worker.events.Message`.
-    fn fields<'py>(&self, py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyTuple>> {
-        let headers = PyList::empty(py);
-        headers.append((&self.id, PyBytes::new(py, message.id.as_bytes())))?;
-        for constant in [&self.source, &self.kind, &self.version] {
-            headers.append(constant)?;
-        }
-        if let Some(time) = &message.time {
-            headers.append((&self.time, PyBytes::new(py, time.as_bytes())))?;
-        }
-        headers.append(&self.content)?;
-        let key = PyBytes::new(py, message.entity.as_bytes());
-        let value = PyBytes::new(py, &message.value);
-        (&self.topic, message.partition, key, value, headers).into_pyobject(py)
-    }
-}
-
 fn key_of(origin: &Origin) -> Key {
     (origin.partition, origin.entity.clone())
-}
-
-fn keys_for_python<'py>(
-    py: Python<'py>,
-    keys: impl Iterator<Item = Key>,
-) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for (partition, name) in keys {
-        list.append((partition, PyBytes::new(py, name.as_bytes())))?;
-    }
-    Ok(list)
 }

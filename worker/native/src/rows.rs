@@ -1,30 +1,18 @@
 //! Rows of an entity, as `worker.state.rows` and `worker.state.keys` define them.
-//!
-//! `Loader` takes an entity in only if it knows each byte of its rows. `None` stands for all else,
-//! damage included: the Python form reads these rows, and names what is wrong.
 
-use crate::entity::{Counts, Entity, RATINGS, Review, Sentence, TextDigest};
-use crate::event::Details;
+use crate::entity::{Entity, Review};
 use crate::vector::write_vector;
-use std::collections::HashSet;
 
-const SEAL_BYTES: usize = 5;
+pub const SEAL_BYTES: usize = 5;
 /// Flags of a review.
-const DELETED: u8 = 1;
-const RATED: u8 = 2;
-const EMBEDDED: u8 = 4;
-const PUBLISHED: u8 = b'P';
-const REVIEW: u8 = b'R';
-const VECTORS: u8 = b'V';
-/// So many bits of a version are enough, and one more event is far from the last one.
-const MOST_VERSION: u64 = 1 << 62;
-/// Reviews of an entity in the pool for each live sentence that it may have: deleted ones too.
-const MOST_REVIEWS: usize = 8;
-
+pub const DELETED: u8 = 1;
+pub const RATED: u8 = 2;
+pub const EMBEDDED: u8 = 4;
+pub const PUBLISHED: u8 = b'P';
+pub const REVIEW: u8 = b'R';
+pub const VECTORS: u8 = b'V';
 /// A key with its value; `None`: the row is removed.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
-
-// -- writing
 
 /// The key of an entity's header; all of its keys begin so.
 pub fn header_key(entity: &str) -> Vec<u8> {
@@ -174,7 +162,7 @@ fn sealed(key: Vec<u8>, mut value: Vec<u8>) -> Row {
     (key, Some(value))
 }
 
-fn checksum(key: &[u8], payload: &[u8]) -> u32 {
+pub fn checksum(key: &[u8], payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(payload);
@@ -183,269 +171,4 @@ fn checksum(key: &[u8], payload: &[u8]) -> u32 {
 
 fn push_u32(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(&(number as u32).to_le_bytes());
-}
-
-// -- reading
-
-/// Reads an entity from its rows in key order.
-pub struct Loader {
-    prefix: Vec<u8>,
-    most_sentences: usize,
-    has_rows: bool,
-    entity: Entity,
-    /// By review its texts that no row of vectors was read for.
-    texts: Vec<Vec<(u32, Box<str>)>>,
-    sentences: Vec<Sentence>,
-    vectors: Vec<i16>,
-    dimension: usize,
-}
-
-impl Loader {
-    pub fn new(name: &str, dimension: usize, most_sentences: usize) -> Self {
-        Loader {
-            prefix: header_key(name),
-            most_sentences,
-            has_rows: false,
-            entity: Entity::new(dimension),
-            texts: Vec::new(),
-            sentences: Vec::new(),
-            vectors: Vec::new(),
-            dimension,
-        }
-    }
-
-    /// The next row.
-    pub fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
-        let rest = key.strip_prefix(&*self.prefix)?;
-        let is_first = !std::mem::replace(&mut self.has_rows, true);
-        let (format, payload) = unsealed(key, value)?;
-        let mut payload = Bytes(payload);
-        if rest.is_empty() {
-            self.entity.exists = is_first;
-            return (is_first && format == 2).then(|| self.header(&mut payload))?;
-        }
-        let (incarnation, rest) = rest.split_first_chunk()?;
-        let incarnation = u64::from_be_bytes(*incarnation);
-        if !self.entity.exists || incarnation < self.entity.incarnation {
-            return Some(()); // of a deleted one, to be removed later
-        }
-        let (kind, rest) = rest.split_first()?;
-        match (*kind, format) {
-            _ if incarnation > self.entity.incarnation => None,
-            (PUBLISHED, 1) if rest.is_empty() => self.published(&mut payload),
-            (REVIEW, 1..=3) => self.review(rest, format, &mut payload),
-            (VECTORS, 1) => self.vectors(rest, &mut payload),
-            _ => None,
-        }
-    }
-
-    /// The entity; without rows, or only of deleted incarnations, one that does not exist.
-    pub fn finish(mut self, k: usize) -> Option<Entity> {
-        let counts = &self.entity.counts;
-        let is_complete = self.texts.iter().all(Vec::is_empty)
-            && counts.sentences == self.sentences.len() as u64
-            && *counts == counted(&self.entity.reviews, counts.sentences);
-        if !is_complete {
-            return None;
-        }
-        self.entity.fill(self.sentences, self.vectors)?;
-        let ranked = self.entity.rank(k);
-        // The set last published is the present one, unless it was made with other settings.
-        if ranked.len() != self.entity.published.len() {
-            return None;
-        }
-        let now = self.entity.set_of(&ranked);
-        if !now.iter().all(|one| self.entity.published.contains(one)) {
-            return None;
-        }
-        self.entity.mark(&ranked);
-        Some(self.entity)
-    }
-
-    fn header(&mut self, payload: &mut Bytes<'_>) -> Option<()> {
-        let (reviews, sentences) = (payload.u64()?, payload.u64()?);
-        self.entity.incarnation = payload.u64()?;
-        let mut ratings = [0; RATINGS];
-        let mut least = 0;
-        for _ in 0..payload.u8()? {
-            let double = usize::from(payload.u8()?);
-            let count = payload.u64()?;
-            if double < least || count == 0 {
-                return None;
-            }
-            *ratings.get_mut(double)? = count;
-            least = double + 1;
-        }
-        let has_others = payload.take(10)? != [0; 10];
-        self.entity.counts = Counts { reviews, sentences, ratings };
-        let is_usual = !has_others && payload.0.is_empty();
-        let room = self.most_sentences.min(sentences as usize);
-        self.sentences.reserve_exact(room);
-        self.vectors.reserve_exact(room * self.dimension);
-        (is_usual && sentences <= self.most_sentences as u64).then_some(())
-    }
-
-    fn published(&mut self, payload: &mut Bytes<'_>) -> Option<()> {
-        self.entity.sequence = Some(payload.u64()?);
-        let count = payload.u32()?;
-        let mut lengths = Vec::new();
-        for _ in 0..count {
-            lengths.push(payload.u32()?);
-        }
-        let mut ids = Vec::new();
-        for length in lengths {
-            ids.push(payload.text(length as usize)?);
-        }
-        if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
-            return None;
-        }
-        for id in ids {
-            let digest: TextDigest = payload.take(16)?.try_into().ok()?;
-            self.entity.published.push((id, digest));
-        }
-        payload.0.is_empty().then_some(())
-    }
-
-    fn review(&mut self, id: &[u8], format: u8, payload: &mut Bytes<'_>) -> Option<()> {
-        let (version, flags) = (payload.u64()?, payload.u8()?);
-        let number = f64::from_le_bytes(payload.take(8)?.try_into().ok()?);
-        let chunks = (payload.u32()?, payload.u32()?);
-        let mut details = Details::default();
-        match flags & RATED {
-            0 if number.to_bits() == 0 => (),
-            RATED => details.rating = Some(double_of(number)?),
-            _ => return None,
-        }
-        if format >= 2 {
-            details.occurred_at = payload.short_text()?;
-            details.language = payload.short_text()?;
-            if payload.u32()? != 0 {
-                return None; // labels
-            }
-        }
-        if format >= 3 {
-            let author = u16::from_le_bytes(payload.take(2)?.try_into().ok()?);
-            let country = payload.u8()?;
-            details.verified = match payload.u8()? {
-                1 => None,
-                2 => Some(false),
-                3 => Some(true),
-                _ => return None,
-            };
-            details.author_id = filled(payload.text(author.into())?);
-            details.country = filled(payload.text(country.into())?);
-        }
-        let texts = payload.texts()?;
-        let is_deleted = flags & DELETED != 0;
-        let is_usual = version <= MOST_VERSION
-            && flags & !(DELETED | RATED | EMBEDDED) == 0
-            && chunks == if texts.is_empty() { (0, 0) } else { (1, 1) }
-            && !(is_deleted && (!texts.is_empty() || details != Details::default()))
-            && texts.is_sorted_by(|(a, _), (b, _)| a < b)
-            && self.entity.reviews.len() < MOST_REVIEWS * self.most_sentences;
-        if !is_usual {
-            return None;
-        }
-        self.entity.add_review(Review {
-            id: std::str::from_utf8(id).ok()?.into(),
-            version,
-            is_deleted,
-            is_embedded: flags & EMBEDDED != 0,
-            details,
-            live: texts.len() as u32,
-            has_vectors_row: !texts.is_empty(),
-            is_written: false,
-        });
-        self.texts.push(texts);
-        Some(())
-    }
-
-    fn vectors(&mut self, rest: &[u8], payload: &mut Bytes<'_>) -> Option<()> {
-        let (length, rest) = rest.split_first_chunk()?;
-        let (id, chunk) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-        let id = std::str::from_utf8(id).ok()?;
-        let number = self.entity.number(id).filter(|_| chunk == [0; 4])?;
-        let texts = std::mem::take(&mut self.texts[number as usize]);
-        if texts.is_empty() || payload.u32()? as usize != texts.len() {
-            return None;
-        }
-        for (ordinal, text) in texts {
-            (payload.u32()? == ordinal).then_some(())?;
-            self.sentences.push(Sentence::new(number, id, ordinal, text));
-        }
-        let added = self.sentences.len() - self.vectors.len() / self.dimension;
-        let numbers = payload.take(2 * self.dimension * added)?.chunks_exact(2);
-        self.vectors.extend(numbers.map(|number| i16::from_le_bytes([number[0], number[1]])));
-        payload.0.is_empty().then_some(())
-    }
-}
-
-fn counted(reviews: &[Review], sentences: u64) -> Counts {
-    let mut counts = Counts { sentences, ..Counts::default() };
-    for review in reviews.iter().filter(|review| !review.is_deleted) {
-        counts.reviews += 1;
-        if let Some(double) = review.details.rating {
-            counts.ratings[usize::from(double)] += 1;
-        }
-    }
-    counts
-}
-
-/// The double of a whole or half number from 0 to 10.
-fn double_of(number: f64) -> Option<u8> {
-    (0..RATINGS as u8).find(|double| (f64::from(*double) / 2.0).to_bits() == number.to_bits())
-}
-
-fn filled(text: Box<str>) -> Option<Box<str>> {
-    (!text.is_empty()).then_some(text)
-}
-
-fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let (seal, payload) = value.split_at_checked(SEAL_BYTES)?;
-    (checksum(key, payload).to_le_bytes() == seal[1..]).then_some((seal[0], payload))
-}
-
-/// What is left of a payload.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, left) = self.0.split_at_checked(length)?;
-        self.0 = left;
-        Some(taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    fn text(&mut self, length: usize) -> Option<Box<str>> {
-        Some(std::str::from_utf8(self.take(length)?).ok()?.into())
-    }
-
-    fn short_text(&mut self) -> Option<Option<Box<str>>> {
-        let length = self.u8()?;
-        Some(filled(self.text(length.into())?))
-    }
-
-    /// A texts section, which is all that is left.
-    fn texts(&mut self) -> Option<Vec<(u32, Box<str>)>> {
-        let mut numbers = Vec::new();
-        for _ in 0..self.u32()? {
-            numbers.push((self.u32()?, self.u32()?));
-        }
-        let mut texts = Vec::new();
-        for (ordinal, length) in numbers {
-            texts.push((ordinal, self.text(length as usize)?));
-        }
-        self.0.is_empty().then_some(texts)
-    }
 }

@@ -1,0 +1,133 @@
+//! The results of a micro-batch as Python has them.
+
+use crate::apply::Batch;
+use crate::message::Message;
+use crate::rows::Row;
+use crate::store::Key;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+/// Parts of messages that are Python's.
+pub struct Names {
+    topic: Py<PyString>,
+    id: Py<PyString>,
+    time: Py<PyString>,
+    source: Py<PyTuple>,
+    kind: Py<PyTuple>,
+    version: Py<PyTuple>,
+    content: Py<PyTuple>,
+}
+
+/// See `worker/_native.pyi`.
+#[pyclass(frozen, get_all, module = "worker._native")]
+pub struct Processed {
+    outcomes: Py<PyDict>,
+    messages: Py<PyList>,
+    rows: Py<PyDict>,
+    touched: Py<PyList>,
+    review_formats: Py<PyDict>,
+    created: u64,
+    set_changes: usize,
+    steps: u64,
+    sentences: usize,
+    message_bytes: usize,
+    row_bytes: usize,
+    loaded_bytes: usize,
+}
+
+impl Processed {
+    /// `rows` are those of each touched entity, with the newest format of its reviews.
+    pub fn new(
+        py: Python<'_>,
+        names: &Names,
+        batch: Batch,
+        rows: Vec<(Vec<Row>, u8)>,
+        loaded_bytes: usize,
+    ) -> PyResult<Self> {
+        let (messages, mut message_bytes) = (PyList::empty(py), 0);
+        for message in &batch.messages {
+            message_bytes += message.entity.len() + message.value.len();
+            messages.append((message.index, names.fields(py, message)?))?;
+        }
+        let (changed, formats, mut row_bytes) = (PyDict::new(py), PyDict::new(py), 0);
+        for (touched, (own, newest)) in batch.touched.iter().zip(rows) {
+            if !changed.contains(touched.partition)? {
+                changed.set_item(touched.partition, PyDict::new(py))?;
+                formats.set_item(touched.partition, 0)?;
+            }
+            if newest > formats.as_any().get_item(touched.partition)?.extract()? {
+                formats.set_item(touched.partition, newest)?;
+            }
+            let of_partition = changed.as_any().get_item(touched.partition)?;
+            for (key, value) in own {
+                row_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+                let value = value.map(|value| PyBytes::new(py, &value));
+                of_partition.set_item(PyBytes::new(py, &key), value)?;
+            }
+        }
+        let keys = batch.touched.into_iter().map(|one| (one.partition, one.name));
+        let outcomes = PyDict::new(py);
+        for (outcome, count) in batch.outcomes {
+            outcomes.set_item(outcome, count)?;
+        }
+        Ok(Processed {
+            outcomes: outcomes.into(),
+            set_changes: batch.messages.len(),
+            messages: messages.into(),
+            rows: changed.into(),
+            touched: keys_for_python(py, keys)?.into(),
+            review_formats: formats.into(),
+            created: batch.created,
+            steps: batch.steps,
+            sentences: batch.sentences,
+            message_bytes,
+            row_bytes,
+            loaded_bytes,
+        })
+    }
+}
+
+impl Names {
+    pub fn new(py: Python<'_>, topic: &str) -> PyResult<Self> {
+        let header = |name: &str, value: &[u8]| -> PyResult<Py<PyTuple>> {
+            let value = PyBytes::new(py, value);
+            Ok((PyString::intern(py, name), value).into_pyobject(py)?.unbind())
+        };
+        Ok(Names {
+            topic: PyString::new(py, topic).into(),
+            id: PyString::intern(py, "ce_id").into(),
+            time: PyString::intern(py, "ce_time").into(),
+            source: header("ce_source", b"coversumm-worker")?,
+            kind: header("ce_type", b"summary.changed")?,
+            version: header("ce_specversion", b"1.0")?,
+            content: header("content-type", b"application/json")?,
+        })
+    }
+
+    /// The fields of a `worker.events.Message`.
+    fn fields<'py>(&self, py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyTuple>> {
+        let headers = PyList::empty(py);
+        headers.append((&self.id, PyBytes::new(py, message.id.as_bytes())))?;
+        for constant in [&self.source, &self.kind, &self.version] {
+            headers.append(constant)?;
+        }
+        if let Some(time) = &message.time {
+            headers.append((&self.time, PyBytes::new(py, time.as_bytes())))?;
+        }
+        headers.append(&self.content)?;
+        let key = PyBytes::new(py, message.entity.as_bytes());
+        let value = PyBytes::new(py, &message.value);
+        (&self.topic, message.partition, key, value, headers).into_pyobject(py)
+    }
+}
+
+pub fn keys_for_python<'py>(
+    py: Python<'py>,
+    keys: impl Iterator<Item = Key>,
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (partition, name) in keys {
+        list.append((partition, PyBytes::new(py, name.as_bytes())))?;
+    }
+    Ok(list)
+}

@@ -1,0 +1,150 @@
+//! Entities in memory by partition and id, those that were not used for longest first to go.
+
+use crate::entity::Entity;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::mem::take;
+
+pub type Key = (i32, Box<str>);
+
+#[derive(Default)]
+pub struct Store {
+    entities: HashMap<Key, Entity>,
+    /// Approximate bytes of all.
+    pub memory_bytes: usize,
+    /// Micro-batches so far.
+    now: u64,
+    /// Keys by the time of a use, which need not be the last.
+    order: VecDeque<(u64, Key)>,
+    /// Those put since the last micro-batch.
+    put: Vec<Key>,
+}
+
+impl Store {
+    /// A micro-batch begins.
+    pub fn begin(&mut self) {
+        self.now += 1;
+    }
+
+    /// A micro-batch is carried out: entities that do not exist after it are dropped.
+    pub fn end(&mut self) {
+        for key in take(&mut self.put) {
+            if self.entities.get(&key).is_some_and(|entity| !entity.exists) {
+                self.remove(&key);
+            }
+        }
+        if self.order.len() > 2 * self.entities.len() + 64 {
+            let entities = &self.entities;
+            self.order.retain(|(used, key)| entities.get(key).is_some_and(|one| one.used == *used));
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entities.len()
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Entity> {
+        self.entities.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entity> {
+        self.entities.get_mut(key)
+    }
+
+    /// Returns the entity's approximate bytes.
+    pub fn put(&mut self, key: Key, entity: Entity) -> usize {
+        self.remove(&key);
+        self.entities.insert(key.clone(), entity);
+        self.put.push(key.clone());
+        self.used(key)
+    }
+
+    /// Note that an entity was used, and what it takes now.
+    pub fn used(&mut self, key: Key) -> usize {
+        let Some(entity) = self.entities.get_mut(&key) else { return 0 };
+        self.memory_bytes -= entity.bytes;
+        (entity.used, entity.bytes) = (self.now, entity.measure());
+        self.memory_bytes += entity.bytes;
+        self.order.push_back((self.now, key));
+        entity.bytes
+    }
+
+    pub fn remove(&mut self, key: &Key) {
+        if let Some(entity) = self.entities.remove(key) {
+            self.memory_bytes -= entity.bytes;
+        }
+    }
+
+    /// Drop all entities of these partitions.
+    pub fn forget(&mut self, partitions: &HashSet<i32>) {
+        self.entities.retain(|(partition, _), _| !partitions.contains(partition));
+        self.memory_bytes = self.entities.values().map(|entity| entity.bytes).sum();
+    }
+
+    /// Drop those not used for longest, down to so many bytes; how many it dropped.
+    pub fn evict(&mut self, most_bytes: usize) -> usize {
+        let before = self.entities.len();
+        while self.memory_bytes > most_bytes {
+            let Some((used, key)) = self.order.pop_front() else { break };
+            if self.entities.get(&key).is_some_and(|entity| entity.used == used) {
+                self.remove(&key);
+            }
+        }
+        before - self.entities.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        (0, name.into())
+    }
+
+    fn existing() -> Entity {
+        let mut entity = Entity::new(3);
+        entity.exists = true;
+        entity
+    }
+
+    #[test]
+    fn the_least_used_goes_first() {
+        let mut store = Store::default();
+        for name in ["a", "b", "c"] {
+            store.begin();
+            store.put(key(name), existing());
+            store.end();
+        }
+        store.begin();
+        store.used(key("a"));
+        let each = store.memory_bytes / 3;
+        assert_eq!(store.evict(2 * each), 1);
+        assert!(store.get(&key("b")).is_none());
+        assert_eq!(store.evict(each), 1);
+        assert!(store.get(&key("a")).is_some());
+        assert_eq!((store.evict(0), store.memory_bytes, store.len()), (1, 0, 0));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_kept() {
+        let mut store = Store::default();
+        store.begin();
+        store.put(key("a"), Entity::new(3));
+        store.put(key("b"), existing());
+        store.end();
+        assert_eq!((store.len(), store.get(&key("a")).is_none()), (1, true));
+        store.forget(&HashSet::from([0]));
+        assert_eq!((store.len(), store.memory_bytes), (0, 0));
+    }
+
+    #[test]
+    fn uses_are_forgotten() {
+        let mut store = Store::default();
+        for _ in 0..1000 {
+            store.begin();
+            store.put(key("a"), existing());
+            store.end();
+        }
+        assert!(store.order.len() <= 66);
+    }
+}
