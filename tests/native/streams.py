@@ -32,7 +32,7 @@ FIELDS = {
     "author_id": [None, "u-1", "", "\0" * 21, "\0" * 22, '"' * 64, '"' * 65],
     "embedding_model": [None, "fake"],
     "text": [None, "All of it."],
-    "unknown": [None, [1, {"a": [True]}], "\ud83d\ude00 \\", 1.5e-3],
+    "unknown": [None, [1, {"a": [True]}], "😀 \\", 1.5e-3],
 }
 ODD_FIELDS = {
     "rating": [0.1, -1, 11, 1e2, "4", -0.0],
@@ -45,7 +45,7 @@ ODD_FIELDS = {
 }
 
 
-def _sentence(random: Random, oddness: float):
+def _sentence(random: Random, oddness: float, dimension: int):
     text = random.choice(TEXTS)
     if random.random() < oddness:
         return random.choice(
@@ -61,19 +61,18 @@ def _sentence(random: Random, oddness: float):
                 {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": ["price"]},
             ]
         )
-    vector = (
-        random.choice(VECTORS) if random.random() < 0.7 else [random.gauss(0, 1) for _ in "xyz"]
-    )
+    drawn = [random.gauss(0, 1) for _ in range(dimension)]
+    vector = random.choice(VECTORS) if dimension == 3 and random.random() < 0.7 else drawn
     return {"text": text, "embedding": base64_vector(vector)}
 
 
-def _body(random: Random, oddness: float):
+def _body(random: Random, oddness: float, dimension: int):
     kind = random.random()
     review_id = random.choice(REVIEWS)
     if kind < 0.75:
         body = {"type": "review.upserted", "review_id": review_id}
         count = random.choice([0, 1, 1, 2, 2, 3, 5])
-        body["sentences"] = [_sentence(random, oddness) for _ in range(count)]
+        body["sentences"] = [_sentence(random, oddness, dimension) for _ in range(count)]
         fields = random.sample(list(FIELDS), random.randint(0, 4))
         body |= {name: random.choice(FIELDS[name]) for name in fields}
         if random.random() < oddness:
@@ -96,13 +95,13 @@ def _body(random: Random, oddness: float):
     return {"type": random.choice(["entity.deleted", "review.changed"])}
 
 
-def records(random: Random, count: int, oddness: float = 0.03, entities=ENTITIES):
+def records(random: Random, count: int, oddness: float, entities=ENTITIES, dimension=3):
     """So many records of two partitions; `oddness`: how often a part is not usual."""
     offsets = [0, 0]
     for _ in range(count):
         entity_id = random.choice(entities)
         partition = entities.index(entity_id) % 2
-        body = {"entity_id": entity_id, **_body(random, oddness)}
+        body = {"entity_id": entity_id, **_body(random, oddness, dimension)}
         members = list(body.items())
         if random.random() < 0.3:
             random.shuffle(members)

@@ -100,10 +100,12 @@ class PoolDriver:
         return {(one.partition, one.key) for one in batch} - others
 
 
-def run(seed, oddness, **settings):
+def run(seed, oddness, driver=None, **settings):
+    """A random history of a seed."""
     random = Random(seed)
-    driver = PoolDriver(**settings)
-    stream = records(random, random.choice([30, 100, 300]), oddness)
+    driver = driver or PoolDriver(**settings)
+    dimension = driver.driver.config.limits.dimension
+    stream = records(random, random.choice([30, 100, 300]), oddness, dimension=dimension)
     while batch := list(islice(stream, random.choice([1, 2, 5, 20, 50]))):
         driver.run(batch)
         if random.random() < 0.2:
@@ -111,10 +113,39 @@ def run(seed, oddness, **settings):
     return driver
 
 
-@pytest.mark.parametrize("seed", range(150))
+LIMITS = [
+    {},
+    {"max_sentences_per_entity": 5, "max_event_bytes": 500},
+    {"max_text_bytes": 10, "max_sentences_per_review": 2},
+    {"max_sentence_chars": 5, "max_sentences_per_deletion": 3, "model": None},
+]
+
+
+@pytest.mark.parametrize("seed", range(160))
 def test_pool_equals_python(seed):
-    oddness = [0, 0.01, 0.05][seed % 3]
-    run(seed, oddness, k=1 + seed % 5, most_sentences=[MOST, 6, 100][seed // 3 % 3])
+    limits = LIMITS[seed // 8 % 4] if seed % 2 else {}
+    most = [MOST, 6, 100][seed // 3 % 3]
+    run(seed, [0, 0.01, 0.05][seed % 3], k=1 + seed % 5, most_sentences=most, limits=limits)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])
+def test_other_dimensions(dimension):
+    driver = run(3, 0, k=5, most_sentences=300, limits={"dimension": dimension})
+    assert driver.taken == driver.seen
+
+
+@pytest.mark.parametrize("before", [{"min_changes": 3}, {"emit": "coalesced"}])
+def test_sets_that_other_settings_published(before):
+    """An entity whose last message does not have its summary is not for the pool."""
+    for seed in range(10):
+        stream = list(records(Random(seed), 60, 0))
+        old, now = Driver(config(**before)), PoolDriver(most_sentences=200)
+        for at in range(0, 30, 10):
+            old.run_whole(*stream[at : at + 10])
+        now.driver.rows = old.rows
+        now.driver.restart()
+        for at in range(30, 60, 10):
+            now.run(stream[at : at + 10])
 
 
 def test_most_is_taken():
