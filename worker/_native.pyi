@@ -19,7 +19,7 @@ class Processed:
     rows: dict[int, dict[bytes, bytes | None]]
     """By partition the changed rows of entities, None for removed ones."""
     touched: list[tuple[int, bytes]]
-    """(partition, entity id) of the entities that events were about, in order of the first."""
+    """(partition, entity id) of the entities that events were about."""
     review_formats: dict[int, int]
     """By partition the newest format of the reviews among the rows, 0 without any."""
     created: int  # entities

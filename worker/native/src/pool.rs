@@ -151,20 +151,17 @@ impl Pool {
         if self.held.iter().any(is_absent) {
             return Err(PyValueError::new_err("an entity was neither loaded nor made to leave"));
         }
-        let mut batch = Batch::default();
-        for event in self.held.drain(..) {
-            if let Some(entity) = self.entities.get_mut(&key_of(&event.origin)) {
-                batch.apply(entity, event, &self.publication);
-            }
-        }
-        let mut rows = Vec::new();
-        for touched in &batch.touched {
-            let key = (touched.partition, touched.name.clone());
+        let (mut batch, mut rows) = (Batch::default(), Vec::new());
+        for (key, events) in by_entity(take(&mut self.held)) {
             if let Some(entity) = self.entities.get_mut(&key) {
-                rows.push(touched.rows(entity));
+                for event in events {
+                    batch.apply(entity, event, &self.publication);
+                }
+                rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity)));
             }
             self.entities.used(key);
         }
+        batch.messages.sort_unstable_by_key(|message| message.index);
         self.entities.end();
         Processed::new(py, &self.names, batch, rows, take(&mut self.loaded_bytes))
     }
@@ -230,4 +227,19 @@ impl Pool {
 
 fn key_of(origin: &Origin) -> Key {
     (origin.partition, origin.entity.clone())
+}
+
+/// The events of each entity in their order, entities by their first event: the vectors of one are
+/// in the processor's cache then.
+fn by_entity(events: Vec<Event>) -> Vec<(Key, Vec<Event>)> {
+    let (mut places, mut groups) = (HashMap::new(), Vec::<(Key, Vec<Event>)>::new());
+    for event in events {
+        let key = key_of(&event.origin);
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, group)) => group.push(event),
+            None => groups.push((key, vec![event])),
+        }
+    }
+    groups
 }
