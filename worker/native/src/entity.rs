@@ -1,8 +1,8 @@
 //! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
 //!
 //! The summary is that of `worker.coversumm`: the k sentences with the lowest keys
-//! `n*|x|^2 - 2*x.S`, S being the sum of the n live vectors, by id where keys are equal. All numbers
-//! are exact integers. |x|^2 is below 2^31 and n at most a few thousand, so 64 bits hold each.
+//! `n*|x|^2 - 2*x.S`, S being the sum of the n live vectors, by id where keys are equal. All
+//! numbers are exact integers: |x|^2 is below 2^31 and n at most `MOST`, so 64 bits hold each.
 
 use crate::event::Details;
 use crate::vector::{SCALE, add_products, products_with, square, total};
@@ -138,7 +138,7 @@ impl Entity {
     pub fn add_review(&mut self, review: Review) -> u32 {
         let number = self.reviews.len() as u32;
         self.numbers.insert(review.id.clone(), number);
-        self.reviews.push(review);
+        push(&mut self.reviews, review);
         number
     }
 
@@ -172,14 +172,12 @@ impl Entity {
         let own = square(vector);
         let before = add_products(&self.vectors, vector, &mut self.products, 1); // vector.S
         self.total_square += 2 * before + own;
-        if self.vectors.len() == self.vectors.capacity() {
-            self.vectors.reserve_exact(self.vectors.len() / 4 + self.dimension);
-        }
+        make_room(&mut self.vectors, self.dimension);
         self.vectors.extend_from_slice(vector);
-        self.squares.push(own);
-        self.products.push(before + own);
         self.reviews[sentence.review as usize].live += 1;
-        self.sentences.push(sentence);
+        push(&mut self.squares, own);
+        push(&mut self.products, before + own);
+        push(&mut self.sentences, sentence);
     }
 
     /// Remove these live sentences.
@@ -296,4 +294,16 @@ impl Entity {
             + self.reviews.iter().map(of_review).sum::<usize>()
             + self.published.iter().map(|(id, _)| id.len() + 48).sum::<usize>()
     }
+}
+
+/// Room for so many more, and a quarter: there are many small entities.
+fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    if list.capacity() < list.len() + more {
+        list.reserve_exact(list.len() / 4 + more);
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, one: T) {
+    make_room(list, 1);
+    list.push(one);
 }

@@ -1,9 +1,10 @@
 //! The usual micro-batch in machine code: records in, messages and rows out.
 //!
-//! The Python form in `worker/` is the definition, and reads whatever this one leaves out. Both write
-//! the same bytes. `event` reads records with `json` and `fields`; `entity` holds an entity and ranks
-//! its sentences; `apply` carries events out; `message` and `rows` write, and `loader` reads an entity
-//! from its rows; `pool` is what Python calls, with `store` behind and `results` before it.
+//! The Python form in `worker/` is the definition, and reads whatever this one leaves out. Both
+//! write the same bytes. `event` reads records with `json` and `fields`; `entity` holds an entity
+//! and ranks its sentences; `apply` carries events out; `message` and `rows` write, and `loader`
+//! reads an entity from its rows; `pool` is what Python calls, with `store` behind it and `results`
+//! before it.
 
 mod apply;
 mod entity;

@@ -7,7 +7,8 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// A function that is compiled again for processors with wider registers; the results are the same.
 macro_rules! widest {
-    ($(#[$doc:meta])* $seen:vis fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
+    ($(#[$doc:meta])* $seen:vis fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty
+     $body:block) => {
         $(#[$doc])*
         $seen fn $name($($arg: $type),*) -> $out {
             #[inline(always)]
@@ -59,23 +60,24 @@ pub fn is_base64(text: &str) -> bool {
 }
 
 widest! {
-/// Appends the vector of these bytes of 32-bit floats; whether it is finite and not zero.
-fn quantize(bytes: &[u8], squares: &mut Vec<f64>, vectors: &mut Vec<i16>) -> bool {
-    let words = || bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-    let largest = words().fold(0, |largest, word| largest.max(word & 0x7fff_ffff));
-    if largest == 0 || largest >= 0x7f80_0000 {
-        return false;
+    /// Appends the vector of these bytes of 32-bit floats; whether it is finite and not zero.
+    fn quantize(bytes: &[u8], squares: &mut Vec<f64>, vectors: &mut Vec<i16>) -> bool {
+        let word = |four: &[u8]| u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+        let words = || bytes.chunks_exact(4).map(word);
+        let largest = words().fold(0, |largest, word| largest.max(word & 0x7fff_ffff));
+        if largest == 0 || largest >= 0x7f80_0000 {
+            return false;
+        }
+        let numbers = || words().map(|word| f64::from(f32::from_bits(word)));
+        squares.clear();
+        squares.extend(numbers().map(|number| number * number));
+        let norm = folded(squares).sqrt();
+        vectors.extend(numbers().map(|number| {
+            let exact = SCALE as f64 * number / norm;
+            (exact + ROUNDER - ROUNDER) as i32 as i16
+        }));
+        true
     }
-    let numbers = || words().map(|word| f64::from(f32::from_bits(word)));
-    squares.clear();
-    squares.extend(numbers().map(|number| number * number));
-    let norm = folded(squares).sqrt();
-    vectors.extend(numbers().map(|number| {
-        let exact = SCALE as f64 * number / norm;
-        (exact + ROUNDER - ROUNDER) as i32 as i16
-    }));
-    true
-}
 }
 
 /// The sum, added in the order of `fixed_point._squared_norms`.
@@ -93,49 +95,49 @@ fn folded(squares: &mut [f64]) -> f64 {
 }
 
 widest! {
-/// Adds x.y times `sign` to the product of each row x, and returns the sum of all x.y. A square
-/// below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
-pub fn add_products(rows: &[i16], y: &[i16], products: &mut [i64], sign: i64) -> i64 {
-    let mut sum = 0;
-    for (x, product) in rows.chunks_exact(y.len()).zip(products) {
-        let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
-        let whole = i64::from(parts.fold(0, i32::wrapping_add));
-        *product += sign * whole;
-        sum += whole;
-    }
-    sum
-}
-}
-
-widest! {
-/// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
-pub fn products_with(rows: &[i16], total: &[i32]) -> Vec<i64> {
-    let product = |x: &[i16]| {
-        let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
-        parts.sum()
-    };
-    rows.chunks_exact(total.len()).map(product).collect()
-}
-}
-
-widest! {
-/// The sum of fewer than 2^16 rows.
-pub fn total(rows: &[i16], dimension: usize) -> Vec<i32> {
-    let mut total = vec![0; dimension];
-    for x in rows.chunks_exact(dimension) {
-        for (sum, number) in total.iter_mut().zip(x) {
-            *sum += i32::from(*number);
+    /// Adds x.y times `sign` to the product of each row x, and returns the sum of all x.y. A square
+    /// below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
+    pub fn add_products(rows: &[i16], y: &[i16], products: &mut [i64], sign: i64) -> i64 {
+        let mut sum = 0;
+        for (x, product) in rows.chunks_exact(y.len()).zip(products) {
+            let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
+            let whole = i64::from(parts.fold(0, i32::wrapping_add));
+            *product += sign * whole;
+            sum += whole;
         }
+        sum
     }
-    total
-}
 }
 
 widest! {
-/// |x|^2.
-pub fn square(x: &[i16]) -> i64 {
-    x.iter().map(|a| i64::from(i32::from(*a) * i32::from(*a))).sum()
+    /// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
+    pub fn products_with(rows: &[i16], total: &[i32]) -> Vec<i64> {
+        let product = |x: &[i16]| {
+            let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
+            parts.sum()
+        };
+        rows.chunks_exact(total.len()).map(product).collect()
+    }
 }
+
+widest! {
+    /// The sum of fewer than 2^16 rows.
+    pub fn total(rows: &[i16], dimension: usize) -> Vec<i32> {
+        let mut total = vec![0; dimension];
+        for x in rows.chunks_exact(dimension) {
+            for (sum, number) in total.iter_mut().zip(x) {
+                *sum += i32::from(*number);
+            }
+        }
+        total
+    }
+}
+
+widest! {
+    /// |x|^2.
+    pub fn square(x: &[i16]) -> i64 {
+        x.iter().map(|a| i64::from(i32::from(*a) * i32::from(*a))).sum()
+    }
 }
 
 /// Appends the vector as rows have it.
