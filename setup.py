@@ -3,9 +3,11 @@ pyproject.toml.
 
 - Each C file in `worker/` is an extension of that name. It is optional: without a
   C compiler the installation succeeds, and the package uses its NumPy version instead.
+- The crate in `worker/native/` is the extension `worker._native`. Without Rust, or where its crates
+  cannot be fetched, the installation succeeds without it.
 - COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by
-  mypyc, and their sources beside them, for tracebacks. A compiler is needed then, and nothing is
-  optional. An editable installation never has them.
+  mypyc, and their sources beside them, for tracebacks. A compiler is needed then, and no C
+  is optional. An editable installation never has them.
 - COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
 
@@ -16,6 +18,11 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
+
+try:
+    from setuptools_rust import RustExtension
+except ImportError:  # an environment of one's own, without build isolation
+    RustExtension = None
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
@@ -76,6 +83,29 @@ def extensions() -> list[Extension]:
     return found
 
 
+def rust_extensions() -> list["RustExtension"]:
+    """The crate, for any Python from 3.11. Without a network it is given up quickly."""
+    if ASKED == "0" or RustExtension is None:
+        return []
+    folder = "build/native"  # not beside the sources, where packages are looked for
+    quick = {"CARGO_NET_RETRY": "1", "CARGO_HTTP_TIMEOUT": "10", "CARGO_TARGET_DIR": folder}
+    # the module names no path of this machine
+    registry = os.environ.get("CARGO_HOME", Path.home() / ".cargo")
+    flags = f"--remap-path-prefix={registry}=/cargo --remap-path-prefix={ROOT}=/src"
+    quick["RUSTFLAGS"] = f"{flags} {os.environ.get('RUSTFLAGS', '')}".rstrip()
+    return [
+        RustExtension(
+            "worker._native",
+            "worker/native/Cargo.toml",
+            args=["--locked"],
+            debug=False,
+            optional=True,
+            env={**os.environ, **quick},
+            py_limited_api=True,
+        )
+    ]
+
+
 class BuildWithCommit(build_py):
     """Also writes the commit, which `coversumm-worker status` shows."""
 
@@ -89,6 +119,7 @@ class BuildWithCommit(build_py):
 setup(
     cmdclass={"build_py": BuildWithCommit},
     ext_modules=extensions(),
+    rust_extensions=rust_extensions(),
     setup_requires=locked() if COMPILE else [],
     options={"build": {"build_base": BUILD}} if COMPILE else {},
 )
