@@ -26,6 +26,7 @@ from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
 from tests.harness.fake_clients import FakeClock
 from tests.harness.node import INSTALL, missing_tools
+from worker.processing.native import native_module
 from worker.text import openvino
 from worker.text.identity import machine_type
 
@@ -184,6 +185,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "The tests of bf16 were left out: this processor has neither avx512_bf16 nor amx_bf16."
         )
         _leave_out("bf16", config, items, why)
+    if native_module() is None:
+        why = (
+            "The tests of native code were left out: it is not built here. Install Rust 1.88 or "
+            "newer, then: make setup"
+        )
+        _leave_out("native", config, items, why)
     if lacking_peers := [name for name in launch.IN_PYTHON if not launch.is_installed(name)]:
         why = (
             "The tests of peers in Python were left out for want of environments for "

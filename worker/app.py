@@ -32,6 +32,7 @@ from worker.page import add_widget, install_page
 from worker.page.history import RecentHistory
 from worker.peers import peers_of
 from worker.processing.config import check_index, configured_engine, processor_config
+from worker.processing.native import check_native
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.registry.lookup import AsJson, SchemaLookup
@@ -107,6 +108,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     tracing = open_tracing(settings)
     check_faust()
     check_index(settings.index)
+    check_native(settings.native)
     # before any broker is asked
     facets = read_definitions(settings.facets) if settings.facets else None
     reading(settings, 1)
@@ -219,6 +221,7 @@ def assemble(
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
+    metrics.observe_form(processor.is_native)
     processor_thread = ProcessorThread(processor, threads.in_order("processing"))
     gate = Gate(
         changelog=changelog,
@@ -305,6 +308,7 @@ def assemble(
         bounds=bounds,
         with_headers=schemas is not None or (mapping is not None and mapping.needs_headers),
         schemas=schemas,
+        is_native=processor.is_native,
     )
 
 

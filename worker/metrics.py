@@ -223,6 +223,9 @@ class Metrics:
             "rocksdb_bytes",
             "Memory of the databases: blocks, indexes, filters, write buffers",
         )
+        self._native = self._add(
+            Gauge, "native", "1 if native code takes usual events, 0 if Python takes all"
+        )
         build = self._add(
             Gauge,
             "build_info",
@@ -249,6 +252,10 @@ class Metrics:
         for value in values:
             made.labels(str(value))
         return made
+
+    def observe_form(self, is_native: bool) -> None:
+        """Native code takes usual events, or Python takes all."""
+        self._native.set(is_native)
 
     def observe_batch(self, stats: Stats) -> None:
         """Count a committed micro-batch."""

@@ -203,6 +203,7 @@ def _values_of_each() -> dict[str, Any]:
         "OUTPUT_FORMAT": "json-row",
         "EMIT": "coalesced",
         "INDEX": "sgtree",
+        "NATIVE": "require",
         "WEIGH": "texts",
         "EMBEDDER": "none",
         "EMBEDDER_PRECISION": "bf16",

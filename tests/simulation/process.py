@@ -128,6 +128,10 @@ class _Metrics:
     def __init__(self, process: Process) -> None:
         self._process = process
 
+    def observe_form(self, is_native: bool) -> None:
+        """Count the processes with native code."""
+        self._process.seen["processes with native code"] += is_native
+
     def observe_batch(self, stats: Stats) -> None:
         """Keep how the micro-batch's steps were decided."""
         self._process.core.append(stats.core)

@@ -51,8 +51,13 @@ def command(check: bool, as_json: bool) -> int:
     settings = Settings.from_environment()
     _show_settings(settings, as_json, only_set=check)
     if not check:
+        if not as_json:
+            _show_form(settings.native)
         return 0
     from worker.cli.config_checks import checks
+    from worker.processing.native import check_native
+
+    check_native(settings.native)
 
     found = list(checks(settings))
     if as_json:
@@ -88,6 +93,15 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
     if only_set and not as_json:
         output.say("All other settings have their defaults; `coversumm-worker config` shows them.")
         output.say("")
+
+
+def _show_form(choice: str) -> None:
+    """Say which form takes usual events."""
+    from worker.processing.native import native_module
+
+    reason = "COVERSUMM_NATIVE=off" if choice == "off" else "native code is not installed here"
+    is_native = choice != "off" and native_module() is not None
+    output.say(f"Usual events: {'native code' if is_native else f'Python, as {reason}'}.")
 
 
 def _show_checks(found: list[ConfigCheck]) -> None:

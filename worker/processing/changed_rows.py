@@ -1,6 +1,9 @@
 """The changes of a micro-batch as rows: each changed row once, in its last state."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from worker.events.publishing import FACETS, SUMMARIES, TOPICS
 from worker.processing.changes import EntityChanges
@@ -22,6 +25,9 @@ from worker.state.partition import (
 from worker.state.rows import Header
 from worker.state.store import Pending
 
+if TYPE_CHECKING:
+    from worker._native import Processed
+
 
 def changed_rows(
     changes: Sequence[EntityChanges],
@@ -29,8 +35,12 @@ def changed_rows(
     partitions: Partitions,
     config: ProcessorConfig,
     load: Load,
+    native: Processed | None = None,
 ) -> dict[int, dict[bytes, bytes | None]]:
-    """By partition: changed rows, None for removed ones. Raises TooMuch, and changes nothing."""
+    """By partition: changed rows, None for removed ones; those of native code are counted already.
+
+    Raises TooMuch, and changes nothing.
+    """
     rows: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
     for number, pending in rows.items():
         partition = partitions[number]
@@ -46,6 +56,10 @@ def changed_rows(
         if config.min_changes > partition.min_changes:
             put_min_changes(pending, config.min_changes)
     formats = dict.fromkeys(rows, 0)
+    if native is not None:
+        formats |= native.review_formats
+        for number, of_entities in native.rows.items():
+            rows[number].update(of_entities)
     for one in changes:
         own: dict[bytes, bytes | None] = {}
         formats[one.key.partition] = max(formats[one.key.partition], _put_entity(own, one))

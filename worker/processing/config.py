@@ -77,6 +77,8 @@ FACET_BYTES: Final = 512  # upper bound of a facet's field names, counts and rat
 OPTIONAL_BYTES: Final = 24  # upper bound of the name and the brackets of another field
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
+Native = Literal["auto", "off", "require"]
+"""Whether native code takes usual events: if it is installed; never; always, or the worker ends."""
 Emit = Literal["every", "coalesced", "final", "none"]
 """The published changes of an entity: each; the net one of each micro-batch; the last; none."""
 LEAST_LOADED_BYTES: Final = 64 * 2**20
@@ -139,6 +141,7 @@ class ProcessorConfig:
     language_min: int = 1  # sentences with which a facet of a language is in an overview
     output: OutputCodec = DEFAULT
     """Writes summaries and facets. Not part of the fingerprint: rows do not depend on it."""
+    native: Native = "off"  # does not change results or rows
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -226,6 +229,7 @@ def processor_config(
         facets_topic=settings.facets_topic,
         language_min=settings.language_min,
         output=output or OUTPUTS.get(settings.output_format, DEFAULT),
+        native=settings.native,
     )
 
 

@@ -191,7 +191,7 @@ class CachedEntity:
 
 
 class Entities:
-    """Finds and creates entities, and keeps them in an LRU cache, bounded by `on_processed`."""
+    """Finds and creates entities, and keeps them in an LRU cache, bounded by `evict`."""
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         """Raises IndexUnavailable."""
@@ -246,16 +246,19 @@ class Entities:
         if entity is not None:
             self.memory_bytes -= entity.memory_bytes
 
-    def on_processed(self, touched: Iterable[EntityKey]) -> int:
-        """The rows of these entities are written: evict down to the limit; how many it evicted."""
+    def on_processed(self, touched: Iterable[EntityKey]) -> None:
+        """The rows of these entities are written."""
         for key in touched:
             entity = self._entities.get(key)
             if entity is not None:
                 before = entity.memory_bytes
                 entity.on_processed()
                 self.memory_bytes += entity.memory_bytes - before
+
+    def evict(self, most_bytes: int) -> int:
+        """Evict those used least recently down to so many bytes; how many it evicted."""
         evicted = 0
-        while self.memory_bytes > self._config.cache_bytes:
+        while self.memory_bytes > most_bytes:
             _, entity = self._entities.popitem(last=False)
             self.memory_bytes -= entity.memory_bytes
             evicted += 1

@@ -1,9 +1,9 @@
 """The messages of a micro-batch: collected, counted, and encoded in blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec import UNSET
 
@@ -63,6 +63,10 @@ class Outbox:
         self.load.count()
         self.load.weigh(len(message.key or b"") + len(message.value or b""))
         self._messages.append((index, order, message))
+
+    def put_counted(self, messages: Iterable[tuple[int, tuple[Any, ...]]]) -> None:
+        """Add messages, as fields, that are counted and weighed already, for these records."""
+        self._messages += [(index, 0, Message._make(fields)) for index, fields in messages]
 
     def weigh_headers(self, record: Record) -> None:
         """Count the headers that a dead letter has of its record. Raises TooMuch likewise."""

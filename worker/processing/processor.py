@@ -7,6 +7,8 @@
 4. *Publish*: rank all events of each entity at once; one message per change of its set (`publish`).
 5. *Rows*: each changed row once, in its last state, and the applied offset (`changed_rows`).
 
+Usual events of small entities go through native code instead, if it is installed (`native`).
+
 At a limit (`BatchLimits`, and `pace` for the time of processing and of writing) a micro-batch is
 cut to its first records, at least one, and the caller processes the others next. Sentences are
 counted during planning, records and bytes of the transaction while messages and rows are made. Past
@@ -20,12 +22,14 @@ Processed rows are laid over the committed ones (`Overlay`), so a micro-batch ma
 the one before it is committed. Other threads see only committed state (`Summaries`).
 """
 
+from __future__ import annotations
+
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
 from worker.events.json_codec import lone_surrogates
@@ -38,6 +42,7 @@ from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities, EntityKey
 from worker.processing.entity_view import Extent, SummaryView, V
 from worker.processing.facets import ReviewMove, classify
+from worker.processing.native import count_native, open_native
 from worker.processing.outbox import Outbox, last_message
 from worker.processing.pace import MOST, Load, Pace, TooMuch
 from worker.processing.partitions import Partitions
@@ -52,6 +57,9 @@ from worker.state.partition import last_changes, put_last_change, read_last_chan
 from worker.state.rows import LastChange, Output
 from worker.text.declared import facts_of
 from worker.text.engine import EmbeddingEngine, reads_all
+
+if TYPE_CHECKING:
+    from worker._native import Processed
 
 FINISHED_AT_ONCE = 500  # most summaries published in one transaction at the end of a replay
 
@@ -95,7 +103,8 @@ class Processor:
     ) -> None:
         """`rows` gives the committed rows of a partition, `vectors` known vectors of texts.
 
-        `pace` limits the time of micro-batches; by default it does not. Raises IndexUnavailable.
+        `pace` limits the time of micro-batches; by default it does not. Raises IndexUnavailable,
+        and SetupError if native code is required and not installed.
         """
         self.config = config
         self._pace = pace or Pace()
@@ -103,8 +112,14 @@ class Processor:
         self._vectors = vectors
         self._partitions = Partitions(rows, config)
         self._entities = Entities(config, self._partitions)
+        self._native = open_native(config, self._partitions, self._entities)
         self.summaries = Summaries(config, self._entities)  # for any thread
         self._max_records = MOST  # after a cut: the number processed, then doubled each time
+
+    @property
+    def is_native(self) -> bool:
+        """Whether usual events go through native code."""
+        return self._native is not None
 
     # -- partitions
 
@@ -150,6 +165,8 @@ class Processor:
         """Drop the caches of these partitions, which are no longer held."""
         gone = set(partitions)
         self._entities.forget(gone)
+        if self._native is not None:
+            self._native.forget(gone)
         self.summaries.forget(gone)
         self._partitions.forget(gone)
 
@@ -188,14 +205,24 @@ class Processor:
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
         before = lone_surrogates().records
-        planned = self._plan(records, load, embedder)
+        new = self._partitions.new(records)
+        native, done = self._native, None
+        if native is not None and (usual := set(native.take(records, new, load))):
+            new = [i for i in new if i not in usual]
+        else:
+            native = None  # it has nothing to do
+        planned = self._plan(records, new, load, embedder)
         changes = planned.plan.changes
         try:
-            messages = self._publish(planned, records, load)
-            rows = changed_rows(changes, next_offsets, self._partitions, self.config, load)
+            if native is not None:
+                done = native.process(load, planned.plan.sentences)
+            messages = self._publish(planned, records, load, done)
+            rows = changed_rows(changes, next_offsets, self._partitions, self.config, load, done)
         except TooMuch:
             for one in changes:  # read again from the committed rows
                 self._entities.drop(one.key)
+            if native is not None and done is not None:
+                native.drop(done.touched)
             raise
         for one in changes:
             if one.end is not None:
@@ -205,6 +232,9 @@ class Processor:
         stats = self._count(records, planned, messages, embedder)
         stats.lone_surrogates = lone_surrogates().records - before
         touched = [one.key for one in changes]
+        if done is not None:
+            count_native(stats, done)
+            touched += [EntityKey(number, name.decode()) for number, name in done.touched]
         return ProcessedBatch(
             messages,
             rows,
@@ -279,11 +309,16 @@ class Processor:
         """Lay the rows over the committed ones for the next micro-batch, and evict entities."""
         self._partitions.on_processed(batch.rows, batch.next_offsets)
         entities = self._entities
-        if evicted := entities.on_processed(batch.touched):
-            batch.stats.limits[Limit.CACHE_BYTES] = evicted
+        entities.on_processed(batch.touched)
+        native, stats = self._native, batch.stats
+        evicted = entities.evict(self.config.cache_bytes) if native is None else native.evict()
+        if evicted:
+            stats.limits[Limit.CACHE_BYTES] = evicted
         self.summaries.processed(batch.touched)
-        batch.stats.cached_entities = len(entities)
-        batch.stats.cache_bytes = entities.memory_bytes
+        stats.cached_entities, stats.cache_bytes = len(entities), entities.memory_bytes
+        if native is not None:
+            stats.cached_entities += len(native)
+            stats.cache_bytes += native.memory_bytes
         return batch
 
     def committed(self, batch: ProcessedBatch) -> None:
@@ -291,11 +326,13 @@ class Processor:
         self.summaries.commit(batch.touched, batch.next_offsets)
         self._partitions.on_stored(batch.rows)
 
-    def _plan(self, records: Sequence[Record], load: Load, embedder: Embedder) -> _Planned:
+    def _plan(
+        self, records: Sequence[Record], new: list[int], load: Load, embedder: Embedder
+    ) -> _Planned:
         limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [NO_EVENT] * len(records)
-        events = self._select(records, self._partitions.new(records), outcomes)
+        events = self._select(records, new, outcomes)
         for i, event in events.items():
             types[i] = _type_of(event)
         while True:
@@ -350,10 +387,14 @@ class Processor:
         is_of_entity = self.config.mapping is None or selection.has_entity(record, event)
         return is_of_entity and selection.has_time(record, event)
 
-    def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
+    def _publish(
+        self, planned: _Planned, records: Sequence[Record], load: Load, done: Processed | None
+    ) -> list[Message]:
         """All messages, in the order of the records that caused them."""
         self._classify(planned.plan)
         outbox = Outbox(records, self.config, load)
+        if done is not None:
+            outbox.put_counted(done.messages)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             entity = changes.entity

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from worker.settings import kinds
 from worker.text import embedders
@@ -189,6 +189,13 @@ class Fields:
         "best for embeddings. `sgtree` keeps all vectors of an entity in use in a tree in memory "
         "(they count in the cache): for few dimensions. `graphgrove` does so with that library, "
         "which only has wheels for Python 3.8 and older",
+    )
+    native: Literal["auto", "off", "require"] = setting(
+        "auto",
+        kinds.choice("auto", "off", "require"),
+        "Whether [native code](../image.md#native-code) takes the usual events of entities with at "
+        "most 512 sentences, with the same results. `auto` uses it if it is installed, `require` "
+        "ends the worker if it is not, `off` processes all events in Python",
     )
     embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)
     model_file: Path | None = setting(  # noqa: RUF009 - it is a field

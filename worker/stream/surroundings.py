@@ -177,6 +177,9 @@ class Surroundings:
 class WorkerMetrics(Protocol):
     """What a worker reports of its work."""
 
+    def observe_form(self, is_native: bool) -> None:
+        """Native code takes usual events, or Python takes all."""
+
     def observe_batch(self, stats: Stats) -> None:
         """A part of a micro-batch was committed."""
 

@@ -38,3 +38,4 @@ class StreamWorker:
     bounds: RunBounds = ENDLESS
     with_headers: bool = False  # its mapping reads the headers of records
     schemas: SchemaSource | None = None  # from a registry, for Avro and JSON Schema
+    is_native: bool = False  # native code takes usual events

@@ -1,0 +1,209 @@
+"""The usual events of a micro-batch in native code: a pool of small entities beside `Entities`.
+
+Python's form is the definition. The pool (`worker/native`, in Rust) takes events whose effect it
+knows completely, and publishes and stores the same bytes; of an entity with any other event in a
+micro-batch Python takes all. An entity is in the pool or in Python's cache, never in both: it
+changes sides by being dropped, and read from its rows.
+
+So views need nothing of the pool. An entity in it is not in Python's cache, and its view is read
+from the committed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from worker.errors import SetupError
+from worker.events import Ignored, Record
+from worker.events.codec import DEFAULT
+from worker.limits import Limit
+from worker.processing.config import ProcessorConfig
+from worker.processing.entities import Entities, EntityKey
+from worker.processing.pace import Load, TooMuch
+from worker.processing.partitions import Partitions
+from worker.processing.stats import NO_EVENT, Stats
+from worker.state.keys import header_key
+from worker.state.rows import decode_header
+
+if TYPE_CHECKING:
+    from worker._native import Pool, Processed
+
+API: Final = 1  # of the module; one that was built from other sources is not used
+MOST_SENTENCES: Final = 512
+"""Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
+computes few.
+"""
+WITHOUT_EVENT: Final = (NO_EVENT, f"ignored:{Ignored.ALREADY_APPLIED}")
+MISSING: Final = (
+    "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
+    "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
+)
+
+
+def native_module() -> Any:
+    """The module `worker._native`; None where it was not built, or from other sources."""
+    try:
+        module = import_module("worker._native")
+    except ImportError:
+        return None
+    return module if module.API == API else None
+
+
+def check_native(choice: str) -> None:
+    """Raise SetupError if COVERSUMM_NATIVE requires the module, and it is not here."""
+    if choice == "require" and native_module() is None:
+        raise SetupError(MISSING)
+
+
+def has_usual_events(config: ProcessorConfig) -> bool:
+    """Whether the pool knows what events do under these settings."""
+    return (
+        (config.emit, config.min_changes, config.index) == ("every", 1, "flat")
+        and config.facets is None
+        and config.mapping is None
+        and not (config.distinct or config.by_text)
+        and config.selection.is_all
+        and config.codec is DEFAULT
+        and config.output is DEFAULT
+    )
+
+
+class NativeEntities:
+    """The pool of a processor: what of a micro-batch it takes, and its results."""
+
+    def __init__(
+        self, pool: Pool, config: ProcessorConfig, partitions: Partitions, entities: Entities
+    ) -> None:
+        self._pool = pool
+        self._config = config
+        self._partitions = partitions
+        self._entities = entities
+
+    def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> list[int]:
+        """The indexes, among those of new records, of the events that the pool holds now.
+
+        Raises CorruptRow, and TooMuch if their entities are too much to read into memory.
+        """
+        pool = self._pool
+        usual = pool.read(records, new)
+        places = {i: (records[i].partition, records[i].key) for i in new}
+        held = set(usual)
+        # an event is of the entity of its key, or refused
+        left = {place for i, place in places.items() if i not in held}
+        pool.leave([(number, key) for number, key in left if key is not None])
+        first = {places[i]: i for i in reversed(usual)}
+        unfit = [one for one in pool.absent() if not self._load(*one, first[one], load)]
+        unfit += pool.refused()
+        pool.leave(unfit)
+        left.update(unfit)
+        return [i for i in usual if places[i] not in left]
+
+    def _load(self, partition: int, entity: bytes, index: int, load: Load) -> bool:
+        """Read an entity into the pool, for the record of this index; False: it is Python's."""
+        entities, key = self._entities, EntityKey(partition, entity.decode())
+        cached = entities.peek(key)
+        if cached is not None and cached.sentence_count > MOST_SENTENCES:
+            return False
+        start = header_key(entity)
+        rows = iter(self._partitions[partition].rows.scan(start))
+        head = next(rows, None)
+        if head is None or head[0] != start:  # a new entity, maybe with rows of a deleted one
+            return self._pool.load(partition, entity, ())
+        if decode_header(*head).sentences > MOST_SENTENCES:
+            return False
+        before = self._pool.memory_bytes
+        if not self._pool.load(partition, entity, chain([head], rows)):
+            return False
+        entities.drop(key)
+        load.hold(self._pool.memory_bytes - before, index)
+        return True
+
+    def process(self, load: Load, sentences: int) -> Processed:
+        """Carry out the held events; `sentences` are those of the other events.
+
+        Raises TooMuch; the pool is then as it was before.
+        """
+        done = self._pool.process()
+        try:
+            if load.records > 1 and sentences + done.sentences > load.limits.sentences:
+                raise TooMuch(Limit.BATCH_SENTENCES, load.records // 2)
+            load.count(len(done.messages) + sum(map(len, done.rows.values())))
+            load.weigh(done.message_bytes + done.row_bytes)
+        except TooMuch:
+            self.drop(done.touched)
+            raise
+        load.pace.on_progress()
+        return done
+
+    def drop(self, touched: Sequence[tuple[int, bytes]]) -> None:
+        """Drop entities whose rows are not used: they are read again from the committed ones."""
+        for one in touched:
+            self._pool.drop(*one)
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """Drop all entities of these partitions."""
+        self._pool.forget(partitions)
+
+    def evict(self) -> int:
+        """Evict here and in Python's cache down to the limit of both; how many it evicted.
+
+        The smaller side may keep half of the limit, so that neither drives the other out.
+        """
+        limit, pool, entities = self._config.cache_bytes, self._pool, self._entities
+        evicted = entities.evict(max(limit // 2, limit - pool.memory_bytes))
+        return evicted + pool.evict(max(0, limit - entities.memory_bytes))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes in memory."""
+        return self._pool.memory_bytes
+
+    def __len__(self) -> int:
+        return len(self._pool)
+
+
+def open_native(
+    config: ProcessorConfig, partitions: Partitions, entities: Entities
+) -> NativeEntities | None:
+    """The pool of a processor; None if the settings leave it out, or the module is not here.
+
+    Raises SetupError if COVERSUMM_NATIVE requires the module.
+    """
+    check_native(config.native)
+    module = native_module() if config.native != "off" and has_usual_events(config) else None
+    if module is None:
+        return None
+    limits = config.limits
+    pool = module.Pool(
+        dimension=limits.dimension,
+        k=config.k,
+        epoch=config.epoch,
+        model=limits.model,
+        input_topic=config.input_topic,
+        output_topic=config.output_topic,
+        max_event_bytes=limits.max_event_bytes,
+        max_text_bytes=limits.max_text_bytes,
+        max_sentence_chars=limits.max_sentence_chars,
+        max_sentences_per_review=limits.max_sentences_per_review,
+        max_sentences_per_deletion=limits.max_sentences_per_deletion,
+        max_sentences_per_entity=limits.max_sentences_per_entity,
+        most_sentences=MOST_SENTENCES,
+    )
+    return NativeEntities(pool, config, partitions, entities)
+
+
+def count_native(stats: Stats, done: Processed) -> None:
+    """Count what the pool did, which ranks every step by all distances. So far its records are
+    counted as those without an event.
+    """
+    stats.outcomes.update(done.outcomes)
+    stats.outcomes[WITHOUT_EVENT] -= sum(done.outcomes.values())
+    if not stats.outcomes[WITHOUT_EVENT]:
+        del stats.outcomes[WITHOUT_EVENT]
+    stats.set_changes += done.set_changes
+    stats.entities += done.created
+    stats.core.steps += done.steps
+    stats.core.proved_reservoir += done.steps
