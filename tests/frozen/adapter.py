@@ -79,6 +79,7 @@ class Setup(NamedTuple):
     cuts: str
     k: int
     is_small: bool
+    native: str = "off"  # COVERSUMM_NATIVE; changes neither what is published nor what is stored
 
 
 def run(setup: Setup, events: Sequence[Sent]) -> Iterator[Part]:
@@ -119,6 +120,7 @@ def _config(setup: Setup, folder: Path) -> ProcessorConfig:
         emit="coalesced" if emit == "coalesced" else "every",
         emit_min_changes=int(least or 1),
         index=setup.index,
+        native=setup.native,  # type: ignore[arg-type]
         cache_bytes=0 if (setup.cuts, setup.index) == ("limits", "flat") else 2**20,
         transaction_records=60 if setup.cuts == "limits" else 50_000,
         max_event_bytes=8192,

@@ -141,6 +141,15 @@ class Stream(NamedTuple):
     @property
     def parts(self) -> Iterator[Part]:
         """All that the stream publishes and stores."""
+        yield from self.parts_of("off")
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether native code takes events of it."""
+        return self[:5] == ("every", "plain", "json", "all", "flat") and self.given == "base64"
+
+    def parts_of(self, native: str) -> Iterator[Part]:
+        """The same with this COVERSUMM_NATIVE."""
         has_vectors = self.given not in ("texts", "mapped")
         near = NEAR[has_vectors]
         facets = {
@@ -163,6 +172,7 @@ class Stream(NamedTuple):
             self.cuts,
             k=5 if self.shape == "grown" else 3,
             is_small=self.shape == "small",
+            native=native,
         )
         events = Events(
             self.name,
@@ -173,10 +183,10 @@ class Stream(NamedTuple):
         )
         yield from run(setup, list(events.draw(STEPS[self.shape])))
 
-    def hashes(self) -> dict[str, str]:
+    def hashes(self, native: str = "off") -> dict[str, str]:
         """By kind of part, the hash of all parts of the kind in order."""
         found = {}
-        for kind, _, raw in self.parts:
+        for kind, _, raw in self.parts_of(native):
             one = found.setdefault(kind, sha256())
             one.update(len(raw).to_bytes(8, "big") + raw)
         return {kind: found[kind].hexdigest()[:16] for kind in sorted(found)}
@@ -242,6 +252,10 @@ final newest json all sgtree texts absent limits small authors
 every mixed json texts flat vectors mixed ten grown
 coalesced near json-row texts sgtree texts present limits grown
 final newest avro texts flat base64 absent all small
+every plain json all flat base64 mixed ten small
+every plain json all flat base64 present all grown authors
+every plain json all flat base64 absent limits grown
+every plain json all flat base64 mixed one small authors
 every sided json all flat vectors mixed all grown authors
 every sided json-row distinct sgtree texts present ten small authors
 every:2 sided avro all flat base64 absent all small authors

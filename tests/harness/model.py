@@ -5,6 +5,7 @@ Written against the contract alone, to hold the processor to it byte for byte. I
 kinds of bad input that the tests send, and nothing of limits.
 """
 
+import base64
 import json
 import uuid
 from dataclasses import dataclass, field
@@ -116,6 +117,8 @@ class Model:
             if not item["text"].strip():
                 continue
             vector = item.get("embedding")
+            if isinstance(vector, str):
+                vector = np.frombuffer(base64.b64decode(vector), "<f4").tolist()
             if vector is None:
                 vector = self.embed(item["text"])
             elif len(vector) != self.config.limits.dimension:

@@ -4,7 +4,10 @@ everything.
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -53,11 +56,17 @@ class Sent(NamedTuple):
     value: bytes | None
 
 
+def as_base64(vector: Sequence[float]) -> str:
+    """As little-endian float32."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
 class Load:
     """Draws events; an entity has one partition for good."""
 
-    def __init__(self, random: Random, partitions: int) -> None:
+    def __init__(self, random: Random, partitions: int, *, is_base64: bool = False) -> None:
         self._random = random
+        self._is_base64 = is_base64
         self._crowded = random.random() < 0.15
         self._partitions = partitions
         self._sent: list[Sent] = []
@@ -117,8 +126,18 @@ class Load:
             verified=(None, True, False, None)[len(few)],
             author_id=f"author {len(few)}",
             country=(None, "NL")[len(few) // 2],
-            sentences=self._crowd() if self._crowded and self._random.random() < 0.5 else few,
+            sentences=self._as_sent(
+                self._crowd() if self._crowded and self._random.random() < 0.5 else few
+            ),
         )
+
+    def _as_sent(self, sentences: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """In base64 the usual form, which has no labels."""
+        if not self._is_base64:
+            return sentences
+        return [
+            {"text": one["text"], "embedding": as_base64(one["embedding"])} for one in sentences
+        ]
 
     def deleted(self, entity: str) -> bytes:
         """A review's deletion, before its creation perhaps, or again."""

@@ -84,6 +84,7 @@ class Setup:
     """Offsets before the end of each partition at which a replay ends."""
     facets: bool = False
     weigh: str = "reviews"
+    native: bool = False  # where it is installed; embeddings are base64 then
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,9 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
         )
     setup = replace(setup, facets=Random(f"facets {seed}").random() < 0.4)
     setup = replace(setup, weigh=Random(f"weigh {seed}").choice(("reviews", "texts")))
+    if Random(f"native {seed}").random() < 0.1:  # of other settings native code takes nothing
+        setup = replace(setup, native=True, distinct=False, weigh="reviews", facets=False)
+        setup = replace(setup, emit="every", min_changes=1, emit_mentions=0)
     drawing = _Drawing(random, setup, focus)
     return Plan(
         seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps())
@@ -156,7 +160,7 @@ class _Drawing:
         self._random = random
         self._focus = focus
         self._setup = setup
-        self._load = Load(random, setup.partitions)
+        self._load = Load(random, setup.partitions, is_base64=setup.native)
         # Some seeds are full of faults, some have hardly any.
         self._faults = random.choice((0.3, 1.0, 2.5))
 

@@ -72,6 +72,7 @@ def live_settings(setup: Setup) -> Settings:
         k=setup.k,
         distinct=setup.distinct,
         weigh=setup.weigh,
+        native="auto" if setup.native else "off",
         emit=setup.emit,
         emit_min_changes=setup.min_changes,
         emit_mentions=setup.emit_mentions,

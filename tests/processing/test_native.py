@@ -1,0 +1,386 @@
+"""Native code publishes and stores what Python does, byte for byte.
+
+Two processors get the same micro-batches, one of them with the pool. The streams have all types of
+events, odd texts and numbers, and records that are no events; entities lie in two partitions.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frozen.events import DIMENSION, Events
+from tests.harness.drive import config
+from worker.errors import SetupError
+from worker.events import Record
+from worker.processing import native
+from worker.processing.config import ProcessorConfig
+from worker.processing.entities import EntityKey
+from worker.processing.entity_view import SummaryView
+from worker.processing.processor import ProcessedBatch, Processor
+from worker.state import MemoryRows
+from worker.state.keys import ENTITY, GARBAGE
+
+pytestmark = pytest.mark.native
+PARTITIONS = (0, 1)
+ODD_TEXTS = (
+    "\ud800", "\ud83d\ude00", "é", "日本語", '"quoted"', "back\\slash", "\x00", "\x1f", "\x7f",
+    "\u2028", "<b>", "a/b", "\t\n\r\b\f", "\uffff", "\U0010ffff", "x" * 300, " ", "\u3000", "",
+)  # fmt: skip
+ODD_NUMBERS = (float("nan"), float("inf"), 0.0, -0.0, 1e-45, 1e38, 3.4e38, -1e-30, 1e20)
+ODD_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("rating", 5.000000001),
+    ("rating", -1),
+    ("rating", 3.0),
+    ("rating", 1e400),
+    ("rating", True),
+    ("rating", "4"),
+    ("occurred_at", "2026-11-20t12:00:00z"),
+    ("occurred_at", "2026-02-30T12:00:00Z"),
+    ("occurred_at", "2026-11-20T12:00:00.123456789Z"),
+    ("occurred_at", "2026-11-20 12:00:00Z"),
+    ("occurred_at", ""),
+    ("occurred_at", None),
+    ("review_version", 0),
+    ("review_version", 2**63 - 1),
+    ("review_version", 2**63),
+    ("review_version", -1),
+    ("review_version", 1.0),
+    ("review_version", None),
+    ("review_id", ""),
+    ("review_id", "i" * 256),
+    ("review_id", "i" * 257),
+    ("review_id", "é\ud800"),
+    ("embedding_model", None),
+    ("embedding_model", "fake"),
+    ("embedding_model", "another"),
+    ("verified", True),
+    ("country", "NL"),
+    ("author_id", "u"),
+    ("language", "de-AT"),
+    ("unknown", {"a": [1, {"b": None}]}),
+    ("text", "Given too."),
+    ("text", None),
+    ("sentences", None),
+    ("sentence_ids", ["r#0", "r#00", "x", "#", "r#1", "r#1"]),
+    ("reason", "\ud800"),
+    ("type", "review.upserted"),
+    ("type", "review.\u0075pserted"),
+)
+
+
+class Stream:
+    """The records of a seed: mostly usual ones. `wild`: the share of odd ones."""
+
+    def __init__(self, seed: int, *, grows: bool, wild: float) -> None:
+        self._random = Random(seed)
+        self._wild = wild
+        self._events = Events(
+            f"native {seed}",
+            vectors=True,
+            versions=self._random.choice(["present", "absent", "mixed"]),
+            grows=grows,
+            authors=self._random.random() < 0.3,
+        )
+
+    def records(self, count: int) -> Iterator[Record]:
+        offsets = [self._random.randrange(3) for _ in PARTITIONS]
+        for partition, key, body, timestamp_ms in self._events.draw(count):
+            value = self._value(dict(body)) if isinstance(body, dict) else body
+            yield Record("reviews", partition, offsets[partition], timestamp_ms, key, value)
+            offsets[partition] += self._random.choice([1, 1, 1, 4])
+
+    def _is_odd(self) -> bool:
+        return self._random.random() < self._wild
+
+    def _value(self, body: dict[str, Any]) -> bytes:
+        pick = self._random
+        sentences = body.get("sentences")
+        if isinstance(sentences, list):
+            body["sentences"] = [self._sentence(dict(one)) for one in sentences]
+            if self._is_odd():
+                body["sentences"].append(pick.choice(["A text.", None, 7, {}, {"text": 1}]))
+        if self._is_odd():
+            name, value = pick.choice(ODD_FIELDS)
+            body[name] = value
+        if self._is_odd():
+            body = dict(pick.sample(list(body.items()), len(body)))
+        text = json.dumps(
+            body,
+            ensure_ascii=self._is_odd(),
+            separators=pick.choice([None, (",", ":"), (" ,", ": ")]),
+            indent=1 if self._is_odd() else None,
+        )
+        if self._is_odd():
+            text = pick.choice(
+                [text[:-1] + ',"rating":4}', text + " ", text + "x", "\ufeff" + text, text[:-1],
+                 text.replace("type", "t\\u0079pe", 1), text.replace("1", "01", 1)]
+            )  # fmt: skip
+        return text.encode("utf-8", "surrogatepass")
+
+    def _sentence(self, one: dict[str, Any]) -> dict[str, Any]:
+        pick = self._random
+        if pick.random() < 0.9:
+            one.pop("labels", None)
+        if self._is_odd():
+            one["text"] += pick.choice(ODD_TEXTS)
+        if self._is_odd():
+            one["text"] = pick.choice(ODD_TEXTS)
+        vector = one.get("embedding")
+        if not vector or pick.random() < self._wild / 2:
+            return one
+        if self._is_odd():
+            vector = [*vector[1:], pick.choice(ODD_NUMBERS)]
+        if pick.random() < 0.5:
+            vector = [x + pick.gauss(0, 1e-3) for x in vector]
+        raw = struct.pack(f"<{len(vector)}f", *vector)
+        text = base64.b64encode(raw).decode()
+        if self._is_odd():
+            text = pick.choice([text[:-1], text.rstrip("="), text + "=", text[::-1], "\n" + text])
+        one["embedding"] = text
+        return one
+
+
+class Work:
+    """A processor with its rows. Micro-batches wait for their commit while `lag` newer ones are
+    processed.
+    """
+
+    def __init__(self, made: ProcessorConfig, lag: int) -> None:
+        self.config, self.lag = made, lag
+        self.rows = {partition: MemoryRows() for partition in PARTITIONS}
+        self.waiting: list[ProcessedBatch] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """What is not committed is lost."""
+        self.waiting.clear()
+        self.processor = Processor(self.config, self.rows.__getitem__, None)
+        for partition in PARTITIONS:
+            self.processor.begin(partition)
+
+    def process(self, records: list[Record]) -> ProcessedBatch:
+        batch = self.processor.process(records)
+        self.waiting.append(batch)
+        while len(self.waiting) > self.lag:
+            self.commit()
+        return batch
+
+    def commit(self) -> None:
+        batch = self.waiting.pop(0)
+        for partition, changes in batch.rows.items():
+            self.rows[partition].write(changes)
+        self.processor.committed(batch)
+
+    def commit_all(self) -> None:
+        while self.waiting:
+            self.commit()
+
+    def rebalance(self, partition: int) -> None:
+        """The partition goes and comes back."""
+        self.commit_all()
+        self.processor.forget([partition])
+        self.processor.begin(partition)
+
+    def views(self) -> Iterator[SummaryView | None]:
+        """As of the last commit, as any thread finds them."""
+        summaries = self.processor.summaries
+        for partition in PARTITIONS:
+            for entity in ("grown", "other", "a", "é😀\0", "b#0", "nobody"):
+                key = EntityKey(partition, entity)
+                rows = self.rows[partition]
+                view = summaries.from_memory(key) or summaries.from_rows(rows, key, SummaryView)
+                # what depends on how it is in memory
+                yield view and replace(view, reservoir=None, refills=0)
+
+
+def both(lag: int, **changes: Any) -> tuple[Work, Work]:
+    limits = {"dimension": DIMENSION, "model": "fake", "embeds": False, "max_event_bytes": 8192}
+    limits |= {"max_sentence_chars": 100, "max_sentences_per_review": 40}
+    made = config(limits=limits | changes.pop("limits", {}), **changes)
+    return Work(made, lag), Work(replace(made, native="require"), lag)
+
+
+def stored(work: Work) -> list[dict[bytes, bytes]]:
+    return [dict(rows.scan(b"")) for rows in work.rows.values()]
+
+
+def without_garbage(rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Without those of deleted entities: each micro-batch removes some."""
+    gone = [ENTITY + key[1:] for key in rows if key[:1] == GARBAGE]
+    left = {key: row for key, row in rows.items() if not key.startswith(tuple(gone))}
+    return {key: row for key, row in left.items() if key[:1] != GARBAGE}
+
+
+def counted(batch: ProcessedBatch) -> tuple[Any, ...]:
+    stats = batch.stats
+    return (
+        stats.outcomes,
+        stats.first_letters,
+        stats.set_changes,
+        stats.entities,
+        stats.changes,
+        stats.tombstones,
+        stats.lone_surrogates,
+        stats.core.steps,
+    )
+
+
+def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
+    """The processors agree after each micro-batch of the seed's stream."""
+    random = Random(-seed - 1)
+    wild = random.choice([0.0, 0.02, 0.02, 0.2])
+    stream = list(Stream(seed, grows=random.random() < 0.6, wild=wild).records(count))
+    works = python, pool = both(random.choice([0, 1, 1]), **changes)
+    most = random.choice([1, 3, 20, 150])
+    at, starts = 0, [0]  # of the micro-batches; those that wait are the last ones
+    while at < len(stream):
+        end = at + random.randint(1, most)
+        first = max(0, at - random.choice([0, 0, 0, 2]))  # some records come again
+        one, other = (work.process(stream[first:end]) for work in works)
+        assert one.messages == other.messages
+        assert one.rows == other.rows
+        assert one.next_offsets == other.next_offsets
+        assert counted(one) == counted(other)
+        assert one.size == other.size
+        at = end
+        starts.append(at)
+        chance = random.random()
+        if chance < 0.1:
+            at = starts[-1 - len(python.waiting)]
+            for work in works:
+                work.restart()
+        elif chance < 0.2:
+            partition = random.choice(PARTITIONS)
+            for work in works:
+                work.rebalance(partition)
+        elif chance < 0.5:
+            assert list(python.views()) == list(pool.views())
+    for work in works:
+        work.commit_all()
+    assert stored(python) == stored(pool)
+    assert list(python.views()) == list(pool.views())
+    return works
+
+
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 10**9),
+    k=st.integers(1, 6),
+    cache_bytes=st.sampled_from([0, 20_000, 10**8]),
+    most=st.sampled_from([6, 5000]),
+)
+def test_the_same_is_published_and_stored(seed: int, k: int, cache_bytes: int, most: int) -> None:
+    limits = {"max_sentences_per_entity": most}
+    check_same(seed, 250, k=k, cache_bytes=cache_bytes, limits=limits)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**9), records=st.integers(4, 60), sentences=st.integers(5, 60))
+def test_cuts_at_limits_change_nothing(seed: int, records: int, sentences: int) -> None:
+    """Each processor is cut where it is, and nothing of a discarded micro-batch is left."""
+    stream = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
+    batch = {"transaction_records": records, "sentences": sentences, "transaction_bytes": 20_000}
+    works = python, pool = both(1, batch=batch, cache_bytes=50_000)
+    sent: list[list[Any]] = []
+    for work in works:
+        left, messages = stream, []
+        while left:
+            done = work.process(left[:80])
+            messages += done.messages
+            left = left[done.taken :]
+        work.commit_all()
+        sent.append(messages)
+    assert sent[0] == sent[1]
+    assert [without_garbage(rows) for rows in stored(python)] == [
+        without_garbage(rows) for rows in stored(pool)
+    ]
+
+
+def usual(offset: int, entity: str, review: str, random: Random) -> Record:
+    vector = [random.gauss(0, 1) for _ in range(DIMENSION)]
+    embedding = base64.b64encode(struct.pack(f"<{DIMENSION}f", *vector)).decode()
+    body = {
+        "type": "review.upserted",
+        "entity_id": entity,
+        "review_id": review,
+        "rating": 4.5,
+        "sentences": [{"text": f"Sentence {offset}.", "embedding": embedding}],
+    }
+    return Record("reviews", 0, offset, 1, entity.encode(), json.dumps(body).encode())
+
+
+def in_pool(work: Work) -> int:
+    assert work.processor._native is not None
+    return len(work.processor._native)
+
+
+def test_usual_events_are_for_the_pool_until_their_entity_is_large() -> None:
+    random = Random(1)
+    python, pool = both(0)
+    for offset in range(0, native.MOST_SENTENCES + 20, 10):
+        records = [usual(at, "e", f"r{at}", random) for at in range(offset, offset + 10)]
+        one, other = python.process(records), pool.process(records)
+        assert (one.messages, one.rows) == (other.messages, other.rows)
+        is_small = offset + 10 <= native.MOST_SENTENCES
+        assert (in_pool(pool), len(pool.processor._entities)) == ((1, 0) if is_small else (0, 1))
+
+
+def test_an_entity_changes_sides_with_its_events() -> None:
+    random = Random(2)
+    _, pool = both(0)
+    other = Record("reviews", 0, 2, 1, b"e", b'{"type":"entity.deleted","entity_id":"e"}')
+    sides = []
+    for records in (
+        [usual(0, "e", "r0", random), usual(1, "f", "r1", random)],
+        [other, usual(3, "f", "r3", random)],
+        [usual(4, "e", "r4", random)],
+    ):
+        pool.process(records)
+        sides.append((in_pool(pool), len(pool.processor._entities)))
+    assert sides == [(2, 0), (1, 0), (2, 0)]
+
+
+def test_the_cache_is_that_of_both_sides() -> None:
+    random = Random(3)
+    _, pool = both(0, cache_bytes=60_000)
+    for offset in range(0, 600, 20):
+        records = [usual(at, f"e{at % 50}", f"r{at}", random) for at in range(offset, offset + 20)]
+        stats = pool.process(records).stats
+        assert stats.cache_bytes <= 60_000
+        assert stats.cached_entities == in_pool(pool) + len(pool.processor._entities)
+    assert 0 < in_pool(pool) < 50
+    assert stats.limits["cache_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"distinct": True},
+        {"emit": "coalesced"},
+        {"min_changes": 2},
+        {"index": "sgtree"},
+        {"by_text": True, "distinct": True},
+        {"native": "off"},
+    ],
+    ids=str,
+)
+def test_other_settings_leave_the_pool_out(changes: dict[str, Any]) -> None:
+    made = config(**{"native": "auto", **changes})
+    assert not Processor(made, lambda _: MemoryRows(), None).is_native
+
+
+def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "API", native.API + 1)
+    assert not Processor(config(native="auto"), lambda _: MemoryRows(), None).is_native
+    with pytest.raises(SetupError, match=r"COVERSUMM_NATIVE=require: .*make setup"):
+        Processor(config(native="require"), lambda _: MemoryRows(), None)
