@@ -43,7 +43,7 @@ NATIVE := $(wildcard worker/native/Cargo.* worker/native/src/*.rs)
 NO_NATIVE := for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
-	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s:"
+	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s, a minute more where Rust is:"
 	@echo "  95 MB to download, 360 MB on disk"
 	$(call venv,$(VENV),$(PYTHON))
 	@rm -f worker/_native*.so
