@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-compiled check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -87,6 +87,12 @@ check-compiled: setup-dev wheel ## Check (2 min): The frozen bytes on the compil
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
 	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py tests/processing/test_several.py
+
+# Its unit tests are a program with an interpreter inside, that of the virtual environment.
+check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/native; needs Rust with rustfmt and clippy
+	@cd worker/native && cargo fmt --check
+	@cd worker/native && export CARGO_TARGET_DIR="$(CURDIR)/build/native" PYO3_PYTHON="$(CURDIR)/$(BIN)/python" && \
+	  cargo clippy --locked --quiet --all-targets -- --deny warnings && cargo test --locked --quiet
 
 # Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
 test: setup-dev ## Check (9 min): Every kind of test; skips and names those that need Java or Maven if these are missing

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ import numpy as np
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from tests.harness import debezium
+from tests.native.driver import PoolDriver
+from tests.native.streams import records
 from tests.registry import test_avro as avro
 from tests.registry.framing import CONTRACT, UNION, codec
 from tests.registry.test_framed import EVENTS as AVRO_EVENTS
@@ -35,6 +38,7 @@ from worker.kafka.reader import Stored
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.processing.config import event_limits
+from worker.processing.native import native_module
 from worker.registry.avro import AvroSchema, BadSchema
 from worker.settings import Settings, settings_by_field
 from worker.sources.archive import Archive
@@ -103,6 +107,18 @@ def event(value: bytes) -> None:
     body = strict_json(value)
     assert result.entity_id == body["entity_id"]
     assert result.entity_id.encode() == record.key
+
+
+USUAL = tuple(
+    one.value for one in records(Random(1), 60, 0.0, entities=["e"]) if one.value is not None
+)
+
+
+def usual_event(value: bytes) -> None:
+    """The native form refuses an event, or does the same as the Python form."""
+    if native_module() is not None:
+        driver = PoolDriver()
+        driver.run([Record("reviews", 0, 0, 0, _key_of(value), value)])
 
 
 def _key_of(value: bytes) -> bytes:
@@ -412,6 +428,7 @@ def published_row(
 
 TARGETS = {
     "event": Target(EVENTS, event),
+    "usual-event": Target(USUAL, usual_event),
     "key": Target((b"B00X", "é".encode(), b"a" * 1024), key),
     "line": Target(
         (

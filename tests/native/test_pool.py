@@ -5,99 +5,14 @@ from random import Random
 
 import pytest
 
+from tests.fuzz.mutate import mutated
 from tests.harness.drive import Driver, config
-from tests.native.streams import ENTITIES, mutated, records
-from worker.state.keys import header_key, incarnation_prefix
-from worker.state.rows import decode_header, seal
+from tests.native.driver import MOST, PoolDriver
+from tests.native.streams import ENTITIES, records
+from worker.state.keys import header_key
+from worker.state.rows import seal
 
-native = pytest.importorskip("worker._native")
-MOST = 20
-
-
-class PoolDriver:
-    """Runs micro-batches through a Python processor, and what is usual through a pool beside it."""
-
-    def __init__(self, most_sentences=MOST, **settings):
-        self.driver = Driver(config(**settings))
-        made = self.driver.config
-        limits = made.limits
-        self.pool = native.Pool(
-            dimension=limits.dimension,
-            k=made.k,
-            epoch=made.epoch,
-            model=limits.model,
-            input_topic=made.input_topic,
-            output_topic=made.output_topic,
-            max_event_bytes=limits.max_event_bytes,
-            max_text_bytes=limits.max_text_bytes,
-            max_sentence_chars=limits.max_sentence_chars,
-            max_sentences_per_review=limits.max_sentences_per_review,
-            max_sentences_per_deletion=limits.max_sentences_per_deletion,
-            max_sentences_per_entity=limits.max_sentences_per_entity,
-            most_sentences=most_sentences,
-        )
-        self.taken = self.seen = self.loads = 0
-
-    def run(self, batch):
-        """Compare the two forms of a micro-batch."""
-        natively = self._read(batch)
-        got = self.pool.process()
-        indexes = [i for i, one in enumerate(batch) if (one.partition, one.key) in natively]
-        expected = self.driver.run_whole(*batch)
-        own = [
-            (message.topic, message.partition, message.key, message.value, message.headers)
-            for message in expected.messages
-            if message.topic == "summaries" and (message.partition, message.key) in natively
-        ]
-        assert [fields for _, fields in got.messages] == own
-        assert [i for i, _ in got.messages] == sorted(i for i, _ in got.messages)
-        rows = {}
-        for partition, entity in natively:
-            found = self._changes_of(partition, entity, expected.rows.get(partition, {}))
-            ours = got.rows.get(partition, {})
-            prefix = header_key(entity)
-            assert [one for one in ours.items() if one[0].startswith(prefix)] == [*found.items()]
-            rows |= dict.fromkeys([(partition, key) for key in found])
-        assert {(partition, key) for partition, of in got.rows.items() for key in of} == {*rows}
-        touched = [(key.partition, key.entity_id.encode()) for key in expected.touched]
-        assert sorted(got.touched) == sorted(key for key in touched if key in natively)
-        assert sum(got.outcomes.values()) == len(indexes)
-        assert got.row_bytes == sum(
-            len(key) + len(value or b"") for of in got.rows.values() for key, value in of.items()
-        )
-        if len(indexes) == len(batch):
-            assert got.outcomes == dict(expected.stats.outcomes)
-            assert got.created == expected.stats.entities
-            assert got.set_changes == expected.stats.set_changes
-        self.taken += len(indexes)
-        self.seen += len(batch)
-        assert len(self.pool) or not self.pool.memory_bytes
-
-    def _changes_of(self, partition, entity, changes):
-        """The changed rows of an entity, without those that are removed of earlier incarnations."""
-        prefix = header_key(entity)
-        header = self.driver.rows[partition].get(prefix)
-        if header is None:
-            return {}
-        own = incarnation_prefix(entity, decode_header(prefix, header).incarnation)
-        return {k: v for k, v in changes.items() if k == prefix or k.startswith(own)}
-
-    def _read(self, batch):
-        """Hold what is usual; the entities of which all is."""
-        pool = self.pool
-        held = pool.read(batch, range(len(batch)))
-        others = {(batch[i].partition, batch[i].key) for i in set(range(len(batch))) - set(held)}
-        pool.leave(sorted(others))
-        for partition, entity in pool.absent():
-            rows = list(self.driver.rows[partition].scan(header_key(entity)))
-            if not pool.load(partition, entity, rows):
-                pool.leave([(partition, entity)])
-                others.add((partition, entity))
-            self.loads += 1
-        refused = pool.refused()
-        pool.leave(refused)
-        others.update(refused)
-        return {(one.partition, one.key) for one in batch} - others
+pytestmark = pytest.mark.native
 
 
 def run(seed, oddness, driver=None, **settings):
@@ -180,7 +95,7 @@ def fuzz(seed, batches):
         batch = []
         for place in range(20):
             (one,) = records(random, 1, 0.01, [f"e{place}"])
-            value = mutated(random, one.value or b"")
+            value = mutated(random, [one.value or b"{}"])
             batch.append(one._replace(offset=20 * number + place, value=value))
         driver.run(batch)
     return driver
