@@ -56,6 +56,11 @@ def test_extremes_are_scaled_not_lost(v: np.ndarray, power: int) -> None:
         assert length == 0 if bad else abs(isqrt(length) - 32767) <= 3
 
 
+def test_a_signalling_nan_is_no_vector() -> None:
+    v = np.frombuffer(bytes.fromhex("0100807f0000803f"), np.float32)[None]
+    assert quantize_rows(v)[1].tolist() == [True]
+
+
 def test_batch_does_not_matter() -> None:
     v = np.random.default_rng(1).normal(size=(64, 129))
     together = quantize(v)

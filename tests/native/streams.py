@@ -111,6 +111,8 @@ def records(random: Random, count: int, oddness: float, entities=ENTITIES, dimen
             indent=random.choice([None, None, 1]),
             separators=random.choice([None, (",", ":")]),
         ).encode("utf-8", "surrogatepass")
+        if random.random() < 0.2:
+            value = value.replace(b"/", rb"\/")  # as PHP writes it
         if random.random() < oddness / 3:
             value = random.choice([None, b"{", value[:-1], value + b" ", value + b"x", b""])
         timestamp = random.choice([1_700_000_000_000, 1_700_000_000_123, -1, 2**60])

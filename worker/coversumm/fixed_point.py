@@ -97,7 +97,8 @@ def quantize_rows(
 
 def _matrix(embeddings: ArrayLike) -> NDArray[np.float64]:
     try:
-        v = np.asarray(embeddings, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            v = np.asarray(embeddings, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise VectorError(f"embeddings are not a matrix of numbers: {error}") from None
     if v.ndim != 2 or v.shape[1] == 0:

@@ -240,11 +240,11 @@ fn given_sentences(
             return None;
         }
         if text.chars().all(is_space) {
-            if chars > MAX_BLANK_CHARS || !embedding.is_none_or(is_base64) {
+            if chars > MAX_BLANK_CHARS || !embedding.is_none_or(|text| is_base64(&text)) {
                 return None;
             }
         } else {
-            workspace.decode(embedding?, limits.dimension, &mut vectors)?;
+            workspace.decode(&embedding?, limits.dimension, &mut vectors)?;
             room = room.checked_sub(4 * (chars + 2))?;
             sentences.push(Given { ordinal: items, text: text.into() });
         }
@@ -257,7 +257,7 @@ fn given_sentences(
 }
 
 /// The text and the embedding of an item.
-fn sentence(item: Raw<'_>) -> Option<(Cow<'_, str>, Option<&str>)> {
+fn sentence(item: Raw<'_>) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
     if item.starts_with('"') {
         return Some((string_of(item)?, None));
     }
@@ -271,7 +271,7 @@ fn sentence(item: Raw<'_>) -> Option<(Cow<'_, str>, Option<&str>)> {
         };
         member.replace(raw).is_none().then_some(())
     })?;
-    Some((string_of(text?)?, optional(embedding, plain_string)?))
+    Some((string_of(text?)?, optional(embedding, string_of)?))
 }
 
 /// As Python's `str.isspace`.
