@@ -10,8 +10,8 @@ with Consumer(start | group) as consumer, suppress(KeyboardInterrupt):
     consumer.subscribe([topic])
     while True:
         message = consumer.poll(1.0)
-        if message and not message.error():
-            value = json.loads(message.value() or "{}")
-            page = {f["name"]: [s["text"] for s in f["sentences"]]
-                    for f in value.get("facets", [])}
-            print(message.key().decode(), page, flush=True)  # store; {}: gone
+        if not message or message.error():
+            continue
+        facets = json.loads(message.value() or "{}").get("facets", [])
+        page = {f["name"]: [s["text"] for s in f["sentences"]] for f in facets}
+        print(message.key().decode(), page, flush=True)  # store it; {}: gone
