@@ -148,16 +148,27 @@ def check_tools() -> None:
         "not os.path.exists(sysconfig.get_path('include') + '/Python.h'))"
     )
     engines = os.environ.get("ENGINE", "docker podman buildah").split()
-    (backend,) = project(ROOT)["build-system"]["requires"]
+    backend = project(ROOT)["build-system"]["requires"]
+    pins = [one.partition("==") for one in backend]
     compiler = os.environ.get("CC", "cc")
     needed = {
         "Python 3.11 with its headers (PYTHON=python3.11)": _works(_python(), "-c", headers),
         f"a C compiler ({compiler})": _works(compiler, "--version"),
-        f"{backend} in {sys.prefix}": backend == f"setuptools=={metadata.version('setuptools')}",
+        "Rust (cargo)": _works("cargo", "--version"),
+        f"{' and '.join(backend)} in {sys.prefix}": all(
+            _version(name) == pin for name, _, pin in pins
+        ),
         f"{' or '.join(engines)}, running": any(_works(one, "info") for one in engines),
     }
-    if missing := [name for name, is_here in needed.items() if not is_here]:
+    if missing := [name for name, has_it in needed.items() if not has_it]:
         raise Refused(f"a release needs {'; '.join(missing)}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _python() -> str:

@@ -66,6 +66,7 @@ class Status(Struct, frozen=True):
     group: Annotated[str, Meta(description="COVERSUMM_APP_ID")]
     member_id: Annotated[str, Meta(description="In the group; null before it has joined.")] | None
     epoch: Annotated[int, Meta(description="COVERSUMM_EPOCH")]
+    native: Annotated[bool, Meta(description="Whether native code takes usual events.")]
     facets: Annotated[bool, Meta(description="Whether it has facets.")]
     review_url: Annotated[str, Meta(description="COVERSUMM_REVIEW_URL")]
     url: Annotated[str, Meta(description="Under which other workers ask it.")]

@@ -21,6 +21,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.admission import with_token
 from worker.server import Runner
 from worker.settings import Settings
+from worker.state.listing import ListedEntity, Page
 from worker.tls import server_context
 
 pytestmark = [pytest.mark.chromium, pytest.mark.timeout(PATIENCE_SECONDS)]
@@ -62,6 +63,11 @@ async def listening(runner: web.AppRunner, tls: ssl.SSLContext | None = None) ->
     return runner
 
 
+async def entities(*_: object) -> Page:
+    """All of them: the state's own list never ends."""
+    return Page([ListedEntity("x", 3, 2, None, 0)], None, 1)
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[Site, str]]:
     """A worker, and the address of its proxy."""
@@ -69,6 +75,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Site, str]]:
     certificate, key = map(str, authority.issue("worker"))
     settings = Settings(web_tls_certificate_location=certificate, web_tls_key_location=key)
     made = Site()
+    made.state.entities = entities
     application = made.application(PATH)
     application.middlewares.insert(2, with_token([TOKEN]))
     loop = asyncio.new_event_loop()

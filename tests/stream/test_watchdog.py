@@ -209,6 +209,7 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         contact=contact,
         settings=SimpleNamespace(stall_timeout_ms=300_000),
         schemas=SimpleNamespace(waiting=None),
+        is_native=True,
     )
     return WorkerStatus(app, worker)
 

@@ -11,7 +11,6 @@ demo removes its processes and files.
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import sys
 import tempfile
@@ -73,8 +72,6 @@ SHOWN_DELETIONS: Final = 2  # deletions that are shown one by one, with time to 
 BEFORE_SECONDS: Final = 0.8
 AFTER_SECONDS: Final = 1.8
 BETWEEN_SECONDS: Final = 0.2
-OF_THE_PAGE: Final = ("COVERSUMM_REVIEW_URL", "COVERSUMM_WEB_ORIGINS")
-"""Variables that the worker of a served demo gets."""
 READY_SECONDS: Final = 90
 STILL_SECONDS: Final = 90  # seconds without progress before the demo fails
 _COUNTS_SECONDS: Final = 0.2  # seconds between two requests for the worker's metrics
@@ -110,9 +107,10 @@ def run_demo(
             "COVERSUMM_BATCH_SIZE": str(BATCH_SIZE),
             "COVERSUMM_BATCH_LINGER_MS": "20",
         }
+        port = None
         if is_served:
-            variables |= {name: os.environ[name] for name in OF_THE_PAGE if name in os.environ}
-        port = _wanted_port() if is_served else None
+            port, own = _of_the_page()
+            variables |= own
         worker = stage.enter_context(WorkerProcess(directory, variables, port))
         if is_served:
             story.page = f"{worker.url}/"
@@ -272,10 +270,15 @@ class Play:
         self._viewer.update()
 
 
-def _wanted_port() -> int | None:
-    """The port that the environment names. Raises SetupError."""
+def _of_the_page() -> tuple[int | None, dict[str, str]]:
+    """The port that the environment names, and its variables for the page. Raises SetupError."""
     settings = Settings.from_environment()
-    return None if origins()["web_port"] == "default" else settings.web_port
+    own = {
+        "COVERSUMM_REVIEW_URL": settings.review_url,
+        "COVERSUMM_WEB_ORIGINS": settings.web_origins,
+    }
+    port = None if origins()["web_port"] == "default" else settings.web_port
+    return port, {name: value for name, value in own.items() if value}
 
 
 @contextmanager

@@ -117,8 +117,10 @@ _OVERVIEW = Row(
                     f"count by (version, python) (coversumm_build_info{{{_OF}}})",
                     "{{version}} on {{python}}",
                 ),
+                Query(f"sum (coversumm_native{{{_OF}}})", "with native code"),
             ),
-            "Workers by version: two versions during a rolling update.",
+            "Workers by version: two versions during a rolling update. Those without native code "
+            "are slower.",
             4,
             "stat",
         ),
