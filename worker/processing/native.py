@@ -88,8 +88,9 @@ class NativeEntities:
         Raises CorruptRow, and TooMuch if their entities are too much to read into memory.
         """
         pool = self._pool
-        usual = pool.read(records, new)
         places = {i: (records[i].partition, records[i].key) for i in new}
+        large = {place for place in set(places.values()) if self._is_large(*place)}
+        usual = pool.read(records, [i for i in new if places[i] not in large])
         held = set(usual)
         # an event is of the entity of its key, or refused
         left = {place for i, place in places.items() if i not in held}
@@ -101,12 +102,16 @@ class NativeEntities:
         left.update(unfit)
         return [i for i in usual if places[i] not in left]
 
+    def _is_large(self, partition: int, entity: bytes | None) -> bool:
+        """Whether Python has the entity in memory, and the pool would not take it."""
+        if entity is None:
+            return False
+        cached = self._entities.peek(EntityKey(partition, entity.decode(errors="replace")))
+        return cached is not None and cached.sentence_count > MOST_SENTENCES
+
     def _load(self, partition: int, entity: bytes, index: int, load: Load) -> bool:
         """Read an entity into the pool, for the record of this index; False: it is Python's."""
         entities, key = self._entities, EntityKey(partition, entity.decode())
-        cached = entities.peek(key)
-        if cached is not None and cached.sentence_count > MOST_SENTENCES:
-            return False
         start = header_key(entity)
         rows = iter(self._partitions[partition].rows.scan(start))
         head = next(rows, None)
