@@ -5,7 +5,7 @@ from typing import Final, final
 
 from worker.events import Record
 
-API: Final = 1
+API: Final = 2
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -28,7 +28,6 @@ class Processed:
     sentences: int  # added, replaced or removed, as `BatchPlan.sentences`
     message_bytes: int  # keys and values of the messages
     row_bytes: int  # keys and values of the rows
-    loaded_bytes: int  # of entities loaded for it
 
 @final
 class Pool:
@@ -103,5 +102,4 @@ class Pool:
     def memory_bytes(self) -> int:
         """Approximate bytes of the entities in memory."""
 
-    def __contains__(self, key: tuple[int, bytes]) -> bool: ...
     def __len__(self) -> int: ...

@@ -21,6 +21,7 @@ from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.terminal import CONTROL
 from tests.harness.workers import Pipeline
+from worker.processing import native
 from worker.settings import settings_by_field
 
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
@@ -47,6 +48,23 @@ def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_
     assert found["COVERSUMM_DLQ_TOPIC"] == ("marketplace.reviews.v1.dlq", "computed")
     assert found["COVERSUMM_WEB_ADVERTISED_URL"] == ("http://127.0.0.1:8080", "computed")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "module", "line"),
+    [
+        ("auto", object(), "Native code is installed; /status says whether these settings use it."),
+        ("auto", None, "Python takes all events, as native code is not installed here."),
+        ("off", object(), "Python takes all events, as COVERSUMM_NATIVE=off."),
+    ],
+)
+def test_whether_there_is_native_code(
+    run: Any, monkeypatch: Any, terminal: Any, choice: str, module: object, line: str
+) -> None:
+    monkeypatch.setattr(native, "native_module", lambda: module)
+    monkeypatch.setenv("COVERSUMM_NATIVE", choice)
+    terminal()
+    assert line in run("config").out
 
 
 def test_secrets_are_hidden(run: Any, monkeypatch: Any, terminal: Any) -> None:

@@ -43,10 +43,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def twice(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two clones, `source`, each with what was `made` of it and a wheel."""
-    folders = [
-        tmp_path_factory.mktemp("a"),
-        tmp_path_factory.mktemp("elsewhere") / "and" / "longer",
-    ]
+    folders = tmp_path_factory.mktemp("short"), tmp_path_factory.mktemp("longer") / "path"
     for number, folder in enumerate(folders):
         (folder / "made").mkdir(parents=True)
         source = folder / "source"

@@ -7,6 +7,7 @@ Every secret has the word MARKER, and nothing that a worker writes may contain i
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.certificates import Authority
 from tests.harness.identity import AUDIENCE, ISSUER, LATE, Identity
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.workers import Pipeline, run_command
 
 USER: Final = "worker"
 PASSWORD: Final = 'MARKER-password "with; signs=\\'
@@ -35,6 +37,15 @@ class MSKAuthTokenProvider:
         return token, (time.time() + 500) * 1000
 """
 """In place of AWS's signer, whose tokens only MSK accepts."""
+
+
+def command(site: Pipeline, settings: Mapping[str, str], *arguments: str, code: int = 0) -> str:
+    """What a command wrote, on both of its outputs; no secret among it."""
+    done = run_command(*arguments, environment={**site.environment, **settings})
+    written = done.stdout + done.stderr
+    assert done.returncode == code, written
+    assert "MARKER" not in written
+    return written
 
 
 class Secured:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from tests.harness.drive import Driver, config
+from worker.processing.native import new_pool
 from worker.state.keys import header_key, incarnation_prefix
 from worker.state.rows import decode_header
 
@@ -16,23 +17,8 @@ class PoolDriver:
 
     def __init__(self, most_sentences=MOST, **settings):
         self.driver = Driver(config(**settings))
-        made = self.driver.config
-        limits = made.limits
-        self.pool = import_module("worker._native").Pool(
-            dimension=limits.dimension,
-            k=made.k,
-            epoch=made.epoch,
-            model=limits.model,
-            input_topic=made.input_topic,
-            output_topic=made.output_topic,
-            max_event_bytes=limits.max_event_bytes,
-            max_text_bytes=limits.max_text_bytes,
-            max_sentence_chars=limits.max_sentence_chars,
-            max_sentences_per_review=limits.max_sentences_per_review,
-            max_sentences_per_deletion=limits.max_sentences_per_deletion,
-            max_sentences_per_entity=limits.max_sentences_per_entity,
-            most_sentences=most_sentences,
-        )
+        module = import_module("worker._native")
+        self.pool = new_pool(module, self.driver.config, most_sentences)
         self.taken = self.seen = self.loads = 0
 
     def run(self, batch):

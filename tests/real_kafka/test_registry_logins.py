@@ -1,14 +1,14 @@
 """A real registry that asks for an OAuth provider's tokens, behind a gateway that asks for a client
-certificate: commands and a worker get in by both, and who lacks one is told the settings.
+certificate. Commands and a worker with both get in; without one, the error names its setting.
 
-Apicurio can be told to ask for tokens, and not for certificates: its build decides that.
+Apicurio itself asks for tokens. Whether it asks for certificates is decided by its build.
 """
 
 from __future__ import annotations
 
 import ssl
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -21,9 +21,10 @@ from tests.harness.http_server import Handler, HttpServer
 from tests.harness.identity import AUDIENCE, LATE, Identity
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.registry import Registry
+from tests.harness.secured import command
 from tests.harness.small_load import SETTINGS, events, feed
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, pipeline, run_command
+from tests.harness.workers import pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -107,14 +108,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     made = Guarded(tmp_path_factory.mktemp("guarded"))
     with made.identity, made.registry, made.gateway:
         yield made
-
-
-def command(site: Pipeline, settings: Mapping[str, str], *arguments: str, code: int = 0) -> str:
-    done = run_command(*arguments, environment={**site.environment, **settings})
-    written = done.stdout + done.stderr
-    assert done.returncode == code, written
-    assert "MARKER" not in written
-    return written
 
 
 def test_commands_and_a_worker_get_in_by_token_and_certificate(

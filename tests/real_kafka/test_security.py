@@ -26,7 +26,7 @@ from tests.harness.load import batched_lists
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.postgres import Postgres
-from tests.harness.secured import WAYS, Secured, wrong
+from tests.harness.secured import WAYS, Secured, command, wrong
 from tests.harness.small_load import SETTINGS as SMALL
 from tests.harness.small_load import check, events, feed
 from tests.harness.topics import Message, producer, read_topic
@@ -71,15 +71,6 @@ def site(secured: Secured, tmp_path: Path, request: pytest.FixtureRequest) -> It
         yield site
     finally:
         site.discard()
-
-
-def command(site: Pipeline, settings: Mapping[str, str], *arguments: str, code: int = 0) -> str:
-    """What a command wrote, on both of its outputs; no secret among it."""
-    done = run_command(*arguments, environment={**site.environment, **settings})
-    written = done.stdout + done.stderr
-    assert done.returncode == code, written
-    assert "MARKER" not in written
-    return written
 
 
 def listening(pid: int) -> set[tuple[str, int]]:

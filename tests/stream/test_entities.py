@@ -1,5 +1,5 @@
-"""Whoever asks a running worker for its entities is served beside the stream, of the last commits,
-or gets an error.
+"""A running worker lists its entities beside the stream, as of the last commits, if need be with an
+error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Whoever asks a running worker for a summary is served beside the stream, or gets an
-error; only damage is a crash.
+"""A running worker answers queries of summaries beside the stream, if need be with an error. It
+crashes only at damage.
 """
 
 from __future__ import annotations

@@ -96,12 +96,15 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
 
 
 def _show_form(choice: str) -> None:
-    """Say which form takes usual events."""
+    """Say whether there is native code; facets and other settings leave all events to Python."""
     from worker.processing.native import native_module
 
-    reason = "COVERSUMM_NATIVE=off" if choice == "off" else "native code is not installed here"
-    is_native = choice != "off" and native_module() is not None
-    output.say(f"Usual events: {'native code' if is_native else f'Python, as {reason}'}.")
+    if choice == "off":
+        output.say("Python takes all events, as COVERSUMM_NATIVE=off.")
+    elif native_module() is None:
+        output.say("Python takes all events, as native code is not installed here.")
+    else:
+        output.say("Native code is installed; /status says whether these settings use it.")
 
 
 def _show_checks(found: list[ConfigCheck]) -> None:

@@ -17,26 +17,25 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.errors import SetupError
-from worker.events import Ignored, Record
+from worker.events import Record
 from worker.events.codec import DEFAULT
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import Entities, EntityKey
 from worker.processing.pace import Load, TooMuch
 from worker.processing.partitions import Partitions
-from worker.processing.stats import NO_EVENT, Stats
+from worker.processing.stats import Stats
 from worker.state.keys import header_key
 from worker.state.rows import decode_header
 
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 1  # of the module; one that was built from other sources is not used
+API: Final = 2  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 512
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
 """
-WITHOUT_EVENT: Final = (NO_EVENT, f"ignored:{Ignored.ALREADY_APPLIED}")
 MISSING: Final = (
     "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
     "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
@@ -181,8 +180,13 @@ def open_native(
     module = native_module() if config.native != "off" and has_usual_events(config) else None
     if module is None:
         return None
+    return NativeEntities(new_pool(module, config, MOST_SENTENCES), config, partitions, entities)
+
+
+def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
+    """A pool of the module, for entities of at most so many live sentences."""
     limits = config.limits
-    pool = module.Pool(
+    pool: Pool = module.Pool(
         dimension=limits.dimension,
         k=config.k,
         epoch=config.epoch,
@@ -195,19 +199,14 @@ def open_native(
         max_sentences_per_review=limits.max_sentences_per_review,
         max_sentences_per_deletion=limits.max_sentences_per_deletion,
         max_sentences_per_entity=limits.max_sentences_per_entity,
-        most_sentences=MOST_SENTENCES,
+        most_sentences=most_sentences,
     )
-    return NativeEntities(pool, config, partitions, entities)
+    return pool
 
 
 def count_native(stats: Stats, done: Processed) -> None:
-    """Count what the pool did, which ranks every step by all distances. So far its records are
-    counted as those without an event.
-    """
+    """Count what the pool did, which ranks every step by all distances."""
     stats.outcomes.update(done.outcomes)
-    stats.outcomes[WITHOUT_EVENT] -= sum(done.outcomes.values())
-    if not stats.outcomes[WITHOUT_EVENT]:
-        del stats.outcomes[WITHOUT_EVENT]
     stats.set_changes += done.set_changes
     stats.entities += done.created
     stats.core.steps += done.steps

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -206,10 +206,11 @@ class Processor:
         load = Load(self.config.batch, self._pace, len(records))
         before = lone_surrogates().records
         new = self._partitions.new(records)
-        native, done = self._native, None
-        if native is not None and (usual := set(native.take(records, new, load))):
+        native, done, usual = self._native, None, frozenset[int]()
+        if native is not None:
+            usual = frozenset(native.take(records, new, load))
             new = [i for i in new if i not in usual]
-        else:
+        if not usual:
             native = None  # it has nothing to do
         planned = self._plan(records, new, load, embedder)
         changes = planned.plan.changes
@@ -229,7 +230,7 @@ class Processor:
                 self._entities.drop(one.key)
             elif one.is_new:
                 self._entities.put(one.key, one.entity)
-        stats = self._count(records, planned, messages, embedder)
+        stats = self._count(records, planned, messages, embedder, usual)
         stats.lone_surrogates = lone_surrogates().records - before
         touched = [one.key for one in changes]
         if done is not None:
@@ -424,12 +425,19 @@ class Processor:
         planned: _Planned,
         messages: Sequence[Message],
         embedder: Embedder,
+        usual: Collection[int],
     ) -> Stats:
+        """`usual`: indexes of the records that native code counts."""
         stats = Stats(sentences_embedded=embedder.given, embed_seconds=embedder.seconds)
         if self._vectors is not None:
             stats.vectors_found, stats.vectors_missed = embedder.found, embedder.given
             stats.vector_store_bytes = self._vectors.disk_bytes
-        stats.count_outcomes(records, planned.types, planned.outcomes)
+        others = [i for i in range(len(records)) if i not in usual]
+        stats.count_outcomes(
+            [records[i] for i in others],
+            [planned.types[i] for i in others],
+            [planned.outcomes[i] for i in others],
+        )
         facets_topic = None if self.config.facets is None else self.config.facets_topic
         stats.count_messages(messages, self.config.output_topic, facets_topic)
         stats.count_plan(planned.plan, facts_of(self._engine).languages)

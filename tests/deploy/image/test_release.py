@@ -23,7 +23,8 @@ HOUR = 3600
 
 def test_two_clones_make_the_same_release_and_its_image_runs(tmp_path: Path) -> None:
     made, checkout = [], committed(tmp_path / "checkout")
-    for folder in tmp_path / "one", tmp_path / "elsewhere" / "two":
+    folders = tmp_path / "one", tmp_path / "longer" / "two"
+    for folder in folders:
         git("clone", "--quiet", checkout, folder)
         environment = {**os.environ, "PYTHON": sys.executable, "ENGINE": str(engine())}
         command = [sys.executable, folder / "deploy" / "release.py", VERSION]

@@ -22,8 +22,6 @@ pub struct Pool {
     entities: Store,
     held: Vec<Event>,
     workspace: Workspace,
-    /// Of the entities loaded since the last micro-batch.
-    loaded_bytes: usize,
     names: Names,
 }
 
@@ -68,7 +66,6 @@ impl Pool {
             entities: Store::default(),
             held: Vec::new(),
             workspace: Workspace::default(),
-            loaded_bytes: 0,
             names: Names::new(py, output_topic)?,
         })
     }
@@ -115,7 +112,7 @@ impl Pool {
             }
         }
         let Some(entity) = loader.finish(self.publication.k) else { return Ok(false) };
-        self.loaded_bytes += self.entities.put((partition, name.into()), entity);
+        self.entities.put((partition, name.into()), entity);
         Ok(true)
     }
 
@@ -163,7 +160,7 @@ impl Pool {
         }
         batch.messages.sort_unstable_by_key(|message| message.index);
         self.entities.end();
-        Processed::new(py, &self.names, batch, rows, take(&mut self.loaded_bytes))
+        Processed::new(py, &self.names, batch, rows)
     }
 
     fn drop(&mut self, partition: i32, entity: &[u8]) {
@@ -185,11 +182,6 @@ impl Pool {
     #[getter]
     fn memory_bytes(&self) -> usize {
         self.entities.memory_bytes
-    }
-
-    fn __contains__(&self, key: (i32, Vec<u8>)) -> bool {
-        let name = String::from_utf8(key.1);
-        name.is_ok_and(|name| self.entities.get(&(key.0, name.into())).is_some())
     }
 
     fn __len__(&self) -> usize {

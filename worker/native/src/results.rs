@@ -32,7 +32,6 @@ pub struct Processed {
     sentences: usize,
     message_bytes: usize,
     row_bytes: usize,
-    loaded_bytes: usize,
 }
 
 impl Processed {
@@ -42,7 +41,6 @@ impl Processed {
         names: &Names,
         batch: Batch,
         rows: Vec<(Vec<Row>, u8)>,
-        loaded_bytes: usize,
     ) -> PyResult<Self> {
         let (messages, mut message_bytes) = (PyList::empty(py), 0);
         for message in &batch.messages {
@@ -82,7 +80,6 @@ impl Processed {
             sentences: batch.sentences,
             message_bytes,
             row_bytes,
-            loaded_bytes,
         })
     }
 }

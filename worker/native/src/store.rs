@@ -50,22 +50,20 @@ impl Store {
         self.entities.get_mut(key)
     }
 
-    /// Returns the entity's approximate bytes.
-    pub fn put(&mut self, key: Key, entity: Entity) -> usize {
+    pub fn put(&mut self, key: Key, entity: Entity) {
         self.remove(&key);
         self.entities.insert(key.clone(), entity);
         self.put.push(key.clone());
-        self.used(key)
+        self.used(key);
     }
 
     /// Note that an entity was used, and what it takes now.
-    pub fn used(&mut self, key: Key) -> usize {
-        let Some(entity) = self.entities.get_mut(&key) else { return 0 };
+    pub fn used(&mut self, key: Key) {
+        let Some(entity) = self.entities.get_mut(&key) else { return };
         self.memory_bytes -= entity.bytes;
         (entity.used, entity.bytes) = (self.now, entity.measure());
         self.memory_bytes += entity.bytes;
         self.order.push_back((self.now, key));
-        entity.bytes
     }
 
     pub fn remove(&mut self, key: &Key) {
