@@ -68,8 +68,8 @@ def test_a_refusal_says_what_is_missing_and_nothing_of_the_token() -> None:
     asyncio.run(ask())
 
 
-def relayed(owner: Settings, asking: Settings) -> list[tuple[int, Any, str | None]]:
-    """Three answers of a worker that asks another for the entity."""
+def relayed(owner: Settings, asking: Settings, *clients: str) -> list[tuple[int, Any, str | None]]:
+    """Answers of a worker that asks another for the entity, to each of these clients."""
 
     async def ask() -> list[tuple[int, Any, str | None]]:
         found = []
@@ -78,8 +78,8 @@ def relayed(owner: Settings, asking: Settings) -> list[tuple[int, Any, str | Non
             state.owner = (False, str(other.make_url("")))
             peers = peers_of(asking)
             async with TestClient(TestServer(application(asking, state, peers))) as client:
-                for _ in range(3):
-                    headers = {"Authorization": f"Bearer {NEXT}", "X-Forwarded-For": "192.0.2.7"}
+                for name in clients or ("192.0.2.7",) * 3:
+                    headers = {"Authorization": f"Bearer {NEXT}", "X-Forwarded-For": name}
                     answer = await client.get("/entities/x/summary", headers=headers)
                     again = answer.headers.get("Retry-After")
                     found.append((answer.status, await answer.json(), again))
@@ -101,6 +101,9 @@ def test_a_limit_at_the_owner_counts_the_client_and_is_passed_on() -> None:
     answers = relayed(LIMITED, asking)
     assert [status for status, _, _ in answers] == [200, 200, 429]
     assert (answers[2][2], list(answers[2][1])) == ("1", ["error"])
+    clients = ("192.0.2.7", "192.0.2.7", "192.0.2.8", "192.0.2.7")
+    answers = relayed(LIMITED, asking, *clients)
+    assert [status for status, _, _ in answers] == [200, 200, 200, 429]
 
 
 def test_each_client_has_its_own_burst_and_probes_have_no_limit() -> None:

@@ -200,6 +200,15 @@ def test_a_broker_that_refuses_clients_without_a_token_is_not_the_reason(
     assert diagnosis.reason().endswith("gives no token (status 503)")
 
 
+def test_a_broker_that_disconnects_may_have_another_time(provider: Identity) -> None:
+    """It says nothing when a token has expired."""
+    lost = KafkaError(KafkaError._TRANSPORT, "Disconnected")
+    for own, is_hinted in ((settings(provider), True), (Settings(), False)):
+        diagnosis = Diagnosis(own)
+        diagnosis(lost)
+        assert ("compare the clocks" in diagnosis.reason()) is is_hinted
+
+
 def test_clients_without_a_token_are_refused_before_a_broker_is_asked(provider: Identity) -> None:
     provider.status = 503
     with pytest.raises(SetupError, match=r"COVERSUMM_SASL_OAUTH_TOKEN_URL") as refused:

@@ -335,6 +335,21 @@ def test_usual_events_are_for_the_pool_until_their_entity_is_large() -> None:
         assert (in_pool(pool), len(pool.processor._entities)) == ((1, 0) if is_small else (0, 1))
 
 
+def test_a_partition_that_comes_back_is_read_again() -> None:
+    """Another worker may have had it in between."""
+    random = Random(5)
+    python, pool = both(0)
+    records = [usual(at, "e", f"r{at}", random) for at in range(30)]
+    python.process(records[:10])
+    pool.process(records[:10])
+    pool.processor.forget([0])
+    pool.rows[0].write(python.process(records[10:20]).rows[0])
+    pool.processor.begin(0)
+    one, other = python.process(records[20:]), pool.process(records[20:])
+    assert (one.messages, one.rows) == (other.messages, other.rows)
+    assert in_pool(pool) == 1
+
+
 class ReadBy:
     """A pool that counts the records that it is given to read."""
 
