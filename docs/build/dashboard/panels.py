@@ -117,10 +117,12 @@ _OVERVIEW = Row(
                     f"count by (version, python) (coversumm_build_info{{{_OF}}})",
                     "{{version}} on {{python}}",
                 ),
-                Query(f"sum (coversumm_native{{{_OF}}})", "with native code"),
+                Query(
+                    f"count_values ('native', coversumm_native{{{_OF}}})", "native code {{native}}"
+                ),
             ),
-            "Workers by version: two versions during a rolling update. Those without native code "
-            "are slower.",
+            "Workers by version: two versions during a rolling update. Native code 1: it takes "
+            "usual events; 0: Python takes all.",
             4,
             "stat",
         ),
