@@ -5,7 +5,7 @@ from typing import Final, final
 
 from worker.events import Record
 
-API: Final = 2
+API: Final = 3
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -23,7 +23,7 @@ class Processed:
     review_formats: dict[int, int]
     """By partition the newest format of the reviews among the rows, 0 without any."""
     created: int  # entities
-    set_changes: int  # messages
+    set_changes: int  # as `Stats.set_changes`
     steps: int  # events that added or removed sentences
     sentences: int  # added, replaced or removed, as `BatchPlan.sentences`
     message_bytes: int  # keys and values of the messages
@@ -43,6 +43,7 @@ class Pool:
         *,
         dimension: int,
         k: int,
+        emit: str,
         epoch: int,
         model: str | None,
         input_topic: str,
@@ -55,8 +56,8 @@ class Pool:
         max_sentences_per_entity: int,
         most_sentences: int,
     ) -> Pool:
-        """The limits are those of `worker.events.Limits`, but for `most_sentences`: the most live
-        ones of an entity in the pool.
+        """`emit` is `every`, `coalesced` or `none`. The limits are those of `worker.events.Limits`,
+        but for `most_sentences`: the most live ones of an entity in the pool.
         """
 
     def read(self, records: Sequence[Record], indexes: Iterable[int]) -> list[int]:

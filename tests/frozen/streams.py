@@ -146,7 +146,8 @@ class Stream(NamedTuple):
     @property
     def is_usual(self) -> bool:
         """Whether native code takes events of it."""
-        return self[:5] == ("every", "plain", "json", "all", "flat") and self.given == "base64"
+        is_known = self.emit in ("every", "coalesced", "none") and self.given == "base64"
+        return is_known and self[1:5] == ("plain", "json", "all", "flat")
 
     def parts_of(self, native: str) -> Iterator[Part]:
         """The same with this COVERSUMM_NATIVE."""
@@ -256,6 +257,9 @@ every plain json all flat base64 mixed ten small
 every plain json all flat base64 present all grown authors
 every plain json all flat base64 absent limits grown
 every plain json all flat base64 mixed one small authors
+coalesced plain json all flat base64 mixed ten grown
+coalesced plain json all flat base64 absent all small authors
+none plain json all flat base64 present limits grown
 every sided json all flat vectors mixed all grown authors
 every sided json-row distinct sgtree texts present ten small authors
 every:2 sided avro all flat base64 absent all small authors

@@ -32,6 +32,8 @@ from worker.state.keys import ENTITY, GARBAGE
 
 pytestmark = pytest.mark.native
 PARTITIONS = (0, 1)
+SETTINGS = st.fixed_dictionaries({"emit": st.sampled_from(["every", "coalesced", "none"])})
+"""Some that native code knows."""
 ODD_TEXTS = (
     "\ud800", "\ud83d\ude00", "é", "日本語", '"quoted"', "back\\slash", "\x00", "\x1f", "\x7f",
     "\u2028", "<b>", "a/b", "\t\n\r\b\f", "\uffff", "\U0010ffff", "x" * 300, " ", "\u3000", "",
@@ -278,14 +280,20 @@ def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
     k=st.integers(1, 6),
     cache_bytes=st.sampled_from([0, 20_000, 10**8]),
     most=st.sampled_from([6, 5000]),
+    changes=SETTINGS,
 )
-def test_the_same_is_published_and_stored(seed: int, k: int, cache_bytes: int, most: int) -> None:
+def test_the_same_is_published_and_stored(
+    seed: int, k: int, cache_bytes: int, most: int, changes: dict[str, Any]
+) -> None:
     limits = {"max_sentences_per_entity": most}
-    check_same(seed, 250, k=k, cache_bytes=cache_bytes, limits=limits)
+    check_same(seed, 250, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
+
+
+CUTS = {"records": st.integers(4, 60), "sentences": st.integers(5, 60)}
 
 
 @settings(max_examples=60)
-@given(seed=st.integers(0, 10**9), records=st.integers(4, 60), sentences=st.integers(5, 60))
+@given(seed=st.integers(0, 10**9), **CUTS)
 def test_cuts_at_limits_change_nothing(seed: int, records: int, sentences: int) -> None:
     """Each processor is cut where it is, and nothing of a discarded micro-batch is left."""
     stream = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
@@ -304,6 +312,24 @@ def test_cuts_at_limits_change_nothing(seed: int, records: int, sentences: int) 
     assert [without_garbage(rows) for rows in stored(python)] == [
         without_garbage(rows) for rows in stored(pool)
     ]
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**9), changes=SETTINGS, is_first=st.booleans(), **CUTS)
+def test_the_same_cuts_give_the_same(
+    seed: int, changes: dict[str, Any], is_first: bool, records: int, sentences: int
+) -> None:
+    """What is coalesced depends on the cuts: one processor is cut, the other gets its part."""
+    left = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
+    batch = {"transaction_records": records, "sentences": sentences, "transaction_bytes": 20_000}
+    works = both(1, batch=batch, cache_bytes=50_000, **changes)
+    leads, follows = works if is_first else works[::-1]
+    while left:
+        one = leads.process(left[:80])
+        other = follows.process(left[: one.taken])
+        assert (one.messages, one.rows) == (other.messages, other.rows)
+        assert counted(one) == counted(other)
+        left = left[one.taken :]
 
 
 def usual(offset: int, entity: str, review: str, random: Random) -> Record:
@@ -412,7 +438,7 @@ def test_the_cache_is_that_of_both_sides() -> None:
     "changes",
     [
         {"distinct": True},
-        {"emit": "coalesced"},
+        {"emit": "final"},
         {"min_changes": 2},
         {"index": "sgtree"},
         {"by_text": True, "distinct": True},

@@ -31,7 +31,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 2  # of the module; one that was built from other sources is not used
+API: Final = 3  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 512
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -60,7 +60,8 @@ def check_native(choice: str) -> None:
 def has_usual_events(config: ProcessorConfig) -> bool:
     """Whether the pool knows what events do under these settings."""
     return (
-        (config.emit, config.min_changes, config.index) == ("every", 1, "flat")
+        config.emit != "final"
+        and (config.min_changes, config.index) == (1, "flat")
         and config.facets is None
         and config.mapping is None
         and not (config.distinct or config.by_text)
@@ -189,6 +190,7 @@ def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
     pool: Pool = module.Pool(
         dimension=limits.dimension,
         k=config.k,
+        emit=config.emit,
         epoch=config.epoch,
         model=limits.model,
         input_topic=config.input_topic,

@@ -4,7 +4,7 @@
 
 use crate::entity::{Counts, Entity, Member, Review, Sentence};
 use crate::event::{Change, Details, Event, Origin, Upsert};
-use crate::message::{Difference, Message, Publication};
+use crate::message::{Difference, Emit, Message, Publication};
 use crate::rows::{Row, Writer};
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -29,6 +29,13 @@ pub struct Touched {
     written: Vec<u32>,
 }
 
+/// The last change of a set, until it is published.
+struct Last {
+    set: Vec<Member>,
+    sequence: u64,
+    message: Option<Message>,
+}
+
 /// What a micro-batch did so far.
 #[derive(Default)]
 pub struct Batch {
@@ -36,6 +43,10 @@ pub struct Batch {
     pub outcomes: BTreeMap<(&'static str, &'static str), u64>,
     pub messages: Vec<Message>,
     pub touched: Vec<Touched>,
+    /// Of the entity whose events are carried out.
+    last: Option<Last>,
+    /// Changes of sets, published or not.
+    pub set_changes: u64,
     pub created: u64,
     /// Events that added or removed sentences.
     pub steps: u64,
@@ -195,30 +206,39 @@ impl Batch {
         review
     }
 
-    /// The message of a changed set, if it changed.
+    /// Note the entity's set, if this event changed it.
     fn publish(&mut self, entity: &mut Entity, event: &Event, publication: &Publication) {
         let ranked = entity.rank(publication.k);
-        if entity.is_published(&ranked) {
+        let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
+        if entity.is_shown(&ranked, before.len()) {
             return;
         }
-        let now = entity.set_of(&ranked);
+        let set = entity.set_of(&ranked);
         entity.mark(&ranked);
-        let difference = Difference {
-            added: without(&now, &entity.published),
-            removed: without(&entity.published, &now),
-        };
-        if difference.is_empty() {
+        let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
+        if Difference::between(before, &set).is_empty() {
             return;
         }
-        self.messages.push(publication.message(entity, event, &ranked, &difference));
-        (entity.published, entity.sequence) = (now, Some(event.origin.offset));
+        self.set_changes += 1;
+        let message = (publication.emit != Emit::None).then(|| {
+            let difference = Difference::between(&entity.published, &set);
+            publication.message(entity, event, &ranked, &difference)
+        });
+        self.last = Some(Last { set, sequence: event.origin.offset, message });
+        if publication.emit == Emit::Every {
+            self.settle(entity);
+        }
     }
-}
 
-/// The ids of a set that another one lacks, or has with another text.
-fn without(ours: &[Member], others: &[Member]) -> Vec<Box<str>> {
-    let missing = ours.iter().filter(|one| !others.contains(one));
-    missing.map(|(id, _)| id.clone()).collect()
+    /// Publish the last change of the entity's set, if any; a net one, if it has a message.
+    pub fn settle(&mut self, entity: &mut Entity) {
+        let Some(Last { set, sequence, message }) = self.last.take() else { return };
+        if message.is_some() && Difference::between(&entity.published, &set).is_empty() {
+            return;
+        }
+        self.messages.extend(message);
+        (entity.published, entity.sequence) = (set, Some(sequence));
+    }
 }
 
 /// The event's version, or the next one if it has none.

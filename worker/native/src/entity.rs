@@ -40,11 +40,11 @@ pub struct Sentence {
     /// Its number among the reviews.
     pub review: u32,
     pub ordinal: u32,
-    /// Whether the set last published has it, with this text.
-    pub is_published: bool,
+    /// Whether the present set has it, with this text.
+    pub is_shown: bool,
     /// Of the text, once it was needed.
     digest: Option<TextDigest>,
-    /// The part of it that is the same in every message, while it is published.
+    /// The part of it that is the same in every message, while it is shown.
     pub quote: Option<Box<[u8]>>,
 }
 
@@ -67,7 +67,7 @@ impl Review {
 impl Sentence {
     pub fn new(review: u32, review_id: &str, ordinal: u32, text: Box<str>) -> Self {
         let id = format!("{review_id}#{ordinal}").into();
-        Sentence { id, text, review, ordinal, is_published: false, digest: None, quote: None }
+        Sentence { id, text, review, ordinal, is_shown: false, digest: None, quote: None }
     }
 
     pub fn digest(&mut self) -> TextDigest {
@@ -228,10 +228,10 @@ impl Entity {
         ranked
     }
 
-    /// Whether these are the sentences of the set last published, as far as that is known.
-    pub fn is_published(&self, ranked: &[Ranked]) -> bool {
-        let is_in = |one: &Ranked| self.sentences[one.1 as usize].is_published;
-        ranked.len() == self.published.len() && ranked.iter().all(is_in)
+    /// Whether these are the sentences of the present set, of so many, as far as that is known.
+    pub fn is_shown(&self, ranked: &[Ranked], count: usize) -> bool {
+        let is_in = |one: &Ranked| self.sentences[one.1 as usize].is_shown;
+        ranked.len() == count && ranked.iter().all(is_in)
     }
 
     /// Ids and digests of these sentences.
@@ -243,16 +243,16 @@ impl Entity {
         ranked.iter().map(|(_, at)| named(*at)).collect()
     }
 
-    /// Note that the set last published has these sentences.
+    /// Note that the present set has these sentences.
     pub fn mark(&mut self, ranked: &[Ranked]) {
         for one in &mut self.sentences {
-            one.is_published = false;
+            one.is_shown = false;
         }
         for (_, at) in ranked {
-            self.sentences[*at as usize].is_published = true;
+            self.sentences[*at as usize].is_shown = true;
         }
         for one in &mut self.sentences {
-            if !one.is_published {
+            if !one.is_shown {
                 one.quote = None;
             }
         }

@@ -1,13 +1,22 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Counts, Entity, Ranked, Review, Sentence};
+use crate::entity::{Counts, Entity, Member, Ranked, Review, Sentence};
 use crate::event::{Change, Event};
 use crate::json::write_string;
 use sha1::{Digest, Sha1};
 use std::io::Write;
 
+/// The published changes of an entity: each; the net one of each micro-batch; none.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Emit {
+    Every,
+    Coalesced,
+    None,
+}
+
 /// What is the same in all messages.
 pub struct Publication {
+    pub emit: Emit,
     pub epoch: u64,
     pub k: usize,
     pub model: Option<String>,
@@ -31,6 +40,15 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// From a set to the next one: ids that one of them lacks, or has with another text.
+    pub fn between(before: &[Member], now: &[Member]) -> Self {
+        let without = |ours: &[Member], others: &[Member]| {
+            let missing = ours.iter().filter(|one| !others.contains(one));
+            missing.map(|(id, _)| id.clone()).collect()
+        };
+        Difference { added: without(now, before), removed: without(before, now) }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
     }

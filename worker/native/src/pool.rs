@@ -4,7 +4,7 @@ use crate::apply::Batch;
 use crate::entity::MOST;
 use crate::event::{self, Change, Event, Limits, Origin};
 use crate::loader::Loader;
-use crate::message::Publication;
+use crate::message::{Emit, Publication};
 use crate::results::{Names, Processed, keys_for_python};
 use crate::store::{Key, Store};
 use crate::vector::Workspace;
@@ -28,7 +28,7 @@ pub struct Pool {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (*, dimension, k, epoch, model, input_topic, output_topic, max_event_bytes,
+    #[pyo3(signature = (*, dimension, k, emit, epoch, model, input_topic, output_topic, max_event_bytes,
         max_text_bytes, max_sentence_chars, max_sentences_per_review, max_sentences_per_deletion,
         max_sentences_per_entity, most_sentences))]
     #[expect(clippy::too_many_arguments, reason = "all are given by name")]
@@ -36,6 +36,7 @@ impl Pool {
         py: Python<'_>,
         dimension: usize,
         k: usize,
+        emit: &str,
         epoch: u64,
         model: Option<String>,
         input_topic: String,
@@ -51,6 +52,12 @@ impl Pool {
         if dimension == 0 || k == 0 {
             return Err(PyValueError::new_err("dimension and k are at least 1"));
         }
+        let emit = match emit {
+            "every" => Emit::Every,
+            "coalesced" => Emit::Coalesced,
+            "none" => Emit::None,
+            _ => return Err(PyValueError::new_err("emit is every, coalesced or none")),
+        };
         Ok(Pool {
             limits: Limits {
                 dimension,
@@ -62,7 +69,7 @@ impl Pool {
                 max_sentences_per_deletion,
                 most_sentences: most_sentences.min(max_sentences_per_entity).min(MOST),
             },
-            publication: Publication { epoch, k, model, input_topic },
+            publication: Publication { emit, epoch, k, model, input_topic },
             entities: Store::default(),
             held: Vec::new(),
             workspace: Workspace::default(),
@@ -154,6 +161,7 @@ impl Pool {
                 for event in events {
                     batch.apply(entity, event, &self.publication);
                 }
+                batch.settle(entity);
                 rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity)));
             }
             self.entities.used(key);

@@ -27,7 +27,7 @@ pub struct Processed {
     touched: Py<PyList>,
     review_formats: Py<PyDict>,
     created: u64,
-    set_changes: usize,
+    set_changes: u64,
     steps: u64,
     sentences: usize,
     message_bytes: usize,
@@ -70,7 +70,7 @@ impl Processed {
         }
         Ok(Processed {
             outcomes: outcomes.into(),
-            set_changes: batch.messages.len(),
+            set_changes: batch.set_changes,
             messages: messages.into(),
             rows: changed.into(),
             touched: keys_for_python(py, keys)?.into(),
