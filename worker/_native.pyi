@@ -5,7 +5,7 @@ from typing import Final, final
 
 from worker.events import Record
 
-API: Final = 3
+API: Final = 4
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -43,6 +43,8 @@ class Pool:
         *,
         dimension: int,
         k: int,
+        distinct: bool,
+        by_text: bool,
         emit: str,
         epoch: int,
         model: str | None,

@@ -147,7 +147,7 @@ class Stream(NamedTuple):
     def is_usual(self) -> bool:
         """Whether native code takes events of it."""
         is_known = self.emit in ("every", "coalesced", "none") and self.given == "base64"
-        return is_known and self[1:5] == ("plain", "json", "all", "flat")
+        return is_known and self[1:3] == ("plain", "json") and self.index == "flat"
 
     def parts_of(self, native: str) -> Iterator[Part]:
         """The same with this COVERSUMM_NATIVE."""
@@ -260,6 +260,9 @@ every plain json all flat base64 mixed one small authors
 coalesced plain json all flat base64 mixed ten grown
 coalesced plain json all flat base64 absent all small authors
 none plain json all flat base64 present limits grown
+every plain json texts flat base64 mixed all grown
+coalesced plain json texts flat base64 present ten small
+coalesced plain json distinct flat base64 absent limits grown authors
 every sided json all flat vectors mixed all grown authors
 every sided json-row distinct sgtree texts present ten small authors
 every:2 sided avro all flat base64 absent all small authors

@@ -36,13 +36,16 @@ LIMITS = [
 ]
 
 
+COPIES = [{}, {"distinct": True}, {"distinct": True, "by_text": True}]
+
+
 @pytest.mark.parametrize("seed", range(160))
 def test_pool_equals_python(seed):
     limits = LIMITS[seed // 8 % 4] if seed % 2 else {}
     most = [MOST, 6, 100][seed // 3 % 3]
-    emit = ["every", "every", "coalesced", "none"][seed % 4]
-    oddness = [0, 0.01, 0.05][seed % 3]
-    run(seed, oddness, k=1 + seed % 5, emit=emit, most_sentences=most, limits=limits)
+    settings = {"emit": ["every", "every", "coalesced", "none"][seed % 4], **COPIES[seed % 3]}
+    oddness = [0, 0.01, 0.05][seed // 2 % 3]
+    run(seed, oddness, k=1 + seed % 5, most_sentences=most, limits=limits, **settings)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])

@@ -32,7 +32,12 @@ from worker.state.keys import ENTITY, GARBAGE
 
 pytestmark = pytest.mark.native
 PARTITIONS = (0, 1)
-SETTINGS = st.fixed_dictionaries({"emit": st.sampled_from(["every", "coalesced", "none"])})
+COPIES = ({}, {"distinct": True}, {"distinct": True, "by_text": True})
+SETTINGS = st.builds(
+    lambda emit, copies: {"emit": emit, **copies},
+    st.sampled_from(["every", "coalesced", "none"]),
+    st.sampled_from(COPIES),
+)
 """Some that native code knows."""
 ODD_TEXTS = (
     "\ud800", "\ud83d\ude00", "é", "日本語", '"quoted"', "back\\slash", "\x00", "\x1f", "\x7f",
@@ -437,11 +442,9 @@ def test_the_cache_is_that_of_both_sides() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"distinct": True},
         {"emit": "final"},
         {"min_changes": 2},
         {"index": "sgtree"},
-        {"by_text": True, "distinct": True},
         {"native": "off"},
     ],
     ids=str,

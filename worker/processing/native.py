@@ -31,7 +31,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 3  # of the module; one that was built from other sources is not used
+API: Final = 4  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 512
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -64,7 +64,6 @@ def has_usual_events(config: ProcessorConfig) -> bool:
         and (config.min_changes, config.index) == (1, "flat")
         and config.facets is None
         and config.mapping is None
-        and not (config.distinct or config.by_text)
         and config.selection.is_all
         and config.codec is DEFAULT
         and config.output is DEFAULT
@@ -190,6 +189,8 @@ def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
     pool: Pool = module.Pool(
         dimension=limits.dimension,
         k=config.k,
+        distinct=config.distinct,
+        by_text=config.by_text,
         emit=config.emit,
         epoch=config.epoch,
         model=limits.model,

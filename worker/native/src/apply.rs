@@ -4,7 +4,7 @@
 
 use crate::entity::{Counts, Entity, Member, Review, Sentence};
 use crate::event::{Change, Details, Event, Origin, Upsert};
-use crate::message::{Difference, Emit, Message, Publication};
+use crate::message::{Difference, Emit, Message, Publication, Shown};
 use crate::rows::{Row, Writer};
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -31,9 +31,10 @@ pub struct Touched {
 
 /// The last change of a set, until it is published.
 struct Last {
+    event: Event,
     set: Vec<Member>,
-    sequence: u64,
-    message: Option<Message>,
+    /// If it is to be published.
+    shown: Option<Shown>,
 }
 
 /// What a micro-batch did so far.
@@ -66,16 +67,12 @@ impl Batch {
             Change::DeleteSentences(named) => self.delete_sentences(entity, origin, named),
         };
         entity.counts.sentences = entity.sentences.len() as u64;
-        let name = match outcome {
-            Outcome::Ignored(why) => why,
-            Outcome::Applied => "applied",
-            Outcome::Moved => {
-                self.steps += 1;
-                self.publish(entity, &event, publication);
-                "applied"
-            }
-        };
+        let name = if let Outcome::Ignored(why) = outcome { why } else { "applied" };
         *self.outcomes.entry((event.change.name(), name)).or_default() += 1;
+        if matches!(outcome, Outcome::Moved) {
+            self.steps += 1;
+            self.publish(entity, event, publication);
+        }
     }
 
     // -- changes
@@ -207,7 +204,7 @@ impl Batch {
     }
 
     /// Note the entity's set, if this event changed it.
-    fn publish(&mut self, entity: &mut Entity, event: &Event, publication: &Publication) {
+    fn publish(&mut self, entity: &mut Entity, event: Event, publication: &Publication) {
         let ranked = entity.rank(publication.k);
         let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
         if entity.is_shown(&ranked, before.len()) {
@@ -220,24 +217,25 @@ impl Batch {
             return;
         }
         self.set_changes += 1;
-        let message = (publication.emit != Emit::None).then(|| {
-            let difference = Difference::between(&entity.published, &set);
-            publication.message(entity, event, &ranked, &difference)
-        });
-        self.last = Some(Last { set, sequence: event.origin.offset, message });
+        let shown = (publication.emit != Emit::None).then(|| Shown::of(entity, &ranked));
+        self.last = Some(Last { event, set, shown });
         if publication.emit == Emit::Every {
-            self.settle(entity);
+            self.settle(entity, publication);
         }
     }
 
-    /// Publish the last change of the entity's set, if any; a net one, if it has a message.
-    pub fn settle(&mut self, entity: &mut Entity) {
-        let Some(Last { set, sequence, message }) = self.last.take() else { return };
-        if message.is_some() && Difference::between(&entity.published, &set).is_empty() {
-            return;
+    /// Publish the last change of the entity's set, if it is a net one.
+    pub fn settle(&mut self, entity: &mut Entity, publication: &Publication) {
+        let Some(Last { event, set, shown }) = self.last.take() else { return };
+        if let Some(shown) = shown {
+            let difference = Difference::between(&entity.published, &set);
+            if difference.is_empty() {
+                return;
+            }
+            let previous = entity.sequence;
+            self.messages.push(publication.message(&event, &shown, &difference, previous));
         }
-        self.messages.extend(message);
-        (entity.published, entity.sequence) = (set, Some(sequence));
+        (entity.published, entity.sequence) = (set, Some(event.origin.offset));
     }
 }
 

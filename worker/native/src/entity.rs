@@ -1,7 +1,7 @@
 //! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
 //!
 //! The summary is that of `worker.coversumm`: the k sentences with the lowest keys
-//! `n*|x|^2 - 2*x.S`, S being the sum of the n live vectors, by id where keys are equal. All
+//! `n*|x|^2 - 2*x.S`, S being the sum of the n vectors that count, by id where keys are equal. All
 //! numbers are exact integers: |x|^2 is below 2^31 and n at most `MOST`, so 64 bits hold each.
 
 use crate::event::Details;
@@ -9,6 +9,7 @@ use crate::vector::{SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub const RATINGS: usize = 21;
 /// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
@@ -42,10 +43,14 @@ pub struct Sentence {
     pub ordinal: u32,
     /// Whether the present set has it, with this text.
     pub is_shown: bool,
+    /// Whether no other live sentence with its vector has a lower id.
+    is_lowest: bool,
+    /// How many live sentences have its vector.
+    pub support: u32,
     /// Of the text, once it was needed.
     digest: Option<TextDigest>,
     /// The part of it that is the same in every message, while it is shown.
-    pub quote: Option<Box<[u8]>>,
+    pub quote: Option<Arc<[u8]>>,
 }
 
 impl Review {
@@ -67,7 +72,17 @@ impl Review {
 impl Sentence {
     pub fn new(review: u32, review_id: &str, ordinal: u32, text: Box<str>) -> Self {
         let id = format!("{review_id}#{ordinal}").into();
-        Sentence { id, text, review, ordinal, is_shown: false, digest: None, quote: None }
+        Sentence {
+            id,
+            text,
+            review,
+            ordinal,
+            is_shown: false,
+            is_lowest: true,
+            support: 1,
+            digest: None,
+            quote: None,
+        }
     }
 
     pub fn digest(&mut self) -> TextDigest {
@@ -85,6 +100,33 @@ pub struct Counts {
     pub ratings: [u64; RATINGS],
 }
 
+/// How often a vector with several live sentences is shown, and counts in the centroid.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub enum Copies {
+    #[default]
+    Each,
+    ShownOnce,
+    CountedOnce,
+}
+
+/// The centroid S/n of the sentences that count.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Centroid {
+    n: i64,
+    /// |S|^2.
+    total_square: i64,
+}
+
+impl Centroid {
+    /// The distance of a sentence with this key in millionths, halves up:
+    /// sqrt((n*key + |S|^2) / (n*scale)^2).
+    pub fn micros(self, key: i64) -> u64 {
+        let numerator = (self.n * key + self.total_square) as u128;
+        let quadruple = 4_000_000_000_000 * numerator / ((self.n * SCALE) as u128).pow(2);
+        (quadruple.isqrt() as u64).div_ceil(2)
+    }
+}
+
 /// A ranked sentence: its key, and its number among the live ones.
 pub type Ranked = (i64, u32);
 
@@ -98,14 +140,14 @@ pub struct Entity {
     pub reviews: Vec<Review>,
     numbers: HashMap<Box<str>, u32>,
     pub sentences: Vec<Sentence>,
+    copies: Copies,
+    pub centroid: Centroid,
     dimension: usize,
     /// Of the sentences, one after the other.
     vectors: Vec<i16>,
     squares: Vec<i64>,
     /// x.S of each.
     products: Vec<i64>,
-    /// |S|^2.
-    total_square: i64,
     /// Ids and digests of the set last published, in its rank order.
     pub published: Vec<Member>,
     /// Source offset of that change.
@@ -120,8 +162,8 @@ pub struct Entity {
 
 impl Entity {
     /// One without reviews.
-    pub fn new(dimension: usize) -> Self {
-        Entity { dimension, ..Entity::default() }
+    pub fn new(dimension: usize, copies: Copies) -> Self {
+        Entity { dimension, copies, ..Entity::default() }
     }
 
     pub fn dimension(&self) -> usize {
@@ -169,15 +211,35 @@ impl Entity {
 
     /// Add a live sentence.
     pub fn add(&mut self, sentence: Sentence, vector: &[i16]) {
-        let own = square(vector);
-        let before = add_products(&self.vectors, vector, &mut self.products, 1); // vector.S
-        self.total_square += 2 * before + own;
+        let (row, own) = (self.sentences.len(), square(vector));
         make_room(&mut self.vectors, self.dimension);
         self.vectors.extend_from_slice(vector);
         self.reviews[sentence.review as usize].live += 1;
         push(&mut self.squares, own);
-        push(&mut self.products, before + own);
         push(&mut self.sentences, sentence);
+        let product = match self.join(row) {
+            Some(copy) => self.products[copy],
+            None => {
+                let before = self.add_to_total(vector); // vector.S
+                self.centroid.total_square += 2 * before + own;
+                before + own
+            }
+        };
+        push(&mut self.products, product);
+    }
+
+    /// Add to the product of each sentence but this new one, and return its own with their sum.
+    fn add_to_total(&mut self, vector: &[i16]) -> i64 {
+        if self.copies != Copies::CountedOnce {
+            return add_products(&self.vectors, vector, &mut self.products, 1);
+        }
+        let counted = |products: &[i64]| -> i64 {
+            let counted = products.iter().zip(&self.sentences).filter(|(_, one)| one.is_lowest);
+            counted.map(|(product, _)| product).sum()
+        };
+        let before = counted(&self.products);
+        add_products(&self.vectors, vector, &mut self.products, 1);
+        counted(&self.products) - before
     }
 
     /// Remove these live sentences.
@@ -185,8 +247,10 @@ impl Entity {
         gone.sort_unstable();
         for at in gone.into_iter().rev() {
             let (vector, row) = (self.vector(at).to_vec(), at as usize);
-            self.total_square += self.squares[row] - 2 * self.products[row];
-            add_products(&self.vectors, &vector, &mut self.products, -1);
+            if self.leave(row) {
+                self.centroid.total_square += self.squares[row] - 2 * self.products[row];
+                add_products(&self.vectors, &vector, &mut self.products, -1);
+            }
             let sentence = self.sentences.swap_remove(row);
             self.reviews[sentence.review as usize].live -= 1;
             self.squares.swap_remove(row);
@@ -203,21 +267,70 @@ impl Entity {
         if self.squares.iter().any(|own| i32::try_from(*own).is_err()) {
             return None;
         }
-        let total = total(&vectors, self.dimension);
-        self.products = products_with(&vectors, &total);
-        self.total_square = total.iter().map(|sum| i64::from(*sum).pow(2)).sum();
         (self.sentences, self.vectors) = (sentences, vectors);
+        let mut total = total(&self.vectors, self.dimension);
+        for at in 0..self.sentences.len() {
+            if self.join(at).is_some() {
+                let copy = &self.vectors[at * self.dimension..][..self.dimension];
+                total.iter_mut().zip(copy).for_each(|(sum, number)| *sum -= i32::from(*number));
+            }
+        }
+        self.products = products_with(&self.vectors, &total);
+        self.centroid.total_square = total.iter().map(|sum| i64::from(*sum).pow(2)).sum();
         Some(())
+    }
+
+    // -- copies
+
+    /// Those of the first `rows` sentences, but this one, that have its vector.
+    fn copies_of(&self, at: usize, rows: usize) -> Vec<usize> {
+        let (own, vector) = (self.squares[at], self.vector(at as u32));
+        let alike = self.squares[..rows].iter().enumerate().filter(|(_, other)| **other == own);
+        let copies = alike.map(|(row, _)| row).filter(|row| *row != at);
+        copies.filter(|row| self.vector(*row as u32) == vector).collect()
+    }
+
+    /// Count a sentence with the copies before it; one that counts in the centroid for it.
+    fn join(&mut self, at: usize) -> Option<usize> {
+        let copies = self.copies_of(at, at);
+        for row in copies.iter().chain([&at]) {
+            self.sentences[*row].support = copies.len() as u32 + 1;
+        }
+        let lowest = copies.into_iter().find(|row| self.sentences[*row].is_lowest);
+        if let Some(row) = lowest {
+            let is_lower = self.sentences[at].id < self.sentences[row].id;
+            self.sentences[if is_lower { row } else { at }].is_lowest = false;
+        }
+        let counting = lowest.filter(|_| self.copies == Copies::CountedOnce);
+        self.centroid.n += i64::from(counting.is_none());
+        counting
+    }
+
+    /// Count a sentence no more; whether none counts in the centroid for it.
+    fn leave(&mut self, at: usize) -> bool {
+        let copies = self.copies_of(at, self.sentences.len());
+        for row in &copies {
+            self.sentences[*row].support = copies.len() as u32;
+        }
+        let lowest = copies.into_iter().min_by_key(|row| &self.sentences[*row].id);
+        if let Some(row) = lowest {
+            self.sentences[row].is_lowest = true;
+        }
+        let is_last = lowest.is_none() || self.copies != Copies::CountedOnce;
+        self.centroid.n -= i64::from(is_last);
+        is_last
     }
 
     // -- the summary
 
     /// The k nearest to the centroid, in rank order.
     pub fn rank(&self, k: usize) -> Vec<Ranked> {
-        let n = self.sentences.len() as i64;
+        let (n, is_each) = (self.centroid.n, self.copies == Copies::Each);
         let numbers = self.squares.iter().zip(&self.products).zip(0..);
-        let mut ranked: Vec<Ranked> =
-            numbers.map(|((own, product), at)| (n * own - 2 * product, at)).collect();
+        let mut ranked: Vec<Ranked> = numbers
+            .filter(|(_, at)| is_each || self.sentences[*at as usize].is_lowest)
+            .map(|((own, product), at)| (n * own - 2 * product, at))
+            .collect();
         let id = |one: &Ranked| &*self.sentences[one.1 as usize].id;
         let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
         if k < ranked.len() {
@@ -256,27 +369,6 @@ impl Entity {
                 one.quote = None;
             }
         }
-    }
-
-    /// The distance of a sentence with this key from the centroid in millionths, halves up:
-    /// sqrt((n*key + |S|^2) / (n*scale)^2).
-    pub fn micros(&self, key: i64) -> u64 {
-        let n = self.sentences.len() as i64;
-        let (numerator, root) = ((n * key + self.total_square) as u128, (n * SCALE) as u128);
-        let quadruple = 4_000_000_000_000 * numerator / (root * root);
-        (quadruple.isqrt() as u64).div_ceil(2)
-    }
-
-    /// How many live sentences have the vector of this one.
-    pub fn support(&self, at: u32) -> usize {
-        let (own, product) = (self.squares[at as usize], self.products[at as usize]);
-        let is_copy = |other: &u32| {
-            let other = *other;
-            self.squares[other as usize] == own
-                && self.products[other as usize] == product
-                && self.vector(other) == self.vector(at)
-        };
-        (0..self.sentences.len() as u32).filter(is_copy).count()
     }
 
     /// Approximate bytes in memory.

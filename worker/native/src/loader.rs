@@ -3,7 +3,7 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{Counts, Entity, RATINGS, Review, Sentence, TextDigest};
+use crate::entity::{Copies, Counts, Entity, RATINGS, Review, Sentence, TextDigest};
 use crate::event::Details;
 use crate::rows::{
     DELETED, EMBEDDED, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum, header_key,
@@ -29,12 +29,12 @@ pub struct Loader {
 }
 
 impl Loader {
-    pub fn new(name: &str, dimension: usize, most_sentences: usize) -> Self {
+    pub fn new(name: &str, dimension: usize, copies: Copies, most_sentences: usize) -> Self {
         Loader {
             prefix: header_key(name),
             most_sentences,
             has_rows: false,
-            entity: Entity::new(dimension),
+            entity: Entity::new(dimension, copies),
             texts: Vec::new(),
             sentences: Vec::new(),
             vectors: Vec::new(),

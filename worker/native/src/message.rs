@@ -1,10 +1,11 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Counts, Entity, Member, Ranked, Review, Sentence};
+use crate::entity::{Centroid, Counts, Entity, Member, Ranked, Review};
 use crate::event::{Change, Event};
 use crate::json::write_string;
 use sha1::{Digest, Sha1};
 use std::io::Write;
+use std::sync::Arc;
 
 /// The published changes of an entity: each; the net one of each micro-batch; none.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,6 +22,42 @@ pub struct Publication {
     pub k: usize,
     pub model: Option<String>,
     pub input_topic: String,
+}
+
+/// A summary as its messages have it, after an event.
+pub struct Shown {
+    counts: Counts,
+    centroid: Centroid,
+    /// Quote, key and support by rank.
+    sentences: Vec<(Arc<[u8]>, i64, u32)>,
+}
+
+impl Shown {
+    /// Keeps the quotes.
+    pub fn of(entity: &mut Entity, ranked: &[Ranked]) -> Self {
+        let (sentences, reviews) = (&mut entity.sentences, &entity.reviews);
+        let show = |(key, at): &Ranked| {
+            let one = &mut sentences[*at as usize];
+            let new = || quote(&one.id, &one.text, &reviews[one.review as usize]).into();
+            (one.quote.get_or_insert_with(new).clone(), *key, one.support)
+        };
+        Shown {
+            sentences: ranked.iter().map(show).collect(),
+            counts: entity.counts.clone(),
+            centroid: entity.centroid,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        for (rank, (quote, key, support)) in self.sentences.iter().enumerate() {
+            let comma = if rank > 0 { "," } else { "" };
+            write(out, comma, format_args!("{{\"rank\":{rank}"));
+            out.extend_from_slice(quote);
+            write_millionths(out, self.centroid.micros(*key));
+            write(out, ",\"support\":", support);
+            out.push(b'}');
+        }
+    }
 }
 
 /// A change of a summary, for the record of this index.
@@ -43,7 +80,10 @@ impl Difference {
     /// From a set to the next one: ids that one of them lacks, or has with another text.
     pub fn between(before: &[Member], now: &[Member]) -> Self {
         let without = |ours: &[Member], others: &[Member]| {
-            let missing = ours.iter().filter(|one| !others.contains(one));
+            let is_in = |(id, digest): &Member| {
+                others.iter().any(|(other, of)| of == digest && other == id)
+            };
+            let missing = ours.iter().filter(|one| !is_in(one));
             missing.map(|(id, _)| id.clone()).collect()
         };
         Difference { added: without(now, before), removed: without(before, now) }
@@ -55,26 +95,27 @@ impl Difference {
 }
 
 impl Publication {
-    /// The message about the entity's new set, caused by this event. Keeps the quotes of the set.
+    /// The message about a new set, caused by this event, after that of `previous`.
     pub fn message(
         &self,
-        entity: &mut Entity,
         event: &Event,
-        ranked: &[Ranked],
+        shown: &Shown,
         difference: &Difference,
+        previous: Option<u64>,
     ) -> Message {
-        let (origin, mut out) = (&event.origin, Vec::with_capacity(1024 + 512 * ranked.len()));
+        let room = 1024 + 512 * shown.sentences.len();
+        let (origin, mut out) = (&event.origin, Vec::with_capacity(room));
         out.extend_from_slice(b"{\"type\":\"summary.changed\",\"entity_id\":");
         write_string(&mut out, &origin.entity);
         write(&mut out, ",\"epoch\":", self.epoch);
         write(&mut out, ",\"sequence\":", origin.offset);
-        write_optional(&mut out, ",\"previous_sequence\":", entity.sequence);
+        write_optional(&mut out, ",\"previous_sequence\":", previous);
         out.extend_from_slice(b",\"sentences\":[");
-        self.write_sentences(&mut out, entity, ranked);
+        shown.write(&mut out);
         write_ids(&mut out, "],\"added\":[", &difference.added);
         write_ids(&mut out, "],\"removed\":[", &difference.removed);
-        write(&mut out, "],\"review_count\":", entity.counts.reviews);
-        write(&mut out, ",\"sentence_count\":", entity.counts.sentences);
+        write(&mut out, "],\"review_count\":", shown.counts.reviews);
+        write(&mut out, ",\"sentence_count\":", shown.counts.sentences);
         write(&mut out, ",\"k\":", self.k);
         write(&mut out, ",\"cause\":{\"type\":\"", event.change.name());
         out.extend_from_slice(b"\",\"topic\":");
@@ -85,7 +126,7 @@ impl Publication {
         write_text(&mut out, "},\"occurred_at\":", origin.occurred_at.as_deref());
         write_text(&mut out, ",\"embedding_model\":", self.model.as_deref());
         out.extend_from_slice(b",\"algorithm\":\"coversumm/1\",\"ratings\":");
-        write_ratings(&mut out, &entity.counts);
+        write_ratings(&mut out, &shown.counts);
         out.push(b'}');
         let name = format!("coversumm:{}:{}:{}", origin.entity, self.epoch, origin.offset);
         Message {
@@ -100,24 +141,6 @@ impl Publication {
             },
         }
     }
-
-    fn write_sentences(&self, out: &mut Vec<u8>, entity: &mut Entity, ranked: &[Ranked]) {
-        for (rank, (key, at)) in ranked.iter().enumerate() {
-            if rank > 0 {
-                out.push(b',');
-            }
-            write(out, "{\"rank\":", rank);
-            let sentence = &mut entity.sentences[*at as usize];
-            let review = &entity.reviews[sentence.review as usize];
-            if sentence.quote.is_none() {
-                sentence.quote = Some(quote(sentence, review).into());
-            }
-            out.extend_from_slice(sentence.quote.as_deref().unwrap_or_default());
-            write_millionths(out, entity.micros(*key));
-            write(out, ",\"support\":", entity.support(*at));
-            out.push(b'}');
-        }
-    }
 }
 
 fn review_of(change: &Change) -> Option<&str> {
@@ -129,11 +152,11 @@ fn review_of(change: &Change) -> Option<&str> {
 }
 
 /// The part of a sentence that is the same in every message: from the rank to the distance.
-fn quote(sentence: &Sentence, review: &Review) -> Vec<u8> {
+fn quote(id: &str, text: &str, review: &Review) -> Vec<u8> {
     let (mut out, details) = (Vec::with_capacity(256), &review.details);
-    write_text(&mut out, ",\"sentence_id\":", Some(&sentence.id));
+    write_text(&mut out, ",\"sentence_id\":", Some(id));
     write_text(&mut out, ",\"review_id\":", Some(&review.id));
-    write_text(&mut out, ",\"text\":", Some(&sentence.text));
+    write_text(&mut out, ",\"text\":", Some(text));
     let rating = details.rating.map(|double| f64::from(double) / 2.0);
     match rating {
         Some(rating) => write(&mut out, ",\"rating\":", format_args!("{rating:?}")),

@@ -1,7 +1,7 @@
 //! The pool as Python sees it, `worker/_native.pyi`: entities, and the events that are held.
 
 use crate::apply::Batch;
-use crate::entity::MOST;
+use crate::entity::{Copies, MOST};
 use crate::event::{self, Change, Event, Limits, Origin};
 use crate::loader::Loader;
 use crate::message::{Emit, Publication};
@@ -17,6 +17,7 @@ use std::mem::take;
 /// Entities in memory, and the events that they take the usual way.
 #[pyclass(module = "worker._native")]
 pub struct Pool {
+    copies: Copies,
     limits: Limits,
     publication: Publication,
     entities: Store,
@@ -28,14 +29,16 @@ pub struct Pool {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (*, dimension, k, emit, epoch, model, input_topic, output_topic, max_event_bytes,
-        max_text_bytes, max_sentence_chars, max_sentences_per_review, max_sentences_per_deletion,
-        max_sentences_per_entity, most_sentences))]
+    #[pyo3(signature = (*, dimension, k, distinct, by_text, emit, epoch, model, input_topic,
+        output_topic, max_event_bytes, max_text_bytes, max_sentence_chars, max_sentences_per_review,
+        max_sentences_per_deletion, max_sentences_per_entity, most_sentences))]
     #[expect(clippy::too_many_arguments, reason = "all are given by name")]
     fn new(
         py: Python<'_>,
         dimension: usize,
         k: usize,
+        distinct: bool,
+        by_text: bool,
         emit: &str,
         epoch: u64,
         model: Option<String>,
@@ -58,7 +61,13 @@ impl Pool {
             "none" => Emit::None,
             _ => return Err(PyValueError::new_err("emit is every, coalesced or none")),
         };
+        let copies = match (by_text, distinct) {
+            (true, _) => Copies::CountedOnce,
+            (false, true) => Copies::ShownOnce,
+            (false, false) => Copies::Each,
+        };
         Ok(Pool {
+            copies,
             limits: Limits {
                 dimension,
                 model: model.clone(),
@@ -110,7 +119,8 @@ impl Pool {
         let Ok(name) = std::str::from_utf8(entity) else {
             return Ok(false);
         };
-        let mut loader = Loader::new(name, self.limits.dimension, self.limits.most_sentences);
+        let Limits { dimension, most_sentences, .. } = self.limits;
+        let mut loader = Loader::new(name, dimension, self.copies, most_sentences);
         for row in rows.try_iter()? {
             let row = row?;
             let (key, value): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = row.extract()?;
@@ -161,7 +171,7 @@ impl Pool {
                 for event in events {
                     batch.apply(entity, event, &self.publication);
                 }
-                batch.settle(entity);
+                batch.settle(entity, &self.publication);
                 rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity)));
             }
             self.entities.used(key);
