@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from worker.events import Record
+from worker.facets.plain import PlainFacets
 
-API: Final = 4
+API: Final = 5
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -33,7 +34,8 @@ class Processed:
 class Pool:
     """Entities in memory, and the events that they take the usual way.
 
-    A micro-batch is `read`, `load` for each of `absent`, `refused`, then `process`. What the pool
+    A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `texts` and `tell`,
+    then `process`. What the pool
     does not take is the caller's: all records of that entity, after it was made to `leave`. Rows
     and messages are those of the Python form, byte for byte. For one thread at a time.
     """
@@ -50,6 +52,8 @@ class Pool:
         model: str | None,
         input_topic: str,
         output_topic: str,
+        facets_topic: str,
+        has_facets: bool,
         max_event_bytes: int,
         max_text_bytes: int,
         max_sentence_chars: int,
@@ -60,6 +64,11 @@ class Pool:
     ) -> Pool:
         """`emit` is `every`, `coalesced` or `none`. The limits are those of `worker.events.Limits`,
         but for `most_sentences`: the most live ones of an entity in the pool.
+        """
+
+    def define(self, partition: int, facets: PlainFacets) -> None:
+        """Give a partition its facets. With `has_facets` no record of others is usual. Raises
+        ValueError if they are not those of `plain_facets` for this dimension.
         """
 
     def read(self, records: Sequence[Record], indexes: Iterable[int]) -> list[int]:
@@ -82,6 +91,14 @@ class Pool:
 
     def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:
         """Forget the held events of these entities, and drop those that are in the pool."""
+
+    def texts(self) -> list[tuple[str | None, str | None, list[str]]]:
+        """What facets need to know of texts, once all others left: of a review its whole text if
+        its language is to be found, its tag or known language, the sentences whose words count.
+        """
+
+    def tell(self, answers: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """The answers in this order: the language, and for each sentence the facets it mentions."""
 
     def process(self) -> Processed:
         """Carry out all held events, in the order in which they were read.

@@ -272,3 +272,13 @@ def _framed(*parts: bytes | None) -> bytes:
     return b"".join(
         struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in parts
     )
+
+
+def unframed(raw: bytes) -> list[bytes]:
+    """The parts of a row, none of which is missing."""
+    parts = []
+    while raw:
+        end = 4 + int.from_bytes(raw[:4], "big")
+        parts.append(raw[4:end])
+        raw = raw[end:]
+    return parts

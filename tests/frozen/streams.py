@@ -119,6 +119,21 @@ words = { en = ["view", "room*"], fr = ["chambre*"] }
 """
 
 
+USUAL_SIDES = """
+[[facet]]
+name = "checked"
+verified = true
+country = ["NL"]
+words = ["clean", "the b*"]
+k = 2
+[[facet]]
+name = "critics of cost"
+rating = { max = 3 }
+labels = ["price", "cost", "view"]
+sides = true
+"""
+
+
 class Stream(NamedTuple):
     """A line of the table."""
 
@@ -146,8 +161,11 @@ class Stream(NamedTuple):
     @property
     def is_usual(self) -> bool:
         """Whether native code takes events of it."""
-        is_known = self.emit in ("every", "coalesced", "none") and self.given == "base64"
-        return is_known and self[1:3] == ("plain", "json") and self.index == "flat"
+        is_known = self.output == "json" and (self.index, self.given) == ("flat", "base64")
+        if self.facets == "plain":
+            return is_known and self.emit in ("every", "coalesced", "none")
+        has_usual = self.facets not in ("newest", "mixed", "sided") and self.distinct == "all"
+        return is_known and has_usual and self.emit == "every"
 
     def parts_of(self, native: str) -> Iterator[Part]:
         """The same with this COVERSUMM_NATIVE."""
@@ -162,6 +180,7 @@ class Stream(NamedTuple):
             "words": WORDS,
             "mixed": NEWEST + near + RATINGS + LABELS,
             "sided": SIDED[has_vectors] + WITH_SIDES + near,
+            "usual": SIDED[has_vectors] + near + LABELS + RATINGS + USUAL_SIDES,
         }
         setup = Setup(
             self.emit,
@@ -195,7 +214,7 @@ class Stream(NamedTuple):
 
 VALUES = Stream(
     "every coalesced final none every:2 coalesced:3",
-    "plain near ratings labels newest words mixed sided",
+    "plain near ratings labels newest words mixed sided usual",
     "json json-row avro",
     "all distinct texts",
     "flat sgtree",
@@ -268,6 +287,12 @@ every sided json-row distinct sgtree texts present ten small authors
 every:2 sided avro all flat base64 absent all small authors
 coalesced sided avro all flat texts mixed limits grown authors
 final sided json all sgtree vectors present one small authors
+every near json all flat base64 mixed all grown
+every labels json all flat base64 present ten small authors
+every ratings json all flat base64 mixed one small
+every words json all flat base64 absent limits small
+every usual json all flat base64 mixed ten small authors
+every usual json all flat base64 present all grown authors
 """
 STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from tests.harness.drive import Driver, config
-from worker.processing.native import new_pool
+from tests.native.definitions import in_any_order
+from worker.facets.plain import plain_facets
+from worker.processing.native import new_pool, read_texts
 from worker.state.keys import header_key, incarnation_prefix
 from worker.state.rows import decode_header
 
@@ -19,6 +21,9 @@ class PoolDriver:
         self.driver = Driver(config(**settings))
         module = import_module("worker._native")
         self.pool = new_pool(module, self.driver.config, most_sentences)
+        self.facets = self.driver.config.facets
+        for partition in self.driver.rows if self.facets is not None else ():
+            self.pool.define(partition, plain_facets(self.facets, self.driver.config.emit_mentions))
         self.taken = self.seen = self.loads = 0
 
     def run(self, batch):
@@ -30,7 +35,8 @@ class PoolDriver:
         own = [
             (message.topic, message.partition, message.key, message.value, message.headers)
             for message in expected.messages
-            if message.topic == "summaries" and (message.partition, message.key) in natively
+            if message.topic in ("summaries", "facets")
+            and (message.partition, message.key) in natively
         ]
         assert [fields for _, fields in got.messages] == own
         assert [i for i, _ in got.messages] == sorted(i for i, _ in got.messages)
@@ -39,7 +45,9 @@ class PoolDriver:
             found = self._changes_of(partition, entity, expected.rows.get(partition, {}))
             ours = got.rows.get(partition, {})
             prefix = header_key(entity)
-            assert [one for one in ours.items() if one[0].startswith(prefix)] == [*found.items()]
+            own_rows = {key: row for key, row in ours.items() if key.startswith(prefix)}
+            assert list(own_rows) == list(found)
+            assert in_any_order(own_rows) == in_any_order(found)
             rows |= dict.fromkeys([(partition, key) for key in found])
         assert {(partition, key) for partition, of in got.rows.items() for key in of} == {*rows}
         touched = [(key.partition, key.entity_id.encode()) for key in expected.touched]
@@ -80,4 +88,6 @@ class PoolDriver:
         refused = pool.refused()
         pool.leave(refused)
         others.update(refused)
+        if self.facets is not None:
+            read_texts(pool, self.facets)
         return {(one.partition, one.key) for one in batch} - others

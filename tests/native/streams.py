@@ -45,6 +45,15 @@ ODD_FIELDS = {
 }
 
 
+LABELS = ["price", "view", "odd", 'é "x"\n', "none"]
+
+
+def _labelled(random: Random, item):
+    if random.random() < 0.5:
+        item["labels"] = random.choice([None, [], random.choices(LABELS, k=random.randint(1, 3))])
+    return item
+
+
 def _sentence(random: Random, oddness: float, dimension: int):
     text = random.choice(TEXTS)
     if random.random() < oddness:
@@ -59,6 +68,8 @@ def _sentence(random: Random, oddness: float, dimension: int):
                 {"text": text, "embedding": "AACAPwAAAAAAAAA"},
                 {"text": "x" * 3000, "embedding": base64_vector([1, 0, 0])},
                 {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": ["price"]},
+                {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": ["price", 1]},
+                {"text": text, "embedding": base64_vector([1, 0, 0]), "labels": "price"},
             ]
         )
     drawn = [random.gauss(0, 1) for _ in range(dimension)]
@@ -95,13 +106,20 @@ def _body(random: Random, oddness: float, dimension: int):
     return {"type": random.choice(["entity.deleted", "review.changed"])}
 
 
-def records(random: Random, count: int, oddness: float, entities=ENTITIES, dimension=3):
+def records(
+    random: Random, count: int, oddness: float, entities=ENTITIES, dimension=3, has_labels=False
+):
     """So many records of two partitions; `oddness`: how often a part is not usual."""
     offsets = [0, 0]
     for _ in range(count):
         entity_id = random.choice(entities)
         partition = entities.index(entity_id) % 2
         body = {"entity_id": entity_id, **_body(random, oddness, dimension)}
+        if has_labels:
+            items = body.get("sentences") or []
+            body["sentences"] = [
+                _labelled(random, one) if isinstance(one, dict) else one for one in items
+            ]
         members = list(body.items())
         if random.random() < 0.3:
             random.shuffle(members)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fuzz.mutate import mutated
 from tests.harness.drive import Driver, config
+from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
 from tests.native.streams import ENTITIES, records
 from worker.state.keys import header_key
@@ -20,7 +21,13 @@ def run(seed, oddness, driver=None, **settings):
     random = Random(seed)
     driver = driver or PoolDriver(**settings)
     dimension = driver.driver.config.limits.dimension
-    stream = records(random, random.choice([30, 100, 300]), oddness, dimension=dimension)
+    stream = records(
+        random,
+        random.choice([30, 100, 300]),
+        oddness,
+        dimension=dimension,
+        has_labels=driver.facets is not None,
+    )
     while batch := list(islice(stream, random.choice([1, 2, 5, 20, 50]))):
         driver.run(batch)
         if random.random() < 0.2:
@@ -46,6 +53,25 @@ def test_pool_equals_python(seed):
     settings = {"emit": ["every", "every", "coalesced", "none"][seed % 4], **COPIES[seed % 3]}
     oddness = [0, 0.01, 0.05][seed // 2 % 3]
     run(seed, oddness, k=1 + seed % 5, most_sentences=most, limits=limits, **settings)
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_facets_equal_pythons(seed):
+    made = of_facets(
+        random_facets(Random(f"facets {seed}")),
+        k=1 + seed % 5,
+        emit_mentions=[0, 0, 1, 10, 60][seed % 5],
+        limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
+    )
+    run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])
+def test_facets_of_other_dimensions(dimension):
+    facets = random_facets(Random(f"facets {dimension}"), dimension)
+    made = of_facets(facets, k=5, limits={"dimension": dimension})
+    driver = run(3, 0, most_sentences=300, **made)
+    assert driver.taken == driver.seen
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])

@@ -96,7 +96,7 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
 
 
 def _show_form(choice: str) -> None:
-    """Say whether there is native code; facets and other settings leave all events to Python."""
+    """Say whether there is native code; some settings leave all events to Python."""
     from worker.processing.native import native_module
 
     if choice == "off":

@@ -46,7 +46,7 @@ class RecentFacet(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Rivals:
+class Rivals:
     """Phrases of which a sentence has at most one: the nearest, if it is near enough."""
 
     vectors: NDArray[np.int16]  # (p, D)
@@ -118,6 +118,7 @@ class FacetCriteria:
         phrase_bits: the bits of facets with phrases or vectors.
         every: the bits of all.
         visible: the bits of all that are published.
+        rivals: the phrases, by those that exclude one another.
         direction: tells praise from complaints; None without polarity.
     """
 
@@ -148,7 +149,7 @@ class FacetCriteria:
         self._authors = _Values(facets, "author_id")
         polarity = definitions.polarity
         phrases = len(vectors) - (0 if polarity is None else sum(polarity.counts))
-        self._rivals = _rivals(definitions, vectors[:phrases])
+        self.rivals = _rivals(definitions, vectors[:phrases])
         self.direction = None if polarity is None else Direction(polarity, vectors[phrases:])
         # facets of several languages have the same words
         self._words = Words([None if one.hidden else one.words for one in definitions.defined])
@@ -177,7 +178,7 @@ class FacetCriteria:
     def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
         """By row of (m, D) the facets of its nearest phrases, a bit for each."""
         found = np.zeros(len(vectors), np.uint64)
-        for rivals in self._rivals:
+        for rivals in self.rivals:
             found |= rivals.facets(vectors)
         return found
 
@@ -228,11 +229,18 @@ class FacetCriteria:
         detector = self.detector
         return "" if detector is None else detector.language_of(" ".join(texts), tag)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether a visible facet has words."""
+        return bool(self._words)
+
     def mentions(self, texts: Iterable[str], language: str | None) -> int:
         """The facets whose words a review with these sentences has, a bit for each. `language`: the
         one found for it, or its tag.
         """
         bits = self._words.bits(texts, language) if self._words else 0
+        if not bits:
+            return 0
         return sum([one for at, one in enumerate(self._of_definition) if bits >> at & 1])
 
 
@@ -264,7 +272,7 @@ def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> Mapping[str, in
     return found
 
 
-def _rivals(definitions: Definitions, vectors: NDArray[np.int16]) -> list[_Rivals]:
+def _rivals(definitions: Definitions, vectors: NDArray[np.int16]) -> list[Rivals]:
     """The phrases of all facets, by those that exclude one another. Facets of several languages
     with the same phrases share them.
     """
@@ -289,7 +297,7 @@ def _rivals(definitions: Definitions, vectors: NDArray[np.int16]) -> list[_Rival
         for at, (_, _, number) in enumerate(phrases):
             bits[at] |= 1 << number
     return [
-        _Rivals(
+        Rivals(
             vectors[[row for row, _ in key]],
             np.array([threshold for _, threshold in key], np.float64),
             np.array(bits, np.uint64),

@@ -16,7 +16,8 @@ from worker.facets.definitions import Polarity
 
 
 class Direction:
-    """Decides for each sentence on which side it is.
+    """Decides for each sentence on which side it is: whether its product with `vector`, or the
+    negative of that, is above `beyond`. Both are integers.
 
     >>> polarity = Polarity(good=("Good.",), bad=("Bad.",), margin=0.5)
     >>> direction = Direction(polarity, np.array([[SCALE, 0], [0, SCALE]], np.int16))
@@ -31,17 +32,17 @@ class Direction:
         good, bad = polarity.counts
         exact = vectors.astype(np.int64)
         total = bad * exact[:good].sum(axis=0) - good * exact[good:].sum(axis=0)
-        self._vector = total.astype(np.float64)
+        self.vector = total.astype(np.float64)
         self._middle = polarity.middle
         margin = Fraction(str(polarity.margin))  # as it is written
-        self._beyond = float(margin * SCALE * SCALE * good * bad // 1)
+        self.beyond = float(margin * SCALE * SCALE * good * bad // 1)
 
     def signs(self, vectors: NDArray[np.int16]) -> NDArray[np.int8]:
         """By row of (m, D) 1 if it points to the good phrases, -1 if to the bad ones, by more than
         the margin; else 0.
         """
-        products = vectors.astype(np.float64) @ self._vector
-        good, bad = products > self._beyond, products < -self._beyond
+        products = vectors.astype(np.float64) @ self.vector
+        good, bad = products > self.beyond, products < -self.beyond
         signs: NDArray[np.int8] = good.astype(np.int8) - bad.astype(np.int8)
         return signs
 

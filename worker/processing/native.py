@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.codec import DEFAULT
+from worker.facets.membership import FacetCriteria
+from worker.facets.plain import plain_facets
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import Entities, EntityKey
@@ -31,7 +33,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 4  # of the module; one that was built from other sources is not used
+API: Final = 5  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 512
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -62,12 +64,20 @@ def has_usual_events(config: ProcessorConfig) -> bool:
     return (
         config.emit != "final"
         and (config.min_changes, config.index) == (1, "flat")
-        and config.facets is None
+        and _has_usual_facets(config)
         and config.mapping is None
         and config.selection.is_all
         and config.codec is DEFAULT
         and config.output is DEFAULT
     )
+
+
+def _has_usual_facets(config: ProcessorConfig) -> bool:
+    facets = config.facets
+    if facets is None:
+        return True
+    is_plain = plain_facets(facets, config.emit_mentions) is not None
+    return is_plain and config.emit == "every" and not config.distinct
 
 
 class NativeEntities:
@@ -80,6 +90,7 @@ class NativeEntities:
         self._config = config
         self._partitions = partitions
         self._entities = entities
+        self._defined: set[int] = set()  # partitions whose facets the pool has
 
     def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> list[int]:
         """The indexes, among those of new records, of the events that the pool holds now.
@@ -88,6 +99,8 @@ class NativeEntities:
         """
         pool = self._pool
         places = {i: (records[i].partition, records[i].key) for i in new}
+        if self._config.facets is not None:
+            self._define({number for number, _ in places.values()})
         large = {place for place in set(places.values()) if self._is_large(*place)}
         usual = pool.read(records, [i for i in new if places[i] not in large])
         held = set(usual)
@@ -99,7 +112,19 @@ class NativeEntities:
         unfit += pool.refused()
         pool.leave(unfit)
         left.update(unfit)
+        if self._config.facets is not None:
+            read_texts(pool, self._config.facets)
         return [i for i in usual if places[i] not in left]
+
+    def _define(self, partitions: Collection[int]) -> None:
+        """Give the pool the facets of these partitions, once."""
+        for number in set(partitions) - self._defined:
+            criteria = self._partitions[number].criteria
+            if criteria is not None:
+                plain = plain_facets(criteria, self._config.emit_mentions)
+                if plain is not None:  # always, but for rows that no worker wrote
+                    self._pool.define(number, plain)
+            self._defined.add(number)
 
     def _is_large(self, partition: int, entity: bytes | None) -> bool:
         """Whether Python has the entity in memory, and the pool would not take it."""
@@ -150,6 +175,7 @@ class NativeEntities:
     def forget(self, partitions: Collection[int]) -> None:
         """Drop all entities of these partitions."""
         self._pool.forget(partitions)
+        self._defined.difference_update(partitions)
 
     def evict(self) -> int:
         """Evict here and in Python's cache down to the limit of both; how many it evicted.
@@ -196,6 +222,8 @@ def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
         model=limits.model,
         input_topic=config.input_topic,
         output_topic=config.output_topic,
+        facets_topic=config.facets_topic,
+        has_facets=config.facets is not None,
         max_event_bytes=limits.max_event_bytes,
         max_text_bytes=limits.max_text_bytes,
         max_sentence_chars=limits.max_sentence_chars,
@@ -205,6 +233,17 @@ def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
         most_sentences=most_sentences,
     )
     return pool
+
+
+def read_texts(pool: Pool, criteria: FacetCriteria) -> None:
+    """Find the languages and words that the pool asks for; all partitions have one definition."""
+    answers = []
+    for whole, known, texts in pool.texts():
+        found = "" if whole is None else criteria.language_of([whole], known)
+        words = [criteria.mentions([text], found or known) for text in texts]
+        answers.append((found, words))
+    if answers:
+        pool.tell(answers)
 
 
 def count_native(stats: Stats, done: Processed) -> None:

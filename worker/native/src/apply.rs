@@ -3,7 +3,8 @@
 //! The rules are those of `worker.processing.plan` and `worker.processing.publish`.
 
 use crate::entity::{Counts, Entity, Member, Review, Sentence};
-use crate::event::{Change, Details, Event, Origin, Upsert};
+use crate::event::{Change, Details, Event, Given, Origin, Upsert};
+use crate::facets::Criteria;
 use crate::message::{Difference, Emit, Message, Publication, Shown};
 use crate::rows::{Row, Writer};
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub struct Touched {
     pub name: Box<str>,
     counts: Counts,
     sequence: Option<u64>,
+    /// Whether an event changed its facets, published or not.
+    has_other_facets: bool,
     is_new: bool,
     /// Numbers of the reviews that are written, in order of the first time.
     written: Vec<u32>,
@@ -57,27 +60,47 @@ pub struct Batch {
 
 impl Batch {
     /// Carry out an event of this entity.
-    pub fn apply(&mut self, entity: &mut Entity, mut event: Event, publication: &Publication) {
+    pub fn apply(
+        &mut self,
+        entity: &mut Entity,
+        mut event: Event,
+        publication: &Publication,
+        facets: Option<&Criteria>,
+    ) {
         let origin = &event.origin;
+        let mentions = facets.map(|facets| entity.facets.mentions_if(facets));
         let outcome = match &mut event.change {
-            Change::Upsert(upsert) => self.upsert(entity, origin, upsert),
+            Change::Upsert(upsert) => self.upsert(entity, origin, upsert, facets),
             Change::DeleteReview { review, version } => {
-                self.delete_review(entity, origin, review, *version)
+                self.delete_review(entity, origin, review, *version, facets)
             }
-            Change::DeleteSentences(named) => self.delete_sentences(entity, origin, named),
+            Change::DeleteSentences(named) => self.delete_sentences(entity, origin, named, facets),
         };
         entity.counts.sentences = entity.sentences.len() as u64;
         let name = if let Outcome::Ignored(why) = outcome { why } else { "applied" };
         *self.outcomes.entry((event.change.name(), name)).or_default() += 1;
         if matches!(outcome, Outcome::Moved) {
             self.steps += 1;
-            self.publish(entity, event, publication);
+            if let (Some(facets), Some(mentions)) = (facets, mentions) {
+                let facets_message =
+                    self.publish_facets(entity, &event, publication, facets, &mentions);
+                self.publish(entity, event, publication);
+                self.messages.extend(facets_message);
+            } else {
+                self.publish(entity, event, publication);
+            }
         }
     }
 
     // -- changes
 
-    fn upsert(&mut self, entity: &mut Entity, origin: &Origin, upsert: &mut Upsert) -> Outcome {
+    fn upsert(
+        &mut self,
+        entity: &mut Entity,
+        origin: &Origin,
+        upsert: &mut Upsert,
+        facets: Option<&Criteria>,
+    ) -> Outcome {
         let stored = entity.number(&upsert.review);
         let version = next_version(entity, upsert.version, stored);
         if stored.is_some_and(|number| version <= entity.reviews[number as usize].version) {
@@ -90,6 +113,7 @@ impl Batch {
         let removed = entity.sentences_of(number);
         self.sentences += removed.len() + added.len();
         let is_move = !removed.is_empty() || !added.is_empty();
+        count(entity, facets, number, -1);
         entity.remove(removed);
         let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
         entity.count_review(number, was_live, false);
@@ -97,10 +121,19 @@ impl Batch {
         (review.version, review.is_deleted, review.is_embedded) =
             (version, false, added.is_empty());
         review.details = upsert.details.clone();
+        review.language = take(&mut upsert.language);
+        let rating = review.details.rating;
+        let bits = facets.map(|facets| facets.review_bits(&review.details, &review.language));
         entity.count_review(number, false, true);
         for (given, vector) in added.into_iter().zip(vectors.chunks_exact(entity.dimension())) {
-            entity.add(Sentence::new(number, &upsert.review, given.ordinal, given.text), vector);
+            let Given { ordinal, text, labels, words } = given;
+            let sets =
+                facets.zip(bits).map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
+            let mut sentence = Sentence::new(number, &upsert.review, ordinal, text);
+            (sentence.labels, sentence.words) = (labels, words);
+            entity.add(sentence, vector, sets.unwrap_or_default());
         }
+        count(entity, facets, number, 1);
         if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 
@@ -110,6 +143,7 @@ impl Batch {
         origin: &Origin,
         review: &str,
         version: Option<u64>,
+        facets: Option<&Criteria>,
     ) -> Outcome {
         let stored = entity.number(review);
         let version = next_version(entity, version, stored);
@@ -124,11 +158,13 @@ impl Batch {
         let removed = entity.sentences_of(number);
         self.sentences += removed.len();
         let is_move = !removed.is_empty();
+        count(entity, facets, number, -1);
         entity.remove(removed);
         entity.count_review(number, was_live, false);
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
         review.details = Details::default();
+        (review.language, review.mentions) = (Box::default(), 0);
         if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 
@@ -137,12 +173,13 @@ impl Batch {
         entity: &mut Entity,
         origin: &Origin,
         named: &[(Box<str>, Vec<u32>)],
+        facets: Option<&Criteria>,
     ) -> Outcome {
         if !entity.exists {
             return Outcome::Ignored("ignored:unknown_entity");
         }
         self.touch(entity, origin);
-        let mut removed = Vec::new();
+        let (mut removed, mut left) = (Vec::new(), Vec::new());
         for (review, ordinals) in named {
             let Some(number) = entity.number(review) else {
                 continue;
@@ -152,7 +189,9 @@ impl Batch {
             own.retain(|at| ordinals.contains(&entity.sentences[*at as usize].ordinal));
             if !own.is_empty() {
                 self.sentences += live;
+                count(entity, facets, number, -1);
                 self.written(entity, number);
+                left.push(number);
                 removed.append(&mut own);
             }
         }
@@ -160,6 +199,9 @@ impl Batch {
             return Outcome::Ignored("ignored:unknown_sentence");
         }
         entity.remove(removed);
+        for number in left {
+            count(entity, facets, number, 1);
+        }
         Outcome::Moved
     }
 
@@ -186,6 +228,7 @@ impl Batch {
                 name: origin.entity.clone(),
                 counts: entity.counts.clone(),
                 sequence: entity.sequence,
+                has_other_facets: false,
                 is_new: false,
                 written: Vec::new(),
             });
@@ -224,6 +267,32 @@ impl Batch {
         }
     }
 
+    /// The message of changed facets, if one is due. `mentions`: as they were before, where changes
+    /// of them count.
+    fn publish_facets(
+        &mut self,
+        entity: &mut Entity,
+        event: &Event,
+        publication: &Publication,
+        facets: &Criteria,
+        mentions: &[u32],
+    ) -> Option<Message> {
+        let changed = entity.rank_facets();
+        let is_changed = changed.sets.contains(&true);
+        if !is_changed && entity.facets.mentions_if(facets) == mentions {
+            return None;
+        }
+        if let Some(touched) = entity.touched.and_then(|at| self.touched.get_mut(at)) {
+            touched.has_other_facets = true;
+        }
+        let changed = entity.with_due_mentions(changed, facets.emit_mentions());
+        changed.sets.contains(&true).then(|| {
+            let message = publication.facets_message(entity, event, facets, changed);
+            entity.facets.on_published(event.origin.offset);
+            message
+        })
+    }
+
     /// Publish the last change of the entity's set, if it is a net one.
     pub fn settle(&mut self, entity: &mut Entity, publication: &Publication) {
         let Some(Last { event, set, shown }) = self.last.take() else { return };
@@ -239,6 +308,15 @@ impl Batch {
     }
 }
 
+/// Count a review in the facets, if there are any, with the mentions that its sentences have now.
+fn count(entity: &mut Entity, facets: Option<&Criteria>, number: u32, by: i32) {
+    let Some(facets) = facets else { return };
+    if by > 0 {
+        entity.find_mentions(number);
+    }
+    entity.count_in_facets(facets, number, by);
+}
+
 /// The event's version, or the next one if it has none.
 fn next_version(entity: &Entity, given: Option<u64>, stored: Option<u32>) -> u64 {
     let next = || stored.map_or(1, |number| entity.reviews[number as usize].version + 1);
@@ -247,7 +325,7 @@ fn next_version(entity: &Entity, given: Option<u64>, stored: Option<u32>) -> u64
 
 impl Touched {
     /// The changed rows of the entity, in their last state, and the newest format of its reviews.
-    pub fn rows(&self, entity: &mut Entity) -> (Vec<Row>, u8) {
+    pub fn rows(&self, entity: &mut Entity, has_mentions: bool) -> (Vec<Row>, u8) {
         let (mut rows, mut newest) = (Vec::new(), 0);
         let writer = Writer::new(&self.name, entity);
         if self.is_new || entity.counts != self.counts {
@@ -255,6 +333,9 @@ impl Touched {
         }
         if let Some(sequence) = entity.sequence.filter(|_| entity.sequence != self.sequence) {
             rows.push(writer.published(sequence));
+        }
+        if let Some(sequence) = entity.facets.sequence.filter(|_| self.has_other_facets) {
+            rows.push(writer.facet_sets(sequence, has_mentions));
         }
         let mut with_vectors = Vec::new();
         for number in &self.written {

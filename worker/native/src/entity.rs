@@ -5,6 +5,8 @@
 //! numbers are exact integers: |x|^2 is below 2^31 and n at most `MOST`, so 64 bits hold each.
 
 use crate::event::Details;
+use crate::facet_sets::FacetSets;
+use crate::facets::Sets;
 use crate::vector::{SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
@@ -26,6 +28,10 @@ pub struct Review {
     /// As `ReviewRow.embedded`.
     pub is_embedded: bool,
     pub details: Details,
+    /// The language that was found for it, if facets depend on it.
+    pub language: Box<str>,
+    /// Facets whose words its sentences have.
+    pub mentions: u64,
     /// How many of its sentences are live.
     pub live: u32,
     /// Whether the rows before this micro-batch have a row of its vectors.
@@ -41,6 +47,10 @@ pub struct Sentence {
     /// Its number among the reviews.
     pub review: u32,
     pub ordinal: u32,
+    /// Facets that take one of its labels.
+    pub labels: u64,
+    /// Facets whose words it has, if that is known.
+    pub words: Option<u64>,
     /// Whether the present set has it, with this text.
     pub is_shown: bool,
     /// Whether no other live sentence with its vector has a lower id.
@@ -62,6 +72,8 @@ impl Review {
             is_deleted: false,
             is_embedded: false,
             details: Details::default(),
+            language: Box::default(),
+            mentions: 0,
             live: 0,
             has_vectors_row: false,
             is_written: false,
@@ -77,6 +89,8 @@ impl Sentence {
             text,
             review,
             ordinal,
+            labels: 0,
+            words: None,
             is_shown: false,
             is_lowest: true,
             support: 1,
@@ -112,9 +126,9 @@ pub enum Copies {
 /// The centroid S/n of the sentences that count.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Centroid {
-    n: i64,
+    pub n: i64,
     /// |S|^2.
-    total_square: i64,
+    pub total_square: i64,
 }
 
 impl Centroid {
@@ -152,6 +166,7 @@ pub struct Entity {
     pub published: Vec<Member>,
     /// Source offset of that change.
     pub sequence: Option<u64>,
+    pub facets: FacetSets,
     /// Its number among the entities that a micro-batch touches.
     pub touched: Option<usize>,
     /// The last micro-batch that used it.
@@ -205,12 +220,16 @@ impl Entity {
 
     // -- sentences
 
+    pub fn squares(&self) -> &[i64] {
+        &self.squares
+    }
+
     pub fn vector(&self, at: u32) -> &[i16] {
         &self.vectors[at as usize * self.dimension..][..self.dimension]
     }
 
-    /// Add a live sentence.
-    pub fn add(&mut self, sentence: Sentence, vector: &[i16]) {
+    /// Add a live sentence, which is in these sets of facets.
+    pub fn add(&mut self, sentence: Sentence, vector: &[i16], sets: Sets) {
         let (row, own) = (self.sentences.len(), square(vector));
         make_room(&mut self.vectors, self.dimension);
         self.vectors.extend_from_slice(vector);
@@ -220,7 +239,7 @@ impl Entity {
         let product = match self.join(row) {
             Some(copy) => self.products[copy],
             None => {
-                let before = self.add_to_total(vector); // vector.S
+                let before = self.add_to_total(vector, sets, own); // vector.S
                 self.centroid.total_square += 2 * before + own;
                 before + own
             }
@@ -229,9 +248,9 @@ impl Entity {
     }
 
     /// Add to the product of each sentence but this new one, and return its own with their sum.
-    fn add_to_total(&mut self, vector: &[i16]) -> i64 {
+    fn add_to_total(&mut self, vector: &[i16], sets: Sets, own: i64) -> i64 {
         if self.copies != Copies::CountedOnce {
-            return add_products(&self.vectors, vector, &mut self.products, 1);
+            return self.change(vector, 1, |facets, products| facets.add(sets, products, own));
         }
         let counted = |products: &[i64]| -> i64 {
             let counted = products.iter().zip(&self.sentences).filter(|(_, one)| one.is_lowest);
@@ -248,8 +267,9 @@ impl Entity {
         for at in gone.into_iter().rev() {
             let (vector, row) = (self.vector(at).to_vec(), at as usize);
             if self.leave(row) {
-                self.centroid.total_square += self.squares[row] - 2 * self.products[row];
-                add_products(&self.vectors, &vector, &mut self.products, -1);
+                let own = self.squares[row];
+                self.centroid.total_square += own - 2 * self.products[row];
+                self.change(&vector, -1, |facets, products| facets.remove(row, products, own));
             }
             let sentence = self.sentences.swap_remove(row);
             self.reviews[sentence.review as usize].live -= 1;
@@ -259,6 +279,37 @@ impl Entity {
             self.vectors.copy_within(last.., row * self.dimension);
             self.vectors.truncate(last);
         }
+    }
+
+    /// Add the products with this vector, `sign` times, to those of the live sentences, and return
+    /// their sum, vector.S; `of_facets` gets the products where there are facets.
+    fn change(
+        &mut self,
+        vector: &[i16],
+        sign: i64,
+        of_facets: impl FnOnce(&mut FacetSets, &[i64]),
+    ) -> i64 {
+        if self.facets.is_empty() {
+            return add_products(&self.vectors, vector, &mut self.products, sign);
+        }
+        let mut products = vec![0; self.products.len()];
+        let sum = add_products(&self.vectors, vector, &mut products, 1);
+        for (of_all, product) in self.products.iter_mut().zip(&products) {
+            *of_all += sign * product;
+        }
+        of_facets(&mut self.facets, &products);
+        sum
+    }
+
+    /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
+    pub fn products_of(&self, rows: &[usize], products: &mut [i64]) -> i64 {
+        let vectors: Vec<i16> =
+            rows.iter().flat_map(|row| self.vector(*row as u32)).copied().collect();
+        let total = total(&vectors, self.dimension);
+        for (row, product) in rows.iter().zip(products_with(&vectors, &total)) {
+            products[*row] = product;
+        }
+        total.iter().map(|sum| i64::from(*sum).pow(2)).sum()
     }
 
     /// Begin with these sentences in an entity without any. `None`: a vector is too long.
@@ -283,7 +334,7 @@ impl Entity {
     // -- copies
 
     /// Those of the first `rows` sentences, but this one, that have its vector.
-    fn copies_of(&self, at: usize, rows: usize) -> Vec<usize> {
+    pub fn copies_of(&self, at: usize, rows: usize) -> Vec<usize> {
         let (own, vector) = (self.squares[at], self.vector(at as u32));
         let alike = self.squares[..rows].iter().enumerate().filter(|(_, other)| **other == own);
         let copies = alike.map(|(row, _)| row).filter(|row| *row != at);
@@ -327,18 +378,11 @@ impl Entity {
     pub fn rank(&self, k: usize) -> Vec<Ranked> {
         let (n, is_each) = (self.centroid.n, self.copies == Copies::Each);
         let numbers = self.squares.iter().zip(&self.products).zip(0..);
-        let mut ranked: Vec<Ranked> = numbers
+        let ranked = numbers
             .filter(|(_, at)| is_each || self.sentences[*at as usize].is_lowest)
             .map(|((own, product), at)| (n * own - 2 * product, at))
             .collect();
-        let id = |one: &Ranked| &*self.sentences[one.1 as usize].id;
-        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
-        if k < ranked.len() {
-            ranked.select_nth_unstable_by(k, order);
-            ranked.truncate(k);
-        }
-        ranked.sort_unstable_by(order);
-        ranked
+        nearest(ranked, k, &self.sentences)
     }
 
     /// Whether these are the sentences of the present set, of so many, as far as that is known.
@@ -364,8 +408,8 @@ impl Entity {
         for (_, at) in ranked {
             self.sentences[*at as usize].is_shown = true;
         }
-        for one in &mut self.sentences {
-            if !one.is_shown {
+        for (row, one) in self.sentences.iter_mut().enumerate() {
+            if !one.is_shown && !self.facets.shows(row) {
                 one.quote = None;
             }
         }
@@ -385,7 +429,20 @@ impl Entity {
             + self.reviews.capacity() * size_of::<Review>()
             + self.reviews.iter().map(of_review).sum::<usize>()
             + self.published.iter().map(|(id, _)| id.len() + 48).sum::<usize>()
+            + self.facets.measure()
     }
+}
+
+/// The k lowest keys in order, by id where keys are equal.
+pub fn nearest(mut ranked: Vec<Ranked>, k: usize, sentences: &[Sentence]) -> Vec<Ranked> {
+    let id = |one: &Ranked| &*sentences[one.1 as usize].id;
+    let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
+    if k < ranked.len() {
+        ranked.select_nth_unstable_by(k, order);
+        ranked.truncate(k);
+    }
+    ranked.sort_unstable_by(order);
+    ranked
 }
 
 /// Room for so many more, and a quarter: there are many small entities.

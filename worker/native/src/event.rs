@@ -3,6 +3,7 @@
 //! A record is usual if each of its parts is certain to mean the same in the Python form
 //! (`worker.events.decode`). `None` stands for all others, whether they are valid there or not.
 
+use crate::facets::Criteria;
 use crate::fields::{identifier, optional, passed_on, rating, timestamp, version};
 use crate::json::{Raw, Reader, plain_string, string_of};
 use crate::vector::{Workspace, is_base64};
@@ -50,6 +51,10 @@ pub struct Details {
 pub struct Given {
     pub ordinal: u32,
     pub text: Box<str>,
+    /// Facets that take one of its labels.
+    pub labels: u64,
+    /// Facets whose words it has, if that was asked.
+    pub words: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -60,6 +65,10 @@ pub struct Upsert {
     pub sentences: Vec<Given>,
     /// Of these sentences, one after the other.
     pub vectors: Vec<i16>,
+    /// All texts, blank ones too, where the language has to be found.
+    pub whole: Option<String>,
+    /// As it was found.
+    pub language: Box<str>,
 }
 
 #[derive(Debug)]
@@ -155,6 +164,7 @@ pub fn read(
     key: &[u8],
     value: &[u8],
     limits: &Limits,
+    facets: Option<&Criteria>,
     workspace: &mut Workspace,
 ) -> Option<(Box<str>, Option<Box<str>>, Change)> {
     if value.len() > limits.max_event_bytes {
@@ -168,7 +178,7 @@ pub fn read(
     let occurred_at = optional(members.occurred_at, timestamp)?;
     let change = match plain_string(members.kind?)? {
         "review.upserted" => {
-            Change::Upsert(upsert(&members, occurred_at.clone(), limits, workspace)?)
+            Change::Upsert(upsert(&members, occurred_at.clone(), limits, facets, workspace)?)
         }
         "review.deleted" => {
             optional(members.reason, |raw| string_of(raw).map(drop))?;
@@ -189,6 +199,7 @@ fn upsert(
     members: &Members<'_>,
     occurred_at: Option<Box<str>>,
     limits: &Limits,
+    facets: Option<&Criteria>,
     workspace: &mut Workspace,
 ) -> Option<Upsert> {
     let text = optional(members.text, string_of)?;
@@ -215,26 +226,34 @@ fn upsert(
         country: passed_on(members.country, MAX_COUNTRY_BYTES)?,
         author_id: passed_on(members.author_id, MAX_AUTHOR_BYTES)?,
     };
-    let (sentences, vectors) = given_sentences(members.sentences?, limits, workspace)?;
+    let mut whole = facets.is_some_and(Criteria::finds_languages).then(String::new);
+    let (sentences, vectors) =
+        given_sentences(members.sentences?, limits, facets, &mut whole, workspace)?;
     Some(Upsert {
         review: identifier(members.review_id?, MAX_ID_CHARS)?,
         version: optional(members.review_version, version)?,
         details,
         sentences,
         vectors,
+        whole,
+        language: Box::default(),
     })
 }
 
-/// The sentences that are not blank, and their vectors.
+/// The sentences that are not blank, and their vectors; the whole text is appended where it is
+/// needed.
 fn given_sentences(
     raw: Raw<'_>,
     limits: &Limits,
+    facets: Option<&Criteria>,
+    whole: &mut Option<String>,
     workspace: &mut Workspace,
 ) -> Option<(Vec<Given>, Vec<i16>)> {
     let (mut sentences, mut vectors) = (Vec::new(), Vec::new());
     let (mut items, mut room) = (0, CHUNK_BYTES);
     Reader::array(raw, |item| {
-        let (text, embedding) = sentence(item)?;
+        let (text, embedding, labels) = sentence(item)?;
+        let labels = labels_of(labels, facets)?;
         let chars = text.chars().count();
         if text.len() > limits.max_text_bytes || chars > limits.max_sentence_chars {
             return None;
@@ -246,7 +265,18 @@ fn given_sentences(
         } else {
             workspace.decode(&embedding?, limits.dimension, &mut vectors)?;
             room = room.checked_sub(4 * (chars + 2))?;
-            sentences.push(Given { ordinal: items, text: text.into() });
+            sentences.push(Given {
+                ordinal: items,
+                text: text.as_ref().into(),
+                labels,
+                words: None,
+            });
+        }
+        if let Some(whole) = whole {
+            if items > 0 {
+                whole.push(' ');
+            }
+            whole.push_str(&text);
         }
         items += 1;
         Some(())
@@ -256,10 +286,12 @@ fn given_sentences(
     (items as usize <= most && sentences.len() <= of_a_row).then_some((sentences, vectors))
 }
 
-/// The text and the embedding of an item.
-fn sentence(item: Raw<'_>) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
+type Item<'a> = (Cow<'a, str>, Option<Cow<'a, str>>, Option<Raw<'a>>);
+
+/// The text, the embedding and the labels of an item.
+fn sentence(item: Raw<'_>) -> Option<Item<'_>> {
     if item.starts_with('"') {
-        return Some((string_of(item)?, None));
+        return Some((string_of(item)?, None, None));
     }
     let (mut text, mut embedding, mut labels) = (None, None, None);
     Reader::object(item, |name, raw| {
@@ -271,7 +303,21 @@ fn sentence(item: Raw<'_>) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
         };
         member.replace(raw).is_none().then_some(())
     })?;
-    Some((string_of(text?)?, optional(embedding, string_of)?))
+    Some((string_of(text?)?, optional(embedding, string_of)?, labels))
+}
+
+/// The facets that take one of these labels, which are checked only where facets have labels.
+fn labels_of(labels: Option<Raw<'_>>, facets: Option<&Criteria>) -> Option<u64> {
+    let mut found = 0;
+    if let Some(facets) = facets.filter(|facets| !facets.labels().is_empty()) {
+        optional(labels, |raw| {
+            Reader::array(raw, |item| {
+                found |= facets.labels().get(&*string_of(item)?).copied().unwrap_or_default();
+                Some(())
+            })
+        })?;
+    }
+    Some(found)
 }
 
 /// As Python's `str.isspace`.

@@ -4,11 +4,16 @@
 //! write the same bytes. `event` reads records with `json` and `fields`; `entity` holds an entity
 //! and ranks its sentences; `apply` carries events out; `message` and `rows` write, and `loader`
 //! reads an entity from its rows; `pool` is what Python calls, with `store` behind it and `results`
-//! before it.
+//! before it. `facets` says which sentences belong to which facets, `facet_sets` holds those of an
+//! entity, `facet_ranks` ranks them, and `facet_message` writes them; `words` asks Python about texts.
 
 mod apply;
 mod entity;
 mod event;
+mod facet_message;
+mod facet_ranks;
+mod facet_sets;
+mod facets;
 mod fields;
 mod json;
 mod loader;
@@ -18,6 +23,7 @@ mod results;
 mod rows;
 mod store;
 mod vector;
+mod words;
 
 use pyo3::prelude::*;
 
@@ -25,7 +31,7 @@ use pyo3::prelude::*;
 mod _native {
     /// Raised with each change of what `worker/_native.pyi` says.
     #[pymodule_export]
-    const API: u32 = 4;
+    const API: u32 = 5;
 
     #[pymodule_export]
     use crate::pool::Pool;

@@ -3,10 +3,12 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{Copies, Counts, Entity, RATINGS, Review, Sentence, TextDigest};
+use crate::entity::{Copies, Counts, Entity, Member, RATINGS, Review, Sentence};
 use crate::event::Details;
+use crate::facets::Criteria;
 use crate::rows::{
-    DELETED, EMBEDDED, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum, header_key,
+    DELETED, EMBEDDED, FACET_SETS, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
+    header_key,
 };
 use std::collections::HashSet;
 
@@ -15,21 +17,33 @@ const MOST_VERSION: u64 = 1 << 62;
 /// Reviews of an entity in the pool for each live sentence that it may have: deleted ones too.
 const MOST_REVIEWS: usize = 8;
 
+/// A live sentence: its position, its text, and the facets that take one of its labels.
+type Stored = (u32, Box<str>, u64);
+
 /// Reads an entity from its rows in key order.
-pub struct Loader {
+pub struct Loader<'a> {
     prefix: Vec<u8>,
     most_sentences: usize,
     has_rows: bool,
     entity: Entity,
     /// By review its texts that no row of vectors was read for.
-    texts: Vec<Vec<(u32, Box<str>)>>,
+    texts: Vec<Vec<Stored>>,
     sentences: Vec<Sentence>,
     vectors: Vec<i16>,
     dimension: usize,
+    criteria: Option<&'a Criteria>,
+    /// The sets of facets last published, with the reviews that mentioned them.
+    facet_sets: Vec<(Vec<Member>, u32)>,
 }
 
-impl Loader {
-    pub fn new(name: &str, dimension: usize, copies: Copies, most_sentences: usize) -> Self {
+impl<'a> Loader<'a> {
+    pub fn new(
+        name: &str,
+        dimension: usize,
+        copies: Copies,
+        most_sentences: usize,
+        criteria: Option<&'a Criteria>,
+    ) -> Self {
         Loader {
             prefix: header_key(name),
             most_sentences,
@@ -39,6 +53,8 @@ impl Loader {
             sentences: Vec::new(),
             vectors: Vec::new(),
             dimension,
+            criteria,
+            facet_sets: Vec::new(),
         }
     }
 
@@ -61,7 +77,10 @@ impl Loader {
         match (*kind, format) {
             _ if incarnation > self.entity.incarnation => None,
             (PUBLISHED, 1) if rest.is_empty() => self.published(&mut payload),
-            (REVIEW, 1..=3) => self.review(rest, format, &mut payload),
+            (FACET_SETS, 1..=2) if rest.is_empty() && self.criteria.is_some() => {
+                self.facet_sets(format, &mut payload)
+            }
+            (REVIEW, 1..=4) => self.review(rest, format, &mut payload),
             (VECTORS, 1) => self.vectors(rest, &mut payload),
             _ => None,
         }
@@ -85,6 +104,20 @@ impl Loader {
         let now = self.entity.set_of(&ranked);
         if !now.iter().all(|one| self.entity.published.contains(one)) {
             return None;
+        }
+        if let Some(criteria) = self.criteria {
+            let entity = &self.entity;
+            let sets = |(row, one): (usize, &Sentence)| {
+                let review = &entity.reviews[one.review as usize];
+                let bits = criteria.review_bits(&review.details, &review.language);
+                let vector = entity.vector(row as u32);
+                criteria.sets_of(vector, one.labels, bits, review.details.rating)
+            };
+            let of = entity.sentences.iter().enumerate().map(sets).collect();
+            self.entity.fill_facets(criteria, of, &self.facet_sets)?;
+            for number in 0..self.entity.reviews.len() as u32 {
+                self.entity.count_in_facets(criteria, number, 1);
+            }
         }
         self.entity.mark(&ranked);
         Some(self.entity)
@@ -115,30 +148,29 @@ impl Loader {
 
     fn published(&mut self, payload: &mut Bytes<'_>) -> Option<()> {
         self.entity.sequence = Some(payload.u64()?);
-        let count = payload.u32()?;
-        let mut lengths = Vec::new();
-        for _ in 0..count {
-            lengths.push(payload.u32()?);
-        }
-        let mut ids = Vec::new();
-        for length in lengths {
-            ids.push(payload.text(length as usize)?);
-        }
-        if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
-            return None;
-        }
-        for id in ids {
-            let digest: TextDigest = payload.take(16)?.try_into().ok()?;
-            self.entity.published.push((id, digest));
-        }
+        self.entity.published = payload.set()?;
         payload.0.is_empty().then_some(())
+    }
+
+    fn facet_sets(&mut self, format: u8, payload: &mut Bytes<'_>) -> Option<()> {
+        self.entity.facets.sequence = Some(payload.u64()?);
+        for _ in 0..payload.u32()? {
+            let length = payload.u32()?;
+            let mut own = Bytes(payload.take(length as usize)?);
+            self.facet_sets.push((own.set()?, 0));
+            own.0.is_empty().then_some(())?;
+        }
+        for (_, mentions) in self.facet_sets.iter_mut().filter(|_| format == 2) {
+            *mentions = u32::try_from(payload.u64()?).ok()?;
+        }
+        (payload.0.is_empty() && !self.facet_sets.is_empty()).then_some(())
     }
 
     fn review(&mut self, id: &[u8], format: u8, payload: &mut Bytes<'_>) -> Option<()> {
         let (version, flags) = (payload.u64()?, payload.u8()?);
         let number = f64::from_le_bytes(payload.take(8)?.try_into().ok()?);
         let chunks = (payload.u32()?, payload.u32()?);
-        let mut details = Details::default();
+        let (mut details, mut labels) = (Details::default(), Vec::new());
         match flags & RATED {
             0 if number.to_bits() == 0 => (),
             RATED => details.rating = Some(double_of(number)?),
@@ -147,8 +179,8 @@ impl Loader {
         if format >= 2 {
             details.occurred_at = payload.short_text()?;
             details.language = payload.short_text()?;
-            if payload.u32()? != 0 {
-                return None; // labels
+            for _ in 0..payload.u32()? {
+                labels.push((payload.u32()?, payload.u64()?));
             }
         }
         if format >= 3 {
@@ -163,13 +195,27 @@ impl Loader {
             details.author_id = filled(payload.text(author.into())?);
             details.country = filled(payload.text(country.into())?);
         }
-        let texts = payload.texts()?;
+        let (mut mentions, mut language) = (0, Box::default());
+        if format >= 4 {
+            mentions = payload.u64()?;
+            let length = payload.u8()?;
+            language = payload.text(length.into())?;
+        }
+        let mut texts: Vec<Stored> = payload.texts()?;
+        for (ordinal, bits) in &labels {
+            let at = texts.binary_search_by_key(ordinal, |one| one.0).ok()?;
+            texts[at].2 = *bits;
+        }
         let is_deleted = flags & DELETED != 0;
         let is_usual = version <= MOST_VERSION
             && flags & !(DELETED | RATED | EMBEDDED) == 0
             && chunks == if texts.is_empty() { (0, 0) } else { (1, 1) }
             && !(is_deleted && (!texts.is_empty() || details != Details::default()))
-            && texts.is_sorted_by(|(a, _), (b, _)| a < b)
+            && texts.is_sorted_by(|a, b| a.0 < b.0)
+            && labels.is_sorted_by(|a, b| a.0 < b.0)
+            && labels.iter().all(|(_, bits)| *bits != 0)
+            && (self.criteria.is_some() || (labels.is_empty() && format < 4))
+            && (mentions == 0 || !texts.is_empty())
             && self.entity.reviews.len() < MOST_REVIEWS * self.most_sentences;
         if !is_usual {
             return None;
@@ -180,6 +226,8 @@ impl Loader {
             is_deleted,
             is_embedded: flags & EMBEDDED != 0,
             details,
+            language,
+            mentions,
             live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),
             is_written: false,
@@ -197,9 +245,11 @@ impl Loader {
         if texts.is_empty() || payload.u32()? as usize != texts.len() {
             return None;
         }
-        for (ordinal, text) in texts {
+        for (ordinal, text, labels) in texts {
             (payload.u32()? == ordinal).then_some(())?;
-            self.sentences.push(Sentence::new(number, id, ordinal, text));
+            let mut sentence = Sentence::new(number, id, ordinal, text);
+            sentence.labels = labels;
+            self.sentences.push(sentence);
         }
         let added = self.sentences.len() - self.vectors.len() / self.dimension;
         let numbers = payload.take(2 * self.dimension * added)?.chunks_exact(2);
@@ -264,15 +314,31 @@ impl<'a> Bytes<'a> {
         Some(filled(self.text(length.into())?))
     }
 
+    /// The ids and digests of a set.
+    fn set(&mut self) -> Option<Vec<Member>> {
+        let mut lengths = Vec::new();
+        for _ in 0..self.u32()? {
+            lengths.push(self.u32()?);
+        }
+        let mut ids = Vec::new();
+        for length in lengths {
+            ids.push(self.text(length as usize)?);
+        }
+        if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
+            return None;
+        }
+        ids.into_iter().map(|id| Some((id, self.take(16)?.try_into().ok()?))).collect()
+    }
+
     /// A texts section, which is all that is left.
-    fn texts(&mut self) -> Option<Vec<(u32, Box<str>)>> {
+    fn texts(&mut self) -> Option<Vec<Stored>> {
         let mut numbers = Vec::new();
         for _ in 0..self.u32()? {
             numbers.push((self.u32()?, self.u32()?));
         }
         let mut texts = Vec::new();
         for (ordinal, length) in numbers {
-            texts.push((ordinal, self.text(length as usize)?));
+            texts.push((ordinal, self.text(length as usize)?, 0));
         }
         self.0.is_empty().then_some(texts)
     }

@@ -1,7 +1,7 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Centroid, Counts, Entity, Member, Ranked, Review};
-use crate::event::{Change, Event};
+use crate::entity::{Centroid, Counts, Entity, Member, RATINGS, Ranked, Review};
+use crate::event::{Change, Event, Origin};
 use crate::json::write_string;
 use sha1::{Digest, Sha1};
 use std::io::Write;
@@ -24,31 +24,47 @@ pub struct Publication {
     pub input_topic: String,
 }
 
-/// A summary as its messages have it, after an event.
-pub struct Shown {
-    counts: Counts,
+/// A set as its messages have it, after an event.
+pub struct ShownSet {
     centroid: Centroid,
     /// Quote, key and support by rank.
     sentences: Vec<(Arc<[u8]>, i64, u32)>,
 }
 
+/// Likewise a summary.
+pub struct Shown {
+    counts: Counts,
+    set: ShownSet,
+}
+
 impl Shown {
     /// Keeps the quotes.
     pub fn of(entity: &mut Entity, ranked: &[Ranked]) -> Self {
-        let (sentences, reviews) = (&mut entity.sentences, &entity.reviews);
+        let support = |entity: &Entity, row: u32| entity.sentences[row as usize].support;
+        let set = ShownSet::of(entity, ranked, entity.centroid, support);
+        Shown { counts: entity.counts.clone(), set }
+    }
+}
+
+impl ShownSet {
+    /// `support` is that of a sentence. Keeps the quotes.
+    pub fn of(
+        entity: &mut Entity,
+        ranked: &[Ranked],
+        centroid: Centroid,
+        support: impl Fn(&Entity, u32) -> u32,
+    ) -> Self {
         let show = |(key, at): &Ranked| {
-            let one = &mut sentences[*at as usize];
-            let new = || quote(&one.id, &one.text, &reviews[one.review as usize]).into();
-            (one.quote.get_or_insert_with(new).clone(), *key, one.support)
+            let support = support(entity, *at);
+            let one = &mut entity.sentences[*at as usize];
+            let new = || quote(&one.id, &one.text, &entity.reviews[one.review as usize]).into();
+            (one.quote.get_or_insert_with(new).clone(), *key, support)
         };
-        Shown {
-            sentences: ranked.iter().map(show).collect(),
-            counts: entity.counts.clone(),
-            centroid: entity.centroid,
-        }
+        ShownSet { sentences: ranked.iter().map(show).collect(), centroid }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    /// Appends the sentences.
+    pub fn write(&self, out: &mut Vec<u8>) {
         for (rank, (quote, key, support)) in self.sentences.iter().enumerate() {
             let comma = if rank > 0 { "," } else { "" };
             write(out, comma, format_args!("{{\"rank\":{rank}"));
@@ -60,9 +76,10 @@ impl Shown {
     }
 }
 
-/// A change of a summary, for the record of this index.
+/// A change of a summary or of facets, for the record of this index.
 pub struct Message {
     pub index: usize,
+    pub is_of_facets: bool,
     pub partition: i32,
     pub entity: Box<str>,
     pub value: Vec<u8>,
@@ -103,20 +120,43 @@ impl Publication {
         difference: &Difference,
         previous: Option<u64>,
     ) -> Message {
-        let room = 1024 + 512 * shown.sentences.len();
-        let (origin, mut out) = (&event.origin, Vec::with_capacity(room));
-        out.extend_from_slice(b"{\"type\":\"summary.changed\",\"entity_id\":");
-        write_string(&mut out, &origin.entity);
-        write(&mut out, ",\"epoch\":", self.epoch);
-        write(&mut out, ",\"sequence\":", origin.offset);
-        write_optional(&mut out, ",\"previous_sequence\":", previous);
+        let mut out = Vec::with_capacity(1024 + 512 * shown.set.sentences.len());
+        self.write_head(&mut out, "summary.changed", &event.origin, previous);
         out.extend_from_slice(b",\"sentences\":[");
-        shown.write(&mut out);
+        shown.set.write(&mut out);
         write_ids(&mut out, "],\"added\":[", &difference.added);
         write_ids(&mut out, "],\"removed\":[", &difference.removed);
         write(&mut out, "],\"review_count\":", shown.counts.reviews);
         write(&mut out, ",\"sentence_count\":", shown.counts.sentences);
         write(&mut out, ",\"k\":", self.k);
+        self.finished(out, event, &shown.counts, "")
+    }
+
+    /// The first members of a change.
+    pub fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        kind: &str,
+        origin: &Origin,
+        previous: Option<u64>,
+    ) {
+        write(out, "{\"type\":\"", kind);
+        out.extend_from_slice(b"\",\"entity_id\":");
+        write_string(out, &origin.entity);
+        write(out, ",\"epoch\":", self.epoch);
+        write(out, ",\"sequence\":", origin.offset);
+        write_optional(out, ",\"previous_sequence\":", previous);
+    }
+
+    /// The message with its last members; `suffix` is that of its id.
+    pub fn finished(
+        &self,
+        mut out: Vec<u8>,
+        event: &Event,
+        counts: &Counts,
+        suffix: &str,
+    ) -> Message {
+        let origin = &event.origin;
         write(&mut out, ",\"cause\":{\"type\":\"", event.change.name());
         out.extend_from_slice(b"\",\"topic\":");
         write_string(&mut out, &self.input_topic);
@@ -126,11 +166,12 @@ impl Publication {
         write_text(&mut out, "},\"occurred_at\":", origin.occurred_at.as_deref());
         write_text(&mut out, ",\"embedding_model\":", self.model.as_deref());
         out.extend_from_slice(b",\"algorithm\":\"coversumm/1\",\"ratings\":");
-        write_ratings(&mut out, &shown.counts);
+        write_ratings(&mut out, &counts.ratings);
         out.push(b'}');
-        let name = format!("coversumm:{}:{}:{}", origin.entity, self.epoch, origin.offset);
+        let name = format!("coversumm:{}:{}:{}{suffix}", origin.entity, self.epoch, origin.offset);
         Message {
             index: origin.index,
+            is_of_facets: !suffix.is_empty(),
             partition: origin.partition,
             entity: origin.entity.clone(),
             value: out,
@@ -173,8 +214,9 @@ fn quote(id: &str, text: &str, review: &Review) -> Vec<u8> {
     out
 }
 
-fn write_ratings(out: &mut Vec<u8>, counts: &Counts) {
-    let rated = || counts.ratings.iter().enumerate().filter(|(_, reviews)| **reviews > 0);
+/// Those of reviews, by the double of a rating.
+pub fn write_ratings(out: &mut Vec<u8>, ratings: &[u64; RATINGS]) {
+    let rated = || ratings.iter().enumerate().filter(|(_, reviews)| **reviews > 0);
     let count: u64 = rated().map(|(_, reviews)| reviews).sum();
     let doubled: u64 = rated().map(|(double, reviews)| double as u64 * reviews).sum();
     write(out, "{\"count\":", count);
@@ -194,7 +236,7 @@ fn write_ratings(out: &mut Vec<u8>, counts: &Counts) {
 
 // -- parts
 
-fn write(out: &mut Vec<u8>, before: &str, value: impl std::fmt::Display) {
+pub fn write(out: &mut Vec<u8>, before: &str, value: impl std::fmt::Display) {
     // a vector takes all that is written to it
     let _ = write!(out, "{before}{value}");
 }
@@ -206,7 +248,7 @@ fn write_optional(out: &mut Vec<u8>, before: &str, number: Option<u64>) {
     }
 }
 
-fn write_text(out: &mut Vec<u8>, before: &str, text: Option<&str>) {
+pub fn write_text(out: &mut Vec<u8>, before: &str, text: Option<&str>) {
     out.extend_from_slice(before.as_bytes());
     match text {
         Some(text) => write_string(out, text),

@@ -3,11 +3,13 @@
 use crate::apply::Batch;
 use crate::entity::{Copies, MOST};
 use crate::event::{self, Change, Event, Limits, Origin};
+use crate::facets::{Criteria, PlainFacets};
 use crate::loader::Loader;
 use crate::message::{Emit, Publication};
 use crate::results::{Names, Processed, keys_for_python};
-use crate::store::{Key, Store};
+use crate::store::{Key, Store, key_of};
 use crate::vector::Workspace;
+use crate::words::{Question, ask, tell};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySequence, PyString, PyTuple};
@@ -21,6 +23,9 @@ pub struct Pool {
     limits: Limits,
     publication: Publication,
     entities: Store,
+    /// Whether partitions have facets, and those of each that are known.
+    has_facets: bool,
+    facets: HashMap<i32, Criteria>,
     held: Vec<Event>,
     workspace: Workspace,
     names: Names,
@@ -30,8 +35,9 @@ pub struct Pool {
 impl Pool {
     #[new]
     #[pyo3(signature = (*, dimension, k, distinct, by_text, emit, epoch, model, input_topic,
-        output_topic, max_event_bytes, max_text_bytes, max_sentence_chars, max_sentences_per_review,
-        max_sentences_per_deletion, max_sentences_per_entity, most_sentences))]
+        output_topic, facets_topic, has_facets, max_event_bytes, max_text_bytes, max_sentence_chars,
+        max_sentences_per_review, max_sentences_per_deletion, max_sentences_per_entity,
+        most_sentences))]
     #[expect(clippy::too_many_arguments, reason = "all are given by name")]
     fn new(
         py: Python<'_>,
@@ -44,6 +50,8 @@ impl Pool {
         model: Option<String>,
         input_topic: String,
         output_topic: &str,
+        facets_topic: &str,
+        has_facets: bool,
         max_event_bytes: usize,
         max_text_bytes: usize,
         max_sentence_chars: usize,
@@ -80,10 +88,20 @@ impl Pool {
             },
             publication: Publication { emit, epoch, k, model, input_topic },
             entities: Store::default(),
+            has_facets,
+            facets: HashMap::new(),
             held: Vec::new(),
             workspace: Workspace::default(),
-            names: Names::new(py, output_topic)?,
+            names: Names::new(py, output_topic, facets_topic)?,
         })
+    }
+
+    /// Give a partition its facets. Without them its records are not usual, if others have some.
+    fn define(&mut self, partition: i32, facets: PlainFacets) -> PyResult<()> {
+        let criteria = Criteria::new(facets, self.limits.dimension);
+        let criteria = criteria.ok_or_else(|| PyValueError::new_err("numbers do not fit"))?;
+        self.facets.insert(partition, criteria);
+        Ok(())
     }
 
     /// Those of these indexes whose records are usual; their events are held.
@@ -120,7 +138,8 @@ impl Pool {
             return Ok(false);
         };
         let Limits { dimension, most_sentences, .. } = self.limits;
-        let mut loader = Loader::new(name, dimension, self.copies, most_sentences);
+        let facets = self.facets.get(&partition);
+        let mut loader = Loader::new(name, dimension, self.copies, most_sentences, facets);
         for row in rows.try_iter()? {
             let row = row?;
             let (key, value): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = row.extract()?;
@@ -159,6 +178,16 @@ impl Pool {
         }
     }
 
+    /// What has to be known of texts before `process`.
+    fn texts(&self) -> Vec<Question> {
+        ask(&self.held, &self.entities, &self.facets)
+    }
+
+    /// The answers, in order.
+    fn tell(&mut self, answers: Vec<(String, Vec<u64>)>) {
+        tell(&mut self.held, &mut self.entities, &self.facets, answers);
+    }
+
     /// Carry out all held events.
     fn process(&mut self, py: Python<'_>) -> PyResult<Processed> {
         let is_absent = |event: &Event| self.entities.get(&key_of(&event.origin)).is_none();
@@ -167,16 +196,18 @@ impl Pool {
         }
         let (mut batch, mut rows) = (Batch::default(), Vec::new());
         for (key, events) in by_entity(take(&mut self.held)) {
+            let facets = self.facets.get(&key.0);
             if let Some(entity) = self.entities.get_mut(&key) {
                 for event in events {
-                    batch.apply(entity, event, &self.publication);
+                    batch.apply(entity, event, &self.publication, facets);
                 }
                 batch.settle(entity, &self.publication);
-                rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity)));
+                let has_mentions = facets.is_some_and(|facets| facets.emit_mentions() > 0);
+                rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity, has_mentions)));
             }
             self.entities.used(key);
         }
-        batch.messages.sort_unstable_by_key(|message| message.index);
+        batch.messages.sort_by_key(|message| message.index);
         self.entities.end();
         Processed::new(py, &self.names, batch, rows)
     }
@@ -190,6 +221,7 @@ impl Pool {
     /// Drop all entities of these partitions.
     fn forget(&mut self, partitions: HashSet<i32>) {
         self.entities.forget(&partitions);
+        self.facets.retain(|partition, _| !partitions.contains(partition));
     }
 
     /// Drop those not used for longest, down to so many bytes; how many it dropped.
@@ -219,13 +251,19 @@ impl Pool {
         {
             return Ok(None);
         }
-        let read = event::read(key.as_bytes(), value.as_bytes(), &self.limits, &mut self.workspace);
+        let partition = record.get_item(1)?.extract()?;
+        let facets = self.facets.get(&partition);
+        if self.has_facets && facets.is_none() {
+            return Ok(None);
+        }
+        let (limits, workspace) = (&self.limits, &mut self.workspace);
+        let read = event::read(key.as_bytes(), value.as_bytes(), limits, facets, workspace);
         let Some((entity, occurred_at, change)) = read else {
             return Ok(None);
         };
         let origin = Origin {
             index,
-            partition: record.get_item(1)?.extract()?,
+            partition,
             offset: record.get_item(2)?.extract()?,
             timestamp_ms: record.get_item(3)?.extract()?,
             entity,
@@ -233,10 +271,6 @@ impl Pool {
         };
         Ok(Some(Event { origin, change }))
     }
-}
-
-fn key_of(origin: &Origin) -> Key {
-    (origin.partition, origin.entity.clone())
 }
 
 /// The events of each entity in their order, entities by their first event: the vectors of one are

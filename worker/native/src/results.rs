@@ -7,13 +7,19 @@ use crate::store::Key;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+/// The name of a topic, and the header with the type of its events.
+struct OfTopic {
+    name: Py<PyString>,
+    kind: Py<PyTuple>,
+}
+
 /// Parts of messages that are Python's.
 pub struct Names {
-    topic: Py<PyString>,
+    summaries: OfTopic,
+    facets: OfTopic,
     id: Py<PyString>,
     time: Py<PyString>,
     source: Py<PyTuple>,
-    kind: Py<PyTuple>,
     version: Py<PyTuple>,
     content: Py<PyTuple>,
 }
@@ -85,17 +91,20 @@ impl Processed {
 }
 
 impl Names {
-    pub fn new(py: Python<'_>, topic: &str) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, summaries: &str, facets: &str) -> PyResult<Self> {
         let header = |name: &str, value: &[u8]| -> PyResult<Py<PyTuple>> {
             let value = PyBytes::new(py, value);
             Ok((PyString::intern(py, name), value).into_pyobject(py)?.unbind())
         };
+        let topic = |name: &str, kind: &[u8]| -> PyResult<OfTopic> {
+            Ok(OfTopic { name: PyString::new(py, name).into(), kind: header("ce_type", kind)? })
+        };
         Ok(Names {
-            topic: PyString::new(py, topic).into(),
+            summaries: topic(summaries, b"summary.changed")?,
+            facets: topic(facets, b"facets.changed")?,
             id: PyString::intern(py, "ce_id").into(),
             time: PyString::intern(py, "ce_time").into(),
             source: header("ce_source", b"coversumm-worker")?,
-            kind: header("ce_type", b"summary.changed")?,
             version: header("ce_specversion", b"1.0")?,
             content: header("content-type", b"application/json")?,
         })
@@ -103,9 +112,10 @@ impl Names {
 
     /// The fields of a `worker.events.Message`.
     fn fields<'py>(&self, py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyTuple>> {
+        let topic = if message.is_of_facets { &self.facets } else { &self.summaries };
         let headers = PyList::empty(py);
         headers.append((&self.id, PyBytes::new(py, message.id.as_bytes())))?;
-        for constant in [&self.source, &self.kind, &self.version] {
+        for constant in [&self.source, &topic.kind, &self.version] {
             headers.append(constant)?;
         }
         if let Some(time) = &message.time {
@@ -114,7 +124,7 @@ impl Names {
         headers.append(&self.content)?;
         let key = PyBytes::new(py, message.entity.as_bytes());
         let value = PyBytes::new(py, &message.value);
-        (&self.topic, message.partition, key, value, headers).into_pyobject(py)
+        (&topic.name, message.partition, key, value, headers).into_pyobject(py)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows of an entity, as `worker.state.rows` and `worker.state.keys` define them.
 
-use crate::entity::{Entity, Review};
+use crate::entity::{Entity, Member, Review};
 use crate::vector::write_vector;
 
 pub const SEAL_BYTES: usize = 5;
@@ -10,6 +10,7 @@ pub const RATED: u8 = 2;
 pub const EMBEDDED: u8 = 4;
 pub const PUBLISHED: u8 = b'P';
 pub const REVIEW: u8 = b'R';
+pub const FACET_SETS: u8 = b'S';
 pub const VECTORS: u8 = b'V';
 /// A key with its value; `None`: the row is removed.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -51,20 +52,28 @@ impl<'a> Writer<'a> {
 
     /// The set last published, by the change of this sequence.
     pub fn published(&self, sequence: u64) -> Row {
-        let set = &self.entity.published;
         let mut out = framed(1);
         out.extend_from_slice(&sequence.to_le_bytes());
-        push_u32(&mut out, set.len());
-        for (id, _) in set {
-            push_u32(&mut out, id.len());
-        }
-        for (id, _) in set {
-            out.extend_from_slice(id.as_bytes());
-        }
-        for (_, digest) in set {
-            out.extend_from_slice(digest);
-        }
+        push_set(&mut out, &self.entity.published);
         sealed(self.key(PUBLISHED), out)
+    }
+
+    /// The sets of facets last published, likewise; with the numbers of mentions, or without.
+    pub fn facet_sets(&self, sequence: u64, has_mentions: bool) -> Row {
+        let published = || self.entity.facets.published();
+        let mut out = framed(1 + u8::from(has_mentions));
+        out.extend_from_slice(&sequence.to_le_bytes());
+        push_u32(&mut out, published().len());
+        for (set, _) in published() {
+            let mut own = Vec::new();
+            push_set(&mut own, set);
+            push_u32(&mut out, own.len());
+            out.append(&mut own);
+        }
+        for (_, mentions) in published().filter(|_| has_mentions) {
+            out.extend_from_slice(&u64::from(mentions).to_le_bytes());
+        }
+        sealed(self.key(FACET_SETS), out)
     }
 
     /// The review's row and its format, then that of its vectors: with sentences written, without
@@ -100,8 +109,15 @@ impl<'a> Writer<'a> {
         let rating = details.rating.map_or(0.0, |double| f64::from(double) / 2.0);
         let has_more =
             details.verified.is_some() || details.country.is_some() || details.author_id.is_some();
-        let has_facts = has_more || details.occurred_at.is_some() || details.language.is_some();
-        let format = 1 + u8::from(has_facts) + u8::from(has_more);
+        let has_found = review.mentions != 0 || !review.language.is_empty();
+        let has_more = has_more || has_found;
+        let texts = || sentences.iter().map(|at| &self.entity.sentences[*at as usize]);
+        let labelled = || texts().filter(|one| one.labels != 0);
+        let has_facts = has_more
+            || details.occurred_at.is_some()
+            || details.language.is_some()
+            || labelled().next().is_some();
+        let format = 1 + u8::from(has_facts) + u8::from(has_more) + u8::from(has_found);
         let mut out = framed(format);
         out.extend_from_slice(&review.version.to_le_bytes());
         out.push(
@@ -119,7 +135,11 @@ impl<'a> Writer<'a> {
                 out.push(fact.len() as u8);
                 out.extend_from_slice(fact.as_bytes());
             }
-            push_u32(&mut out, 0); // no labels
+            push_u32(&mut out, labelled().count());
+            for one in labelled() {
+                push_u32(&mut out, one.ordinal as usize);
+                out.extend_from_slice(&one.labels.to_le_bytes());
+            }
         }
         if has_more {
             let author = details.author_id.as_deref().unwrap_or_default();
@@ -130,8 +150,12 @@ impl<'a> Writer<'a> {
             out.extend_from_slice(author.as_bytes());
             out.extend_from_slice(country.as_bytes());
         }
+        if has_found {
+            out.extend_from_slice(&review.mentions.to_le_bytes());
+            out.push(review.language.len() as u8);
+            out.extend_from_slice(review.language.as_bytes());
+        }
         push_u32(&mut out, sentences.len());
-        let texts = || sentences.iter().map(|at| &self.entity.sentences[*at as usize]);
         for one in texts() {
             push_u32(&mut out, one.ordinal as usize);
             push_u32(&mut out, one.text.len());
@@ -167,6 +191,19 @@ pub fn checksum(key: &[u8], payload: &[u8]) -> u32 {
     hasher.update(key);
     hasher.update(payload);
     hasher.finalize()
+}
+
+fn push_set(out: &mut Vec<u8>, set: &[Member]) {
+    push_u32(out, set.len());
+    for (id, _) in set {
+        push_u32(out, id.len());
+    }
+    for (id, _) in set {
+        out.extend_from_slice(id.as_bytes());
+    }
+    for (_, digest) in set {
+        out.extend_from_slice(digest);
+    }
 }
 
 fn push_u32(out: &mut Vec<u8>, number: usize) {

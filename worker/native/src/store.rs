@@ -1,10 +1,15 @@
 //! Entities in memory by partition and id, those that were not used for longest first to go.
 
 use crate::entity::Entity;
+use crate::event::Origin;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::take;
 
 pub type Key = (i32, Box<str>);
+
+pub fn key_of(origin: &Origin) -> Key {
+    (origin.partition, origin.entity.clone())
+}
 
 #[derive(Default)]
 pub struct Store {

@@ -1,0 +1,137 @@
+"""Facets as plain values, for native code (`worker._native`): numbers, bytes and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from worker.events.ratings import HALVES
+from worker.facets.definitions import Facet
+from worker.facets.membership import FacetCriteria
+
+MOST_SQUARE: Final = 2**31
+MOST_DENOMINATOR: Final = 10**9  # so that comparisons with a threshold take 128 bits
+
+
+class PlainRivals(NamedTuple):
+    """`Rivals`: of each phrase its vector, its threshold as a fraction, and its facets."""
+
+    vectors: bytes  # int16, little-endian, one after the other
+    thresholds: Sequence[tuple[int, int]]
+    owners: Sequence[int]
+
+
+class PlainFacet(NamedTuple):
+    """A visible facet as messages have it."""
+
+    number: int  # of its bit
+    name: str
+    label: str
+    k: int
+    has_language: bool
+    language: str | None
+    has_words: bool
+    has_sides: bool
+
+
+class PlainFacets(NamedTuple):
+    """`FacetCriteria`: sets of facets are integers with a bit for each.
+
+    Of a review the facets that admit it are an intersection: by the double of its rating, the last
+    without one; by whether it is verified (unknown, no, yes); by the values of fields, the one of
+    the empty text for all others.
+    """
+
+    rivals: Sequence[PlainRivals]
+    without_phrases: int
+    without_labels: int
+    labels: Mapping[str, int]
+    ratings: Sequence[int]
+    verified: Sequence[int]
+    languages: Mapping[str, int]
+    countries: Mapping[str, int]
+    authors: Mapping[str, int]
+    finds_languages: bool
+    finds_words: bool
+    facets: Sequence[PlainFacet]
+    direction: Sequence[int]  # empty without sides
+    beyond: int
+    rating_signs: Sequence[int]  # by the double of a rating, the last without one
+    emit_mentions: int
+
+
+def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | None:
+    """The same facets; None if native code does not take such."""
+    definitions, direction = criteria.definitions, criteria.direction
+    squares = np.square(criteria.vectors.astype(np.int64)).sum(axis=1)
+    rivals = [
+        PlainRivals(
+            one.vectors.astype("<i2").tobytes(),
+            [Fraction(str(float(each))).as_integer_ratio() for each in one.thresholds],
+            one.owners.tolist(),
+        )
+        for one in criteria.rivals
+    ]
+    thresholds = [fraction for one in rivals for fraction in one.thresholds]
+    if criteria.recent or any(below > MOST_DENOMINATOR for _, below in thresholds):
+        return None
+    if len(squares) and not 0 < squares.min() <= squares.max() < MOST_SQUARE:
+        return None
+    facets = [(1 << number, facet) for number, facet in enumerate(definitions.facets)]
+    halves = [*(half / 2 for half in range(len(HALVES))), None]
+    has_sides = direction is not None and bool(definitions.sided)
+    return PlainFacets(
+        rivals,
+        criteria.every & ~criteria.phrase_bits,
+        sum(bit for bit, facet in facets if facet.labels is None),
+        criteria.label_bits,
+        [sum(bit for bit, facet in facets if _has_rating(facet, half)) for half in halves],
+        [
+            sum(bit for bit, facet in facets if facet.verified in (None, value))
+            for value in (None, False, True)
+        ],
+        _by_value(facets, "language"),
+        _by_value(facets, "country"),
+        _by_value(facets, "author_id"),
+        bool(definitions.named_languages),
+        criteria.has_words,
+        [_plain(criteria, number) for number in definitions.visible],
+        direction.vector.astype(np.int64).tolist() if direction and has_sides else [],
+        int(direction.beyond) if direction else 0,
+        [direction.of_rating(half) if direction else 0 for half in halves],
+        emit_mentions,
+    )
+
+
+def _plain(criteria: FacetCriteria, number: int) -> PlainFacet:
+    definitions = criteria.definitions
+    facet, summary = definitions.facets[number], definitions.summaries[number]
+    return PlainFacet(
+        number,
+        facet.name,
+        summary.label,
+        facet.k,
+        bool(definitions.named_languages),
+        facet.only_language,
+        facet.words is not None,
+        facet.sides,
+    )
+
+
+def _has_rating(facet: Facet, rating: float | None) -> bool:
+    wanted = facet.rating
+    return wanted is None or (rating is not None and wanted.has(rating))
+
+
+def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> dict[str, int]:
+    """By value of this field the facets that admit it; by the empty text those of all others."""
+    given = [(bit, getattr(facet, name)) for bit, facet in facets]
+    others = sum(bit for bit, values in given if values is None)
+    named = sorted({value for _, values in given for value in values or ()})
+    return {"": others} | {
+        value: others | sum(bit for bit, values in given if values and value in values)
+        for value in named
+    }

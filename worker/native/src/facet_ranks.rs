@@ -1,0 +1,139 @@
+//! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
+
+use crate::entity::{Centroid, Entity, Member, Ranked, nearest};
+use crate::facet_sets::{FacetSets, Set};
+use crate::facets::{Criteria, Sets};
+use std::mem::{replace, take};
+
+/// The sentences of a set in rank order, and their centroid.
+pub type RankedSet = (Vec<Ranked>, Centroid);
+
+/// What an event did to the sets of an entity.
+pub struct Changed {
+    /// By set, whether it has other sentences than before, or its mentions are due.
+    pub sets: Vec<bool>,
+    /// Of those whose sentences changed.
+    pub rankings: Vec<Option<RankedSet>>,
+}
+
+impl Entity {
+    /// Begin with sets of these sentences, all that the entity has. `published`: the sets last
+    /// published, with their mentions; `None`: they are not the present ones.
+    pub fn fill_facets(
+        &mut self,
+        criteria: &Criteria,
+        of: Vec<Sets>,
+        published: &[(Vec<Member>, u32)],
+    ) -> Option<()> {
+        let mut facets =
+            FacetSets { of, sequence: self.facets.sequence, ..FacetSets::new(criteria) };
+        facets.shown = vec![Sets::default(); facets.of.len()];
+        for set in &mut facets.sets {
+            let is_in = |row: &usize| set.of.is_in(&facets.of[*row]);
+            let rows: Vec<usize> = (0..facets.of.len()).filter(is_in).collect();
+            set.n = rows.len() as i64;
+            set.products = vec![0; facets.of.len()];
+            set.total_square = self.products_of(&rows, &mut set.products);
+            set.is_touched = true;
+        }
+        self.facets = facets;
+        self.rank_facets();
+        let sets = &mut self.facets.sets;
+        if published.is_empty() {
+            return sets.iter().all(|set| set.now.is_empty()).then_some(());
+        }
+        let is_same = published.len() == sets.len()
+            && sets.iter().zip(published).all(|(set, (stored, _))| is_same(&set.now, stored));
+        for (set, (_, mentions)) in sets.iter_mut().zip(published) {
+            set.published_mentions = *mentions;
+        }
+        is_same.then_some(())
+    }
+
+    /// Find the facets that a review mentions from the words of its sentences.
+    pub fn find_mentions(&mut self, number: u32) {
+        let own = self.sentences_of(number);
+        let words = own.iter().filter_map(|row| self.sentences[*row as usize].words);
+        self.reviews[number as usize].mentions = words.fold(0, |bits, one| bits | one);
+    }
+
+    /// Count a review in the facets of its sentences, and in those that it mentions: once more (1),
+    /// or no more (-1).
+    pub fn count_in_facets(&mut self, criteria: &Criteria, number: u32, by: i32) {
+        let review = &self.reviews[number as usize];
+        if review.is_deleted || review.live == 0 {
+            return;
+        }
+        let mentions = match review.mentions {
+            0 => 0,
+            bits => bits & criteria.review_bits(&review.details, &review.language),
+        };
+        let (rating, rows) = (review.details.rating, self.sentences_of(number));
+        self.facets.count(criteria, &rows, mentions, rating, by);
+    }
+
+    /// Rank the sets whose sentences changed; which are other sets now, and these rankings.
+    pub fn rank_facets(&mut self) -> Changed {
+        let mut facets = take(&mut self.facets);
+        let mut changed = Changed { sets: Vec::new(), rankings: Vec::new() };
+        for set in &mut facets.sets {
+            let mut is_changed = false;
+            let ranking = replace(&mut set.is_touched, false).then(|| {
+                let (ranked, centroid) = self.rank_set(set, &facets.of);
+                facets.encoded[set.of.facet] = None;
+                let is_shown = |one: &Ranked| set.of.is_in(&facets.shown[one.1 as usize]);
+                if ranked.len() != set.now.len() || !ranked.iter().all(is_shown) {
+                    let now = self.set_of(&ranked);
+                    facets.shown.iter_mut().for_each(|shown| shown[set.of.part] &= !set.of.bit);
+                    for (_, row) in &ranked {
+                        facets.shown[*row as usize][set.of.part] |= set.of.bit;
+                    }
+                    is_changed = !is_same(&now, &set.now);
+                    set.now = now;
+                }
+                (ranked, centroid)
+            });
+            changed.sets.push(is_changed);
+            changed.rankings.push(ranking);
+        }
+        self.facets = facets;
+        changed
+    }
+
+    /// As `rank_facets`, after which sets with due mentions count as changed too.
+    pub fn with_due_mentions(&self, mut changed: Changed, percent: u64) -> Changed {
+        for (is_changed, set) in changed.sets.iter_mut().zip(&self.facets.sets) {
+            *is_changed |= self.facets.are_mentions_due(set, percent);
+        }
+        changed
+    }
+
+    /// The ranking of a set.
+    pub fn ranking_of(&self, set: usize) -> RankedSet {
+        self.rank_set(&self.facets.sets[set], &self.facets.of)
+    }
+
+    fn rank_set(&self, set: &Set, of: &[Sets]) -> RankedSet {
+        let numbers = self.squares().iter().zip(&set.products).zip(of).zip(0..);
+        let key = |(((own, product), sets), at)| {
+            set.of.is_in(sets).then(|| (set.n * own - 2 * product, at))
+        };
+        let ranked = nearest(numbers.filter_map(key).collect(), set.of.k, &self.sentences);
+        (ranked, Centroid { n: set.n, total_square: set.total_square })
+    }
+
+    /// How many sentences of this set have the vector of that one.
+    pub fn support_in(&self, set: usize, row: u32) -> u32 {
+        if self.sentences[row as usize].support == 1 {
+            return 1;
+        }
+        let (of, rows) = (self.facets.sets[set].of, self.sentences.len());
+        let copies = self.copies_of(row as usize, rows);
+        1 + copies.iter().filter(|copy| of.is_in(&self.facets.of[**copy])).count() as u32
+    }
+}
+
+/// Whether the sets have the same sentences, in any order.
+fn is_same(ours: &[Member], others: &[Member]) -> bool {
+    ours.len() == others.len() && ours.iter().all(|one| others.contains(one))
+}

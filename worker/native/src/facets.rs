@@ -1,0 +1,278 @@
+//! What facets are, and which sentences belong to them: `worker.facets.membership` in integers.
+
+use crate::entity::RATINGS;
+use crate::event::Details;
+use crate::vector::{add_products, square};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+
+/// Sets of facets, a bit for each: those of all sentences, of praise, and of complaints.
+pub type Sets = [u64; 3];
+
+/// See `worker.facets.plain.PlainRivals`.
+#[derive(FromPyObject)]
+struct PlainRivals {
+    vectors: Vec<u8>,
+    thresholds: Vec<(u64, u64)>,
+    owners: Vec<u64>,
+}
+
+/// See `worker.facets.plain.PlainFacet`.
+#[derive(FromPyObject, Debug)]
+pub struct Facet {
+    pub number: usize,
+    pub name: String,
+    pub label: String,
+    pub k: usize,
+    pub has_language: bool,
+    pub language: Option<String>,
+    pub has_words: bool,
+    pub has_sides: bool,
+}
+
+/// See `worker.facets.plain.PlainFacets`.
+#[derive(FromPyObject)]
+pub struct PlainFacets {
+    rivals: Vec<PlainRivals>,
+    without_phrases: u64,
+    without_labels: u64,
+    labels: HashMap<String, u64>,
+    ratings: Vec<u64>,
+    verified: Vec<u64>,
+    languages: HashMap<String, u64>,
+    countries: HashMap<String, u64>,
+    authors: HashMap<String, u64>,
+    finds_languages: bool,
+    finds_words: bool,
+    facets: Vec<Facet>,
+    direction: Vec<i64>,
+    beyond: i64,
+    rating_signs: Vec<i8>,
+    emit_mentions: u64,
+}
+
+/// A phrase: its facets, |y|^2, and the least p*|p| / |x|^2 of a product p with a sentence x that is
+/// near enough, as a fraction: all comparisons fit 128 bits.
+struct Phrase {
+    owners: u64,
+    square: i128,
+    numerator: i128,
+    denominator: i128,
+}
+
+/// Phrases of which a sentence has at most one.
+struct Rivals {
+    vectors: Vec<i16>,
+    phrases: Vec<Phrase>,
+}
+
+/// A published set of an entity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SetOf {
+    /// The number of its facet among those that are visible.
+    pub facet: usize,
+    /// Which of `Sets` it is in, and its bit there.
+    pub part: usize,
+    pub bit: u64,
+    pub k: usize,
+}
+
+impl SetOf {
+    pub fn is_in(&self, sets: &Sets) -> bool {
+        sets[self.part] & self.bit != 0
+    }
+}
+
+/// The facets of a partition.
+pub struct Criteria {
+    rivals: Vec<Rivals>,
+    plain: PlainFacets,
+    visible: u64,
+    sided: u64,
+    phrased: u64,
+    direction: Vec<i32>,
+    /// In the order of their row.
+    pub sets: Vec<SetOf>,
+}
+
+impl Criteria {
+    /// `None`: numbers might not fit.
+    pub fn new(plain: PlainFacets, dimension: usize) -> Option<Self> {
+        let rivals = plain.rivals.iter().map(|one| Rivals::new(one, dimension));
+        let rivals: Vec<Rivals> = rivals.collect::<Option<_>>()?;
+        let bits = |has: fn(&Facet) -> bool| {
+            let facets = plain.facets.iter().filter(|facet| has(facet));
+            facets.fold(0, |bits, facet| bits | 1 << facet.number)
+        };
+        let mut sets = Vec::new();
+        let mut add = |part: usize, facet: usize| {
+            let Facet { number, k, .. } = plain.facets[facet];
+            sets.push(SetOf { facet, part, bit: 1 << number, k });
+        };
+        (0..plain.facets.len()).for_each(|facet| add(0, facet));
+        let sided = (0..plain.facets.len()).filter(|facet| plain.facets[*facet].has_sides);
+        sided.for_each(|facet| (1..=2).for_each(|part| add(part, facet)));
+        let owners = rivals.iter().flat_map(|one| &one.phrases).map(|phrase| phrase.owners);
+        let is_complete = plain.ratings.len() == RATINGS + 1
+            && plain.rating_signs.len() == RATINGS + 1
+            && plain.verified.len() == 3
+            && (plain.direction.is_empty() || plain.direction.len() == dimension);
+        let direction = plain.direction.iter().map(|number| i32::try_from(*number).ok());
+        is_complete.then_some(())?;
+        Some(Criteria {
+            visible: bits(|_| true),
+            sided: bits(|facet| facet.has_sides),
+            phrased: owners.fold(0, |all, one| all | one),
+            direction: direction.collect::<Option<_>>()?,
+            rivals,
+            sets,
+            plain,
+        })
+    }
+
+    /// The visible ones.
+    pub fn facets(&self) -> &[Facet] {
+        &self.plain.facets
+    }
+
+    /// By label the facets that take it.
+    pub fn labels(&self) -> &HashMap<String, u64> {
+        &self.plain.labels
+    }
+
+    /// Whether the language of a review has to be found.
+    pub fn finds_languages(&self) -> bool {
+        self.plain.finds_languages
+    }
+
+    /// Whether the words of sentences have to be looked for.
+    pub fn finds_words(&self) -> bool {
+        self.plain.finds_words
+    }
+
+    /// Whether something has to be asked about texts.
+    pub fn asks(&self) -> bool {
+        self.finds_languages() || self.finds_words()
+    }
+
+    /// Percent by which mentions must differ to be published; 0: they are not.
+    pub fn emit_mentions(&self) -> u64 {
+        self.plain.emit_mentions
+    }
+
+    /// The facets whose criteria a live review meets; `language`: as it was found.
+    pub fn review_bits(&self, details: &Details, language: &str) -> u64 {
+        let PlainFacets { ratings, verified, languages, countries, authors, .. } = &self.plain;
+        let value = |admitted: &HashMap<String, u64>, value: Option<&str>| {
+            let found = admitted.get(value.unwrap_or_default()).or_else(|| admitted.get(""));
+            found.copied().unwrap_or_default()
+        };
+        ratings[details.rating.map_or(RATINGS, usize::from)]
+            & verified[details.verified.map_or(0, |one| 1 + usize::from(one))]
+            & value(languages, Some(language))
+            & value(countries, details.country.as_deref())
+            & value(authors, details.author_id.as_deref())
+    }
+
+    /// The sets of a sentence with these labels, of a review that meets the criteria of these
+    /// facets.
+    pub fn sets_of(&self, vector: &[i16], labels: u64, review: u64, rating: Option<u8>) -> Sets {
+        let plain = &self.plain;
+        let nearest = if review & self.phrased == 0 { 0 } else { self.nearest(vector) };
+        let bits = (plain.without_phrases | nearest)
+            & (plain.without_labels | labels)
+            & review
+            & self.visible;
+        let sided = bits & self.sided;
+        match plain.rating_signs[rating.map_or(RATINGS, usize::from)] {
+            1 if sided != 0 && self.product(vector) > plain.beyond => [bits, sided, 0],
+            -1 if sided != 0 && self.product(vector) < -plain.beyond => [bits, 0, sided],
+            _ => [bits, 0, 0],
+        }
+    }
+
+    /// The facets of the nearest phrases.
+    fn nearest(&self, vector: &[i16]) -> u64 {
+        let own = i128::from(square(vector));
+        self.rivals.iter().fold(0, |found, rivals| found | rivals.nearest(vector, own))
+    }
+
+    /// That with the direction from complaints to praise.
+    fn product(&self, vector: &[i16]) -> i64 {
+        vector.iter().zip(&self.direction).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum()
+    }
+}
+
+impl Rivals {
+    fn new(plain: &PlainRivals, dimension: usize) -> Option<Self> {
+        let numbers = plain.vectors.chunks_exact(2).map(|two| i16::from_le_bytes([two[0], two[1]]));
+        let vectors: Vec<i16> = numbers.collect();
+        let count = plain.owners.len();
+        if plain.thresholds.len() != count || vectors.len() != count * dimension {
+            return None;
+        }
+        let phrase = |(at, owners): (usize, &u64)| {
+            let (above, below) = plain.thresholds[at];
+            let square = square(&vectors[at * dimension..][..dimension]);
+            let fits = below <= 1_000_000_000 && above <= below && square < 1 << 31;
+            fits.then(|| Phrase {
+                owners: *owners,
+                square: square.into(),
+                numerator: i128::from(above).pow(2) * i128::from(square),
+                denominator: i128::from(below).pow(2),
+            })
+        };
+        let phrases = plain.owners.iter().enumerate().map(phrase).collect::<Option<_>>()?;
+        Some(Rivals { vectors, phrases })
+    }
+
+    /// The facets of the phrase with the highest cosine, the first of equals; 0 if it is below that
+    /// phrase's threshold. `own`: |x|^2.
+    fn nearest(&self, vector: &[i16], own: i128) -> u64 {
+        let mut products = vec![0; self.phrases.len()];
+        add_products(&self.vectors, vector, &mut products, 1);
+        let mut best: Option<(i128, &Phrase)> = None;
+        for (product, phrase) in products.iter().zip(&self.phrases) {
+            let signed = i128::from(*product) * i128::from(product.abs());
+            let is_nearer =
+                |(other, of): (i128, &Phrase)| signed * of.square > other * phrase.square;
+            if best.is_none_or(is_nearer) {
+                best = Some((signed, phrase));
+            }
+        }
+        let is_near = |(signed, phrase): &(i128, &Phrase)| {
+            signed * phrase.denominator >= phrase.numerator * own
+        };
+        best.filter(is_near).map_or(0, |(_, phrase)| phrase.owners)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rivals(phrases: &[([i16; 2], u64, u64)]) -> Rivals {
+        let bytes = |(vector, _, _): &([i16; 2], u64, u64)| vector.map(i16::to_le_bytes).concat();
+        let plain = PlainRivals {
+            vectors: phrases.iter().flat_map(bytes).collect(),
+            thresholds: phrases.iter().map(|(_, above, below)| (*above, *below)).collect(),
+            owners: (0..phrases.len()).map(|at| 1 << at).collect(),
+        };
+        Rivals::new(&plain, 2).unwrap()
+    }
+
+    #[test]
+    fn the_nearest_phrase_decides_and_its_threshold_is_included() {
+        let of = rivals(&[([5, 0], 3, 5), ([0, 32767], 1, 1), ([10, 0], 0, 1)]);
+        let nearest = |vector: [i16; 2]| of.nearest(&vector, square(&vector).into());
+        assert_eq!(nearest([3, 4]), 0); // nearer to the second, and not near enough
+        assert_eq!(nearest([8, 6]), 1); // the first of equals
+        assert_eq!(nearest([0, 9]), 2);
+        assert_eq!(nearest([-7, -7]), 0);
+        let of = rivals(&[([5, 0], 3, 5)]);
+        assert_eq!(
+            [[3, 4], [3, -4], [2999, 4001]].map(|v| of.nearest(&v, square(&v).into())),
+            [1, 1, 0]
+        );
+    }
+}
