@@ -161,6 +161,8 @@ class Process:
         excused: something was made to fail that no cluster fails: it may end itself.
         contested: there was, or is, another process with its instance id: one of the two may end.
         calm: nothing may happen to it any more.
+        ends: of the changelog's partitions that it takes over, for a committed reader, when it
+            began.
         core: how the core decided the steps of each committed micro-batch.
         over: its bounded run came to its end; `on_end` is called then.
 
@@ -187,6 +189,7 @@ class Process:
         self.member_id = ""
         self.assignment: Assignment | None = None  # given, not taken yet
         self.held: Assignment | None = None
+        self.ends: dict[int, int] = {}
         self.restore_rows = 7
         self.restored: Callable[[Process], None] = lambda _: None
         self.over = False
@@ -416,6 +419,7 @@ class Process:
         """What Faust's recovery does: restore, then seek and let the input flow."""
         if self.held is not assignment:
             return
+        self.ends = {p: self.broker.log(self.changelog, p).stable_end for p in assignment.actives}
         await self.table.on_recovery_completed(
             {TP(self.changelog, p) for p in assignment.actives},
             {TP(self.changelog, p) for p in assignment.standbys},

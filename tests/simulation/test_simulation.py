@@ -197,6 +197,35 @@ def test_a_summary_behind_the_open_transaction_of_a_replaced_worker_is_committed
     assert run_seed(1592).violation is None
 
 
+def test_a_replaced_worker_takes_over_what_was_committed_when_it_began() -> None:
+    """Its successor, of the same generation, commits while it takes over."""
+    assert run_seed(300945).violation is None
+
+
+def test_a_replaced_worker_does_not_end_its_restore_amid_a_transaction_of_its_successor() -> None:
+    steps = (
+        Step("produce", (0, b"a", UPSERT, -1)),
+        Step("work", (20, 5)),
+        Step("wipe", (0, 0)),
+        Step("arm", ("read", "freeze", "after", 0, 0)),
+        Step("work", (9, 5)),
+        Step("replace", (0,)),
+        Step("produce", (0, b"a", ANOTHER, -1)),
+        *(Step("run", (0, 0, 5)) for _ in range(9)),
+        Step("thaw"),
+        *(Step("run", (0, 1, 5)) for _ in range(3)),
+        Step("work", (10, 5)),
+    )
+    plan = Plan(0, Setup(workers=1, partitions=1, shuffle=0, restore_rows=2), steps)
+    with restore_to_the_end_of_its_beginning():
+        violation = run_plan(plan).violation
+    assert violation is not None
+    assert violation.invariant == "I8"
+    verdict = run_plan(plan)
+    assert verdict.violation is None
+    assert verdict.seen["takeovers of what is another's by then"] == 1
+
+
 def test_seeds_in_processes_are_the_same_seeds() -> None:
     done: list[int] = []
     failed, seen = run_seeds(3, 4, 2, done.append)

@@ -92,7 +92,8 @@ class World:
         seen: how often what happened.
         story: tells it line by line, if that is asked for.
         core: how the core decided the steps of each committed micro-batch.
-        on_takeover: called with every process that has taken over partitions.
+        on_takeover: called with every process that has taken over partitions, also one whose
+            partitions are another's by then.
         on_moment: called now and then with a process, wherever its fibers stand.
         on_end: called with every process that takes its replay for over.
         on_over: called when all have ended, before an endless worker goes on.
@@ -335,10 +336,20 @@ class World:
             self.zombies.remove(process)
 
     def _check_restored(self, process: Process) -> None:
-        assert process.held is not None
-        if process.held.generation == self.broker.group.generation:
-            self.seen["takeovers"] += 1
-            self.on_takeover(self, process)
+        is_owner = self.is_owner(process)
+        self.seen["takeovers" if is_owner else "takeovers of what is another's by then"] += 1
+        self.on_takeover(self, process)
+
+    def is_owner(self, process: Process) -> bool:
+        """Whether the group takes commits of its assignment. A static member that was replaced may
+        have the present generation.
+        """
+        group = self.broker.group
+        return (
+            process.held is not None
+            and process.held.generation == group.generation
+            and process.member_id not in group.replaced
+        )
 
     # -- time --------------------------------------------------------------------------------------
 
