@@ -510,7 +510,7 @@ def test_the_phrases_of_a_partition_are_those_in_its_rows() -> None:
     """Another machine may embed them otherwise."""
     random = Random(6)
     works = both(0, **of_facets(phrased([9, 0], [0, 9], threshold=0)))
-    records = [usual(at, "e", f"r{at}", random) for at in range(40)]
+    records = [usual(at, f"e{at // 10}", f"r{at}", random) for at in range(40)]
     changed = 0
     for at in range(0, 40, 10):
         one, other = (work.process(records[at : at + 10]) for work in works)
