@@ -5,8 +5,9 @@ from typing import Final, final
 
 from worker.events import Record
 from worker.facets.plain import PlainFacets
+from worker.facets.words import Meaning
 
-API: Final = 5
+API: Final = 6
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -34,8 +35,8 @@ class Processed:
 class Pool:
     """Entities in memory, and the events that they take the usual way.
 
-    A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `texts` and `tell`,
-    then `process`. What the pool
+    A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `questions` and
+    their `answer`, then `process`. What the pool
     does not take is the caller's: all records of that entity, after it was made to `leave`. Rows
     and messages are those of the Python form, byte for byte. For one thread at a time.
     """
@@ -92,13 +93,16 @@ class Pool:
     def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:
         """Forget the held events of these entities, and drop those that are in the pool."""
 
-    def texts(self) -> list[tuple[str | None, str | None, list[str]]]:
-        """What facets need to know of texts, once all others left: of a review its whole text if
-        its language is to be found, its tag or known language, the sentences whose words count.
+    def questions(self) -> list[tuple[str, str | None, list[str]]]:
+        """What is to be asked about texts next, once all others left: kind, language, texts. Of a
+        review's text its `language`, given its tag; what each of `words` means in the language;
+        which facets each of `texts` mentions. Empty once all is known, at once without facets.
         """
 
-    def tell(self, answers: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """The answers in this order: the language, and for each sentence the facets it mentions."""
+    def answer(self, answers: Sequence[Sequence[str | int | Meaning]]) -> None:
+        """For each of these questions the language, or for each text or word the answer of
+        `FacetCriteria.mentions` or `mentions_of_word`. Raises ValueError if one is missing.
+        """
 
     def process(self) -> Processed:
         """Carry out all held events, in the order in which they were read.

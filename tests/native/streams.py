@@ -48,7 +48,13 @@ ODD_FIELDS = {
 LABELS = ["price", "view", "odd", 'é "x"\n', "none"]
 
 
+PIECES = ["good", "GOOD", "fine", "Thing", "room", "was", "ba", "the", "x", "o", "9", "a" * 41]
+PIECES += [" ", " ", " ", "  ", "_", "'", "-", "\n", "\x1f", ". ", "’", "é", "日"]
+
+
 def _labelled(random: Random, item):
+    if random.random() < 0.5 and item["text"].strip():
+        item["text"] = "".join(random.choices(PIECES, k=random.randint(1, 9))) + "."
     if random.random() < 0.5:
         item["labels"] = random.choice([None, [], random.choices(LABELS, k=random.randint(1, 3))])
     return item

@@ -30,7 +30,7 @@ from worker.facets.definitions import (
     given_vectors,
 )
 from worker.facets.polarity import Direction
-from worker.facets.words import Words
+from worker.facets.words import Meaning, Words
 from worker.text.language import LanguageDetector
 
 ROWS: Final = 2048  # vectors compared at once, so that they fit a core's cache
@@ -238,7 +238,15 @@ class FacetCriteria:
         """The facets whose words a review with these sentences has, a bit for each. `language`: the
         one found for it, or its tag.
         """
-        bits = self._words.bits(texts, language) if self._words else 0
+        return self._of_words(self._words.bits(texts, language) if self._words else 0)
+
+    def mentions_of_word(self, word: str, language: str | None) -> Meaning:
+        """The facets of which this folded word is one, and those of the runs that it begins."""
+        bits, runs = self._words.meaning(word, language)
+        return self._of_words(bits), [(rest, self._of_words(of_run)) for rest, of_run in runs]
+
+    def _of_words(self, bits: int) -> int:
+        """The facets with the words of these definitions."""
         if not bits:
             return 0
         return sum([one for at, one in enumerate(self._of_definition) if bits >> at & 1])

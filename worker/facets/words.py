@@ -33,6 +33,8 @@ _CACHED_WORDS: Final = 2**14
 _CACHED_CHARS: Final = 40  # of a word: longer ones hardly come again
 
 Part = tuple[str, bool]  # a word, and whether every word that begins so matches
+Meaning = tuple[int, Sequence[tuple[Sequence[Part], int]]]
+"""Of a word: its facets, and those of each run that it begins, after the rest of it."""
 
 
 class _Hit:
@@ -107,6 +109,12 @@ class Words:
                         if _follows(rest, words, at + 1):
                             slots |= slot
         return self._of_language(slots, language) if slots else 0
+
+    def meaning(self, word: str, language: str | None) -> Meaning:
+        """The facets of a folded word, and of the rest of each run that it begins."""
+        hit = self._look_up(word)
+        runs = [(rest, self._of_language(slot, language)) for rest, slot in hit.runs]
+        return self._of_language(hit.slots, language), runs
 
     def _shift(self, language: str) -> int:
         if not _LANGUAGE.fullmatch(language) or language == UNDETERMINED:

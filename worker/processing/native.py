@@ -21,6 +21,7 @@ from worker.events import Record
 from worker.events.codec import DEFAULT
 from worker.facets.membership import FacetCriteria
 from worker.facets.plain import plain_facets
+from worker.facets.words import Meaning
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import Entities, EntityKey
@@ -33,7 +34,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 5  # of the module; one that was built from other sources is not used
+API: Final = 6  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 512
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -236,14 +237,19 @@ def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
 
 
 def read_texts(pool: Pool, criteria: FacetCriteria) -> None:
-    """Find the languages and words that the pool asks for; all partitions have one definition."""
-    answers = []
-    for whole, known, texts in pool.texts():
-        found = "" if whole is None else criteria.language_of([whole], known)
-        words = [criteria.mentions([text], found or known) for text in texts]
-        answers.append((found, words))
-    if answers:
-        pool.tell(answers)
+    """Answer what the pool asks about texts; all partitions have one definition of facets."""
+    while questions := pool.questions():
+        pool.answer([_answer(criteria, *question) for question in questions])
+
+
+def _answer(
+    criteria: FacetCriteria, kind: str, language: str | None, texts: Sequence[str]
+) -> Sequence[str | int | Meaning]:
+    if kind == "language":
+        return [criteria.language_of(texts, language)]
+    if kind == "words":
+        return [criteria.mentions_of_word(word, language) for word in texts]
+    return [criteria.mentions([text], language) for text in texts]
 
 
 def count_native(stats: Stats, done: Processed) -> None:

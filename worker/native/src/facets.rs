@@ -150,11 +150,6 @@ impl Criteria {
         self.plain.finds_words
     }
 
-    /// Whether something has to be asked about texts.
-    pub fn asks(&self) -> bool {
-        self.finds_languages() || self.finds_words()
-    }
-
     /// Percent by which mentions must differ to be published; 0: they are not.
     pub fn emit_mentions(&self) -> u64 {
         self.plain.emit_mentions

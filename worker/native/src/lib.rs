@@ -31,7 +31,7 @@ use pyo3::prelude::*;
 mod _native {
     /// Raised with each change of what `worker/_native.pyi` says.
     #[pymodule_export]
-    const API: u32 = 5;
+    const API: u32 = 6;
 
     #[pymodule_export]
     use crate::pool::Pool;

@@ -9,7 +9,7 @@ use crate::message::{Emit, Publication};
 use crate::results::{Names, Processed, keys_for_python};
 use crate::store::{Key, Store, key_of};
 use crate::vector::Workspace;
-use crate::words::{Question, ask, tell};
+use crate::words::{Answer, Question, Reader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySequence, PyString, PyTuple};
@@ -28,6 +28,7 @@ pub struct Pool {
     facets: HashMap<i32, Criteria>,
     held: Vec<Event>,
     workspace: Workspace,
+    reader: Reader,
     names: Names,
 }
 
@@ -92,6 +93,7 @@ impl Pool {
             facets: HashMap::new(),
             held: Vec::new(),
             workspace: Workspace::default(),
+            reader: Reader::default(),
             names: Names::new(py, output_topic, facets_topic)?,
         })
     }
@@ -112,6 +114,7 @@ impl Pool {
     ) -> PyResult<Vec<usize>> {
         self.held.clear();
         self.entities.begin();
+        self.reader.begin();
         let mut taken = Vec::new();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;
@@ -178,14 +181,15 @@ impl Pool {
         }
     }
 
-    /// What has to be known of texts before `process`.
-    fn texts(&self) -> Vec<Question> {
-        ask(&self.held, &self.entities, &self.facets)
+    /// What is to be asked about texts next, before `process`.
+    fn questions(&mut self) -> Vec<Question> {
+        self.reader.questions(&mut self.held, &mut self.entities, &self.facets)
     }
 
     /// The answers, in order.
-    fn tell(&mut self, answers: Vec<(String, Vec<u64>)>) {
-        tell(&mut self.held, &mut self.entities, &self.facets, answers);
+    fn answer(&mut self, answers: Vec<Vec<Answer>>) -> PyResult<()> {
+        let done = self.reader.answer(&mut self.held, &mut self.entities, answers);
+        done.ok_or_else(|| PyValueError::new_err("not an answer to each question"))
     }
 
     /// Carry out all held events.
