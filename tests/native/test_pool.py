@@ -60,7 +60,7 @@ def test_facets_equal_pythons(seed):
     made = of_facets(
         random_facets(Random(f"facets {seed}")),
         k=1 + seed % 5,
-        emit_mentions=[0, 0, 1, 10, 60][seed % 5],
+        emit_mentions=[0, 0, 1, 50, 100][seed % 5],
         limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
     )
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
