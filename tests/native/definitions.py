@@ -56,12 +56,9 @@ def random_facets(random, dimension=3) -> FacetCriteria:
     languages = random.choice([[], [], [], ["en", "ja"], ["en", "de", "fr"]])
     polarity = None
     if has_sides:
-        sides = _vectors(random, dimension), _vectors(random, dimension)
-        if dimension == 3 and random.random() < 0.5:  # some products are 0 then
-            sides = [base64_vector([1, 0, 0])], [base64_vector([0, 1, 0])]
         polarity = Polarity(
-            good_vectors=tuple(sides[0]),
-            bad_vectors=tuple(sides[1]),
+            good_vectors=tuple(_vectors(random, dimension)),
+            bad_vectors=tuple(_vectors(random, dimension)),
             margin=random.choice([0.0, 0.1, 0.25, 1.0]),
             middle=random.choice([3.0, 0.5, 4.5]),
         )

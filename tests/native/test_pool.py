@@ -6,10 +6,12 @@ from random import Random
 import pytest
 
 from tests.fuzz.mutate import mutated
-from tests.harness.drive import Driver, config
+from tests.harness.drive import Driver, base64_vector, config
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
 from tests.native.streams import ENTITIES, records
+from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
+from worker.facets.membership import facet_criteria
 from worker.state.keys import header_key
 from worker.state.rows import seal
 
@@ -64,6 +66,16 @@ def test_facets_equal_pythons(seed):
         limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
     )
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
+
+
+@pytest.mark.parametrize("margin", [0.0, 1.0])
+def test_products_at_the_margin_are_on_no_side(margin):
+    good, bad = (base64_vector([1, 0, 0]),), (base64_vector([0, 1, 0]),)
+    polarity = Polarity(good_vectors=good, bad_vectors=bad, margin=margin)
+    facet = Facet("all", rating=RatingRange(min=0), k=2, sides=True)
+    facets = facet_criteria(Definitions([facet], polarity=polarity), 3, None)
+    for seed in range(3):
+        run(seed, 0, most_sentences=300, **of_facets(facets))
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])
