@@ -71,7 +71,7 @@ def test_facets_equal_pythons(seed):
 @pytest.mark.parametrize("margin", [0.0, 1.0])
 def test_products_at_the_margin_are_on_no_side(margin):
     good, bad = (base64_vector([1, 0, 0]),), (base64_vector([0, 1, 0]),)
-    polarity = Polarity(good_vectors=good, bad_vectors=bad, margin=margin)
+    polarity = Polarity(good_vectors=good, bad_vectors=bad, margin=margin, middle=4.5)
     facet = Facet("all", rating=RatingRange(min=0), k=2, sides=True)
     facets = facet_criteria(Definitions([facet], polarity=polarity), 3, None)
     for seed in range(3):
