@@ -7,13 +7,17 @@
 use crate::event::Details;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
-use crate::vector::{SCALE, add_products, products_with, square, total};
+use crate::vector::{Row, SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 pub const RATINGS: usize = 21;
+/// Reviews that are looked through as fast as a table is asked, and without its memory.
+const FEW_REVIEWS: usize = 32;
+/// Bytes that an allocation takes beside its own.
+const ALLOCATED: usize = 16;
 /// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
 pub const MOST: usize = 4096;
 pub type TextDigest = [u8; 16];
@@ -152,13 +156,14 @@ pub struct Entity {
     pub exists: bool,
     pub counts: Counts,
     pub reviews: Vec<Review>,
+    /// By id the numbers of the reviews, if they are more than few.
     numbers: HashMap<Box<str>, u32>,
     pub sentences: Vec<Sentence>,
     copies: Copies,
     pub centroid: Centroid,
     dimension: usize,
-    /// Of the sentences, one after the other.
-    vectors: Vec<i16>,
+    /// Of the sentences.
+    vectors: Vec<Row>,
     squares: Vec<i64>,
     /// x.S of each.
     products: Vec<i64>,
@@ -189,14 +194,21 @@ impl Entity {
 
     /// The number of a review.
     pub fn number(&self, review: &str) -> Option<u32> {
+        if self.numbers.is_empty() {
+            return self.reviews.iter().position(|one| *one.id == *review).map(|at| at as u32);
+        }
         self.numbers.get(review).copied()
     }
 
     pub fn add_review(&mut self, review: Review) -> u32 {
-        let number = self.reviews.len() as u32;
-        self.numbers.insert(review.id.clone(), number);
+        let number = self.reviews.len();
         push(&mut self.reviews, review);
-        number
+        if number >= FEW_REVIEWS {
+            let unnumbered = self.numbers.len()..=number;
+            let named = unnumbered.map(|at| (self.reviews[at].id.clone(), at as u32));
+            self.numbers.extend(named);
+        }
+        number as u32
     }
 
     /// Count a live review no more that `was` counted, or one that `is` to be counted.
@@ -225,14 +237,13 @@ impl Entity {
     }
 
     pub fn vector(&self, at: u32) -> &[i16] {
-        &self.vectors[at as usize * self.dimension..][..self.dimension]
+        &self.vectors[at as usize]
     }
 
     /// Add a live sentence, which is in these sets of facets.
     pub fn add(&mut self, sentence: Sentence, vector: &[i16], sets: Sets) {
         let (row, own) = (self.sentences.len(), square(vector));
-        make_room(&mut self.vectors, self.dimension);
-        self.vectors.extend_from_slice(vector);
+        push(&mut self.vectors, vector.into());
         self.reviews[sentence.review as usize].live += 1;
         push(&mut self.squares, own);
         push(&mut self.sentences, sentence);
@@ -265,7 +276,8 @@ impl Entity {
     pub fn remove(&mut self, mut gone: Vec<u32>) {
         gone.sort_unstable();
         for at in gone.into_iter().rev() {
-            let (vector, row) = (self.vector(at).to_vec(), at as usize);
+            let row = at as usize;
+            let vector = self.vectors[row].clone();
             if self.leave(row) {
                 let own = self.squares[row];
                 self.centroid.total_square += own - 2 * self.products[row];
@@ -275,9 +287,7 @@ impl Entity {
             self.reviews[sentence.review as usize].live -= 1;
             self.squares.swap_remove(row);
             self.products.swap_remove(row);
-            let last = self.vectors.len() - self.dimension;
-            self.vectors.copy_within(last.., row * self.dimension);
-            self.vectors.truncate(last);
+            self.vectors.swap_remove(row);
         }
     }
 
@@ -303,8 +313,7 @@ impl Entity {
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
     pub fn products_of(&self, rows: &[usize], products: &mut [i64]) -> i64 {
-        let vectors: Vec<i16> =
-            rows.iter().flat_map(|row| self.vector(*row as u32)).copied().collect();
+        let vectors: Vec<Row> = rows.iter().map(|row| self.vectors[*row].clone()).collect();
         let total = total(&vectors, self.dimension);
         for (row, product) in rows.iter().zip(products_with(&vectors, &total)) {
             products[*row] = product;
@@ -313,8 +322,8 @@ impl Entity {
     }
 
     /// Begin with these sentences in an entity without any. `None`: a vector is too long.
-    pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<i16>) -> Option<()> {
-        self.squares = vectors.chunks_exact(self.dimension).map(square).collect();
+    pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<Row>) -> Option<()> {
+        self.squares = vectors.iter().map(|vector| square(vector)).collect();
         if self.squares.iter().any(|own| i32::try_from(*own).is_err()) {
             return None;
         }
@@ -322,8 +331,10 @@ impl Entity {
         let mut total = total(&self.vectors, self.dimension);
         for at in 0..self.sentences.len() {
             if self.join(at).is_some() {
-                let copy = &self.vectors[at * self.dimension..][..self.dimension];
-                total.iter_mut().zip(copy).for_each(|(sum, number)| *sum -= i32::from(*number));
+                total
+                    .iter_mut()
+                    .zip(&self.vectors[at])
+                    .for_each(|(sum, number)| *sum -= i32::from(*number));
             }
         }
         self.products = products_with(&self.vectors, &total);
@@ -417,18 +428,30 @@ impl Entity {
 
     /// Approximate bytes in memory.
     pub fn measure(&self) -> usize {
+        let allocated = |bytes: usize| if bytes == 0 { 0 } else { bytes + ALLOCATED };
         let of_sentence = |one: &Sentence| {
-            one.id.len() + one.text.len() + one.quote.as_ref().map_or(0, |quote| quote.len())
+            let quote = one.quote.as_ref().map_or(0, |quote| quote.len() + ALLOCATED);
+            allocated(one.id.len()) + allocated(one.text.len()) + allocated(quote)
         };
-        let of_review = |one: &Review| 2 * one.id.len() + 160;
+        let of_review = |one: &Review| {
+            let Details { occurred_at, language, country, author_id, .. } = &one.details;
+            let texts = [occurred_at, language, country, author_id];
+            allocated(one.id.len())
+                + allocated(one.language.len())
+                + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
+        };
+        let of_number = |(id, _): (&Box<str>, &u32)| allocated(id.len()) + 48;
         size_of::<Entity>()
-            + 2 * self.vectors.capacity()
+            + self.vectors.capacity() * size_of::<Row>()
+            + self.vectors.len() * allocated(2 * self.dimension)
             + 16 * self.squares.capacity()
             + self.sentences.capacity() * size_of::<Sentence>()
-            + self.sentences.iter().map(|one| of_sentence(one) + 48).sum::<usize>()
+            + self.sentences.iter().map(of_sentence).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()
             + self.reviews.iter().map(of_review).sum::<usize>()
-            + self.published.iter().map(|(id, _)| id.len() + 48).sum::<usize>()
+            + self.numbers.iter().map(of_number).sum::<usize>()
+            + self.published.capacity() * size_of::<Member>()
+            + self.published.iter().map(|(id, _)| allocated(id.len())).sum::<usize>()
             + self.facets.measure()
     }
 }
@@ -445,10 +468,10 @@ pub fn nearest(mut ranked: Vec<Ranked>, k: usize, sentences: &[Sentence]) -> Vec
     ranked
 }
 
-/// Room for so many more, and a quarter: there are many small entities.
+/// Room for so many more, and an eighth: there are many small entities.
 fn make_room<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() < list.len() + more {
-        list.reserve_exact(list.len() / 4 + more);
+        list.reserve_exact(list.len() / 8 + more);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::entity::RATINGS;
 use crate::event::Details;
-use crate::vector::{add_products, square};
+use crate::vector::{Row, add_products, read_vectors, square};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ struct Phrase {
 
 /// Phrases of which a sentence has at most one.
 struct Rivals {
-    vectors: Vec<i16>,
+    vectors: Vec<Row>,
     phrases: Vec<Phrase>,
 }
 
@@ -200,15 +200,14 @@ impl Criteria {
 
 impl Rivals {
     fn new(plain: &PlainRivals, dimension: usize) -> Option<Self> {
-        let numbers = plain.vectors.chunks_exact(2).map(|two| i16::from_le_bytes([two[0], two[1]]));
-        let vectors: Vec<i16> = numbers.collect();
         let count = plain.owners.len();
-        if plain.thresholds.len() != count || vectors.len() != count * dimension {
+        if plain.thresholds.len() != count || plain.vectors.len() != 2 * count * dimension {
             return None;
         }
+        let vectors = read_vectors(&plain.vectors, dimension);
         let phrase = |(at, owners): (usize, &u64)| {
             let (above, below) = plain.thresholds[at];
-            let square = square(&vectors[at * dimension..][..dimension]);
+            let square = square(&vectors[at]);
             let fits = below <= 1_000_000_000 && above <= below && square < 1 << 31;
             fits.then(|| Phrase {
                 owners: *owners,

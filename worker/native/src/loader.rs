@@ -10,6 +10,7 @@ use crate::rows::{
     DELETED, EMBEDDED, FACET_SETS, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
     header_key,
 };
+use crate::vector::{Row, read_vectors};
 use std::collections::HashSet;
 
 /// So many bits of a version are enough, and one more event is far from the last one.
@@ -29,7 +30,7 @@ pub struct Loader<'a> {
     /// By review its texts that no row of vectors was read for.
     texts: Vec<Vec<Stored>>,
     sentences: Vec<Sentence>,
-    vectors: Vec<i16>,
+    vectors: Vec<Row>,
     dimension: usize,
     criteria: Option<&'a Criteria>,
     /// The sets of facets last published, with the reviews that mentioned them.
@@ -142,7 +143,7 @@ impl<'a> Loader<'a> {
         let is_usual = !has_others && payload.0.is_empty();
         let room = self.most_sentences.min(sentences as usize);
         self.sentences.reserve_exact(room);
-        self.vectors.reserve_exact(room * self.dimension);
+        self.vectors.reserve_exact(room);
         (is_usual && sentences <= self.most_sentences as u64).then_some(())
     }
 
@@ -251,9 +252,9 @@ impl<'a> Loader<'a> {
             sentence.labels = labels;
             self.sentences.push(sentence);
         }
-        let added = self.sentences.len() - self.vectors.len() / self.dimension;
-        let numbers = payload.take(2 * self.dimension * added)?.chunks_exact(2);
-        self.vectors.extend(numbers.map(|number| i16::from_le_bytes([number[0], number[1]])));
+        let added = self.sentences.len() - self.vectors.len();
+        let bytes = payload.take(2 * self.dimension * added)?;
+        self.vectors.extend(read_vectors(bytes, self.dimension));
         payload.0.is_empty().then_some(())
     }
 }

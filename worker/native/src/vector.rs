@@ -2,6 +2,8 @@
 
 /// The length of a normalised vector, as `worker.coversumm.fixed_point.SCALE`.
 pub const SCALE: i64 = 32767;
+/// One of many that are added and removed: an allocation of its own leaves no hole of another size.
+pub type Row = Box<[i16]>;
 /// Added to a double below 2^51 and subtracted again it leaves the nearest integer, halves to even.
 const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
@@ -97,9 +99,9 @@ fn folded(squares: &mut [f64]) -> f64 {
 widest! {
     /// Adds x.y times `sign` to the product of each row x, and returns the sum of all x.y. A square
     /// below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
-    pub fn add_products(rows: &[i16], y: &[i16], products: &mut [i64], sign: i64) -> i64 {
+    pub fn add_products(rows: &[Row], y: &[i16], products: &mut [i64], sign: i64) -> i64 {
         let mut sum = 0;
-        for (x, product) in rows.chunks_exact(y.len()).zip(products) {
+        for (x, product) in rows.iter().zip(products) {
             let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
             let whole = i64::from(parts.fold(0, i32::wrapping_add));
             *product += sign * whole;
@@ -111,20 +113,20 @@ widest! {
 
 widest! {
     /// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
-    pub fn products_with(rows: &[i16], total: &[i32]) -> Vec<i64> {
-        let product = |x: &[i16]| {
+    pub fn products_with(rows: &[Row], total: &[i32]) -> Vec<i64> {
+        let product = |x: &Row| {
             let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
             parts.sum()
         };
-        rows.chunks_exact(total.len()).map(product).collect()
+        rows.iter().map(product).collect()
     }
 }
 
 widest! {
     /// The sum of fewer than 2^16 rows.
-    pub fn total(rows: &[i16], dimension: usize) -> Vec<i32> {
+    pub fn total(rows: &[Row], dimension: usize) -> Vec<i32> {
         let mut total = vec![0; dimension];
-        for x in rows.chunks_exact(dimension) {
+        for x in rows {
             for (sum, number) in total.iter_mut().zip(x) {
                 *sum += i32::from(*number);
             }
@@ -138,6 +140,13 @@ widest! {
     pub fn square(x: &[i16]) -> i64 {
         x.iter().map(|a| i64::from(i32::from(*a) * i32::from(*a))).sum()
     }
+}
+
+/// The vectors of these bytes, in which they are one after the other.
+pub fn read_vectors(bytes: &[u8], dimension: usize) -> Vec<Row> {
+    let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
+    let vector = |one: &[u8]| one.chunks_exact(2).map(number).collect();
+    bytes.chunks_exact(2 * dimension).map(vector).collect()
 }
 
 /// Appends the vector as rows have it.
@@ -187,7 +196,7 @@ mod tests {
         let y: Vec<i16> = (0..384).map(|i| (i * 91 % 2503 - 1200) as i16).collect();
         let mut products = [5, 7];
         let exact: i64 = x.iter().zip(&y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
-        let rows = [&x[..], &y].concat();
+        let rows: [Row; 2] = [x.clone().into(), y.clone().into()];
         assert_eq!(add_products(&rows, &y, &mut products, -1), exact + square(&y));
         assert_eq!(products, [5 - exact, 7 - square(&y)]);
         let sum = total(&rows, x.len());
