@@ -129,7 +129,7 @@ impl Batch {
             let Given { ordinal, text, labels, words } = given;
             let sets =
                 facets.zip(bits).map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
-            let mut sentence = Sentence::new(number, &upsert.review, ordinal, text);
+            let mut sentence = Sentence::new(number, ordinal, text);
             (sentence.labels, sentence.words) = (labels, words);
             entity.add(sentence, vector, sets.unwrap_or_default());
         }

@@ -46,7 +46,6 @@ pub struct Review {
 
 #[derive(Debug)]
 pub struct Sentence {
-    pub id: Box<str>,
     pub text: Box<str>,
     /// Its number among the reviews.
     pub review: u32,
@@ -86,10 +85,8 @@ impl Review {
 }
 
 impl Sentence {
-    pub fn new(review: u32, review_id: &str, ordinal: u32, text: Box<str>) -> Self {
-        let id = format!("{review_id}#{ordinal}").into();
+    pub fn new(review: u32, ordinal: u32, text: Box<str>) -> Self {
         Sentence {
-            id,
             text,
             review,
             ordinal,
@@ -115,7 +112,7 @@ pub struct Counts {
     pub reviews: u64,
     pub sentences: u64,
     /// By the double of a rating its live reviews.
-    pub ratings: [u64; RATINGS],
+    pub ratings: [u32; RATINGS],
 }
 
 /// How often a vector with several live sentences is shown, and counts in the centroid.
@@ -213,10 +210,11 @@ impl Entity {
 
     /// Count a live review no more that `was` counted, or one that `is` to be counted.
     pub fn count_review(&mut self, number: u32, was: bool, is: bool) {
-        let change = |count: &mut u64| *count = *count + u64::from(is) - u64::from(was);
-        change(&mut self.counts.reviews);
+        let counts = &mut self.counts;
+        counts.reviews = counts.reviews + u64::from(is) - u64::from(was);
         if let Some(double) = self.reviews[number as usize].details.rating {
-            change(&mut self.counts.ratings[usize::from(double)]);
+            let rated = &mut counts.ratings[usize::from(double)];
+            *rated = *rated + u32::from(is) - u32::from(was);
         }
     }
 
@@ -231,6 +229,12 @@ impl Entity {
     }
 
     // -- sentences
+
+    /// The id of a live sentence. None is stored: they would take as much as short texts.
+    pub fn id(&self, at: usize) -> Box<str> {
+        let one = &self.sentences[at];
+        format!("{}#{}", self.reviews[one.review as usize].id, one.ordinal).into()
+    }
 
     pub fn squares(&self) -> &[i64] {
         &self.squares
@@ -360,7 +364,7 @@ impl Entity {
         }
         let lowest = copies.into_iter().find(|row| self.sentences[*row].is_lowest);
         if let Some(row) = lowest {
-            let is_lower = self.sentences[at].id < self.sentences[row].id;
+            let is_lower = self.id(at) < self.id(row);
             self.sentences[if is_lower { row } else { at }].is_lowest = false;
         }
         let counting = lowest.filter(|_| self.copies == Copies::CountedOnce);
@@ -374,7 +378,7 @@ impl Entity {
         for row in &copies {
             self.sentences[*row].support = copies.len() as u32;
         }
-        let lowest = copies.into_iter().min_by_key(|row| &self.sentences[*row].id);
+        let lowest = copies.into_iter().min_by_key(|row| self.id(*row));
         if let Some(row) = lowest {
             self.sentences[row].is_lowest = true;
         }
@@ -393,7 +397,19 @@ impl Entity {
             .filter(|(_, at)| is_each || self.sentences[*at as usize].is_lowest)
             .map(|((own, product), at)| (n * own - 2 * product, at))
             .collect();
-        nearest(ranked, k, &self.sentences)
+        self.nearest(ranked, k)
+    }
+
+    /// The k lowest keys in order, by id where keys are equal.
+    pub fn nearest(&self, mut ranked: Vec<Ranked>, k: usize) -> Vec<Ranked> {
+        let id = |one: &Ranked| self.id(one.1 as usize);
+        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(&id(b)));
+        if k < ranked.len() {
+            ranked.select_nth_unstable_by(k, order);
+            ranked.truncate(k);
+        }
+        ranked.sort_unstable_by(order);
+        ranked
     }
 
     /// Whether these are the sentences of the present set, of so many, as far as that is known.
@@ -405,8 +421,8 @@ impl Entity {
     /// Ids and digests of these sentences.
     pub fn set_of(&mut self, ranked: &[Ranked]) -> Vec<Member> {
         let mut named = |at: u32| {
-            let one = &mut self.sentences[at as usize];
-            (one.id.clone(), one.digest())
+            let id = self.id(at as usize);
+            (id, self.sentences[at as usize].digest())
         };
         ranked.iter().map(|(_, at)| named(*at)).collect()
     }
@@ -431,7 +447,7 @@ impl Entity {
         let allocated = |bytes: usize| if bytes == 0 { 0 } else { bytes + ALLOCATED };
         let of_sentence = |one: &Sentence| {
             let quote = one.quote.as_ref().map_or(0, |quote| quote.len() + ALLOCATED);
-            allocated(one.id.len()) + allocated(one.text.len()) + allocated(quote)
+            allocated(one.text.len()) + allocated(quote)
         };
         let of_review = |one: &Review| {
             let Details { occurred_at, language, country, author_id, .. } = &one.details;
@@ -440,7 +456,6 @@ impl Entity {
                 + allocated(one.language.len())
                 + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
         };
-        let of_number = |(id, _): (&Box<str>, &u32)| allocated(id.len()) + 48;
         size_of::<Entity>()
             + self.vectors.capacity() * size_of::<Row>()
             + self.vectors.len() * allocated(2 * self.dimension)
@@ -449,23 +464,11 @@ impl Entity {
             + self.sentences.iter().map(of_sentence).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()
             + self.reviews.iter().map(of_review).sum::<usize>()
-            + self.numbers.iter().map(of_number).sum::<usize>()
+            + self.numbers.keys().map(|id| allocated(id.len()) + 48).sum::<usize>()
             + self.published.capacity() * size_of::<Member>()
             + self.published.iter().map(|(id, _)| allocated(id.len())).sum::<usize>()
             + self.facets.measure()
     }
-}
-
-/// The k lowest keys in order, by id where keys are equal.
-pub fn nearest(mut ranked: Vec<Ranked>, k: usize, sentences: &[Sentence]) -> Vec<Ranked> {
-    let id = |one: &Ranked| &*sentences[one.1 as usize].id;
-    let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(id(b)));
-    if k < ranked.len() {
-        ranked.select_nth_unstable_by(k, order);
-        ranked.truncate(k);
-    }
-    ranked.sort_unstable_by(order);
-    ranked
 }
 
 /// Room for so many more, and an eighth: there are many small entities.

@@ -1,6 +1,6 @@
 //! Messages of facets: the bytes of `facets.changed`, as the Python form writes them.
 
-use crate::entity::{Entity, RATINGS};
+use crate::entity::Entity;
 use crate::event::Event;
 use crate::facet_ranks::Changed;
 use crate::facet_sets::Reviews;
@@ -106,11 +106,7 @@ impl Publication {
 
 /// The number of these reviews, and their ratings.
 fn write_reviews(out: &mut Vec<u8>, before: &str, reviews: &Reviews) {
-    let mut ratings = [0; RATINGS];
-    for (wide, count) in ratings.iter_mut().zip(reviews.ratings) {
-        *wide = u64::from(count);
-    }
     write(out, before, reviews.count);
     out.extend_from_slice(b",\"ratings\":");
-    write_ratings(out, &ratings);
+    write_ratings(out, &reviews.ratings);
 }

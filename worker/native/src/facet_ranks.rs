@@ -1,6 +1,6 @@
 //! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
 
-use crate::entity::{Centroid, Entity, Member, Ranked, nearest};
+use crate::entity::{Centroid, Entity, Member, Ranked};
 use crate::facet_sets::{FacetSets, Set};
 use crate::facets::{Criteria, Sets};
 use std::mem::{replace, take};
@@ -118,7 +118,7 @@ impl Entity {
         let key = |(((own, product), sets), at)| {
             set.of.is_in(sets).then(|| (set.n * own - 2 * product, at))
         };
-        let ranked = nearest(numbers.filter_map(key).collect(), set.of.k, &self.sentences);
+        let ranked = self.nearest(numbers.filter_map(key).collect(), set.of.k);
         (ranked, Centroid { n: set.n, total_square: set.total_square })
     }
 

@@ -135,7 +135,7 @@ impl<'a> Loader<'a> {
             if double < least || count == 0 {
                 return None;
             }
-            *ratings.get_mut(double)? = count;
+            *ratings.get_mut(double)? = u32::try_from(count).ok()?;
             least = double + 1;
         }
         let has_others = payload.take(10)? != [0; 10];
@@ -248,7 +248,7 @@ impl<'a> Loader<'a> {
         }
         for (ordinal, text, labels) in texts {
             (payload.u32()? == ordinal).then_some(())?;
-            let mut sentence = Sentence::new(number, id, ordinal, text);
+            let mut sentence = Sentence::new(number, ordinal, text);
             sentence.labels = labels;
             self.sentences.push(sentence);
         }

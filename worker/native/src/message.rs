@@ -1,6 +1,6 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Centroid, Counts, Entity, Member, RATINGS, Ranked, Review};
+use crate::entity::{Centroid, Counts, Entity, Member, RATINGS, Ranked, Review, Sentence};
 use crate::event::{Change, Event, Origin};
 use crate::json::write_string;
 use sha1::{Digest, Sha1};
@@ -57,8 +57,10 @@ impl ShownSet {
         let show = |(key, at): &Ranked| {
             let support = support(entity, *at);
             let one = &mut entity.sentences[*at as usize];
-            let new = || quote(&one.id, &one.text, &entity.reviews[one.review as usize]).into();
-            (one.quote.get_or_insert_with(new).clone(), *key, support)
+            let cached = one.quote.take();
+            let new = || quote(one, &entity.reviews[one.review as usize]).into();
+            let quote = cached.unwrap_or_else(new);
+            (one.quote.insert(quote).clone(), *key, support)
         };
         ShownSet { sentences: ranked.iter().map(show).collect(), centroid }
     }
@@ -193,11 +195,12 @@ fn review_of(change: &Change) -> Option<&str> {
 }
 
 /// The part of a sentence that is the same in every message: from the rank to the distance.
-fn quote(id: &str, text: &str, review: &Review) -> Vec<u8> {
+fn quote(sentence: &Sentence, review: &Review) -> Vec<u8> {
     let (mut out, details) = (Vec::with_capacity(256), &review.details);
-    write_text(&mut out, ",\"sentence_id\":", Some(id));
+    let id = format!("{}#{}", review.id, sentence.ordinal);
+    write_text(&mut out, ",\"sentence_id\":", Some(&id));
     write_text(&mut out, ",\"review_id\":", Some(&review.id));
-    write_text(&mut out, ",\"text\":", Some(text));
+    write_text(&mut out, ",\"text\":", Some(&sentence.text));
     let rating = details.rating.map(|double| f64::from(double) / 2.0);
     match rating {
         Some(rating) => write(&mut out, ",\"rating\":", format_args!("{rating:?}")),
@@ -215,8 +218,9 @@ fn quote(id: &str, text: &str, review: &Review) -> Vec<u8> {
 }
 
 /// Those of reviews, by the double of a rating.
-pub fn write_ratings(out: &mut Vec<u8>, ratings: &[u64; RATINGS]) {
-    let rated = || ratings.iter().enumerate().filter(|(_, reviews)| **reviews > 0);
+pub fn write_ratings(out: &mut Vec<u8>, ratings: &[u32; RATINGS]) {
+    let counts = ratings.iter().map(|reviews| u64::from(*reviews));
+    let rated = || counts.clone().enumerate().filter(|(_, reviews)| *reviews > 0);
     let count: u64 = rated().map(|(_, reviews)| reviews).sum();
     let doubled: u64 = rated().map(|(double, reviews)| double as u64 * reviews).sum();
     write(out, "{\"count\":", count);

@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
         out.push(rated().count() as u8);
         for (double, reviews) in rated() {
             out.push(double);
-            out.extend_from_slice(&reviews.to_le_bytes());
+            out.extend_from_slice(&u64::from(reviews).to_le_bytes());
         }
         out.extend_from_slice(&[0; 10]); // no others, so no sum of them
         sealed(self.header_key.clone(), out)
