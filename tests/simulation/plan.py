@@ -145,7 +145,7 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
     setup = replace(setup, facets=Random(f"facets {seed}").random() < 0.4)
     setup = replace(setup, weigh=Random(f"weigh {seed}").choice(("reviews", "texts")))
     if Random(f"native {seed}").random() < 0.1:  # of other settings native code takes nothing
-        setup = replace(setup, native=True, facets=False, min_changes=1, emit_mentions=0)
+        setup = replace(setup, native=True, min_changes=1)
     drawing = _Drawing(random, setup, focus)
     return Plan(
         seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps())
