@@ -7,7 +7,7 @@ from worker.events import Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
 
-API: Final = 6
+API: Final = 7
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final

@@ -164,8 +164,7 @@ class Stream(NamedTuple):
         is_known = self.output == "json" and (self.index, self.given) == ("flat", "base64")
         if self.facets == "plain":
             return is_known and self.emit in ("every", "coalesced", "none")
-        has_usual = self.facets not in ("newest", "mixed", "sided") and self.distinct == "all"
-        return is_known and has_usual and self.emit == "every"
+        return is_known and (self.emit, self.distinct) == ("every", "all")
 
     def parts_of(self, native: str) -> Iterator[Part]:
         """The same with this COVERSUMM_NATIVE."""
@@ -293,6 +292,9 @@ every ratings json all flat base64 mixed one small
 every words json all flat base64 absent limits small
 every usual json all flat base64 mixed ten small authors
 every usual json all flat base64 present all grown authors
+every newest json all flat base64 absent ten small authors
+every mixed json all flat base64 mixed all grown
+every sided json all flat base64 mixed limits grown authors
 """
 STREAMS = [Stream(*line.split()) for line in TABLE.strip().splitlines()]
 

@@ -20,7 +20,7 @@ def _vectors(random, dimension):
     return [base64_vector(one) for one in drawn]
 
 
-def _facet(random, number, dimension, *, has_words, languages, has_sides):
+def _facet(random, number, dimension, *, has_words, languages, has_sides, has_newest):
     criteria = {}
     if random.random() < 0.6:
         criteria["vectors"] = tuple(_vectors(random, dimension))
@@ -35,6 +35,11 @@ def _facet(random, number, dimension, *, has_words, languages, has_sides):
         criteria["country"] = tuple(random.sample(["NL", "é" * 24, "DE"], 2))
     if random.random() < 0.1:
         criteria["author_id"] = ("u-1", "\0" * 21)
+    if has_newest and random.random() < 0.5:
+        name = random.choice(["newest", "newest", "within_days"])
+        criteria[name] = random.choice([1, 2, 3, 36_500])
+    if "newest" in criteria:
+        criteria["newest"] = min(criteria["newest"], 10_000)
     if languages and random.random() < 0.3:
         criteria["language"] = tuple(random.sample(languages, random.randint(1, len(languages))))
     if has_words and random.random() < 0.7:
@@ -52,7 +57,7 @@ def _facet(random, number, dimension, *, has_words, languages, has_sides):
 
 def random_facets(random, dimension=3) -> FacetCriteria:
     """Up to eight of them, with or without words, languages and sides."""
-    has_words, has_sides = random.random() < 0.5, random.random() < 0.4
+    has_words, has_sides, has_newest = (random.random() < share for share in (0.5, 0.4, 0.5))
     languages = random.choice([[], [], [], ["en", "ja"], ["en", "de", "fr"]])
     polarity = None
     if has_sides:
@@ -70,6 +75,7 @@ def random_facets(random, dimension=3) -> FacetCriteria:
             has_words=has_words,
             languages=languages,
             has_sides=has_sides,
+            has_newest=has_newest,
         )
         for number in range(random.randint(1, 8))
     ]

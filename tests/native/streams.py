@@ -22,6 +22,20 @@ TEXTS = [
 ]
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
 DATES = ["2026-11-20T12:00:00Z", "2026-11-21t00:00:00.25+01:00", "0000-02-29T23:59:60z"]
+NEAR_DATES = [
+    "2026-11-20T13:00:00+01:00",
+    "2026-11-20T12:00:00.50Z",
+    "2026-11-20T12:00:00.5000-00:00",
+    "2026-11-19T12:00:00.499Z",
+    "2026-11-19T12:00:00.5Z",
+    "2026-11-17T23:59:60-12:30",
+    "2026-11-18T12:29:59Z",  # the same
+    "2026-11-19T23:00:00.25Z",  # a day before the newest one
+    "2026-11-18T23:00:00.25Z",
+    "2024-02-29T00:00:00Z",
+    "1969-12-31T23:59:59.9Z",
+    None,
+]
 FIELDS = {
     "review_version": [None, 0, 1, 2, 3, 10**17],
     "rating": [None, 0, 1, 4.5, 4.5, 10, 5.0],
@@ -122,6 +136,8 @@ def records(
         partition = entities.index(entity_id) % 2
         body = {"entity_id": entity_id, **_body(random, oddness, dimension)}
         if has_labels:
+            if random.random() < 0.5 and body["type"] == "review.upserted":
+                body["occurred_at"] = random.choice(NEAR_DATES)
             items = body.get("sentences") or []
             body["sentences"] = [
                 _labelled(random, one) if isinstance(one, dict) else one for one in items

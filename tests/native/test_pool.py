@@ -7,6 +7,7 @@ import pytest
 
 from tests.fuzz.mutate import mutated
 from tests.harness.drive import Driver, base64_vector, config
+from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
 from tests.native.streams import ENTITIES, records
@@ -76,6 +77,17 @@ def test_products_at_the_margin_are_on_no_side(margin):
     facets = facet_criteria(Definitions([facet], polarity=polarity), 3, None)
     for seed in range(3):
         run(seed, 0, most_sentences=300, **of_facets(facets))
+
+
+def test_reviews_at_the_ends_of_days(monkeypatch):
+    dates = ["20T12:00:00.5Z", "19T12:00:00.5Z", "19T12:00:00.49Z", "18T13:00:00.5+01:00"]
+    dates += ["18T12:00:00.4Z", "17T12:00:60Z", "17T12:00:59Z", "17T12:00:59.1Z"]
+    monkeypatch.setattr(streams, "NEAR_DATES", [f"2026-11-{date}" for date in dates])
+    monkeypatch.setitem(streams.FIELDS, "occurred_at", [None])
+    facets = [Facet("day", within_days=1, k=5), Facet("two", within_days=2), Facet("1", newest=1)]
+    made = of_facets(facet_criteria(Definitions(facets), 3, None))
+    for seed in range(6):
+        run(seed, 0, most_sentences=300, **made)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])

@@ -32,7 +32,8 @@ from worker.processing.entities import EntityKey
 from worker.processing.entity_view import FacetsView, SummaryView
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.state import MemoryRows
-from worker.state.keys import ENTITY, GARBAGE
+from worker.state.keys import APPLIED, ENTITY, GARBAGE
+from worker.state.rows import decode_applied
 
 pytestmark = pytest.mark.native
 PARTITIONS = (0, 1)
@@ -229,11 +230,14 @@ def stored(work: Work) -> list[dict[bytes, bytes]]:
     return [dict(rows.scan(b"")) for rows in work.rows.values()]
 
 
-def without_garbage(rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Without those of deleted entities: each micro-batch removes some."""
+def without_garbage(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
+    """Without those of deleted entities: each micro-batch removes some. Nor is a review written, in
+    its format, that comes and goes in one.
+    """
     gone = [ENTITY + key[1:] for key in rows if key[:1] == GARBAGE]
     left = {key: row for key, row in rows.items() if not key.startswith(tuple(gone))}
-    return {key: row for key, row in left.items() if key[:1] != GARBAGE}
+    applied = decode_applied(APPLIED, left[APPLIED])._replace(review_format=0)
+    return {key: row for key, row in left.items() if key[:1] != GARBAGE} | {APPLIED: applied}
 
 
 def counted(batch: ProcessedBatch) -> tuple[Any, ...]:
@@ -493,8 +497,6 @@ def phrased(*vectors: list[int], **fields: Any) -> FacetCriteria:
 @pytest.mark.parametrize(
     "changes",
     [
-        of_facets(phrased([1], newest=5)),
-        of_facets(phrased([1], within_days=5)),
         of_facets(phrased([1], threshold=0.1234567891)),
         of_facets(phrased([0])),
         of_facets(phrased([1]), emit="coalesced"),

@@ -60,6 +60,7 @@ class PlainFacets(NamedTuple):
     direction: Sequence[int]  # empty without sides
     beyond: int
     rating_signs: Sequence[int]  # by the double of a rating, the last without one
+    recent: Sequence[tuple[int, int | None, int | None]]  # as `RecentFacet`
     emit_mentions: int
 
 
@@ -76,7 +77,7 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
         for one in criteria.rivals
     ]
     thresholds = [fraction for one in rivals for fraction in one.thresholds]
-    if criteria.recent or any(below > MOST_DENOMINATOR for _, below in thresholds):
+    if any(below > MOST_DENOMINATOR for _, below in thresholds):
         return None
     if len(squares) and not 0 < squares.min() <= squares.max() < MOST_SQUARE:
         return None
@@ -102,6 +103,7 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
         direction.vector.astype(np.int64).tolist() if direction and has_sides else [],
         int(direction.beyond) if direction else 0,
         [direction.of_rating(half) if direction else 0 for half in halves],
+        criteria.recent,
         emit_mentions,
     )
 

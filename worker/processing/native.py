@@ -34,7 +34,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 6  # of the module; one that was built from other sources is not used
+API: Final = 7  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 1024
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.

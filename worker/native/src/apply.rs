@@ -79,17 +79,18 @@ impl Batch {
         entity.counts.sentences = entity.sentences.len() as u64;
         let name = if let Outcome::Ignored(why) = outcome { why } else { "applied" };
         *self.outcomes.entry((event.change.name(), name)).or_default() += 1;
+        if matches!(outcome, Outcome::Ignored(_)) {
+            return;
+        }
+        let of_facets = facets.zip(mentions).and_then(|(facets, mentions)| {
+            entity.settle_order(facets);
+            self.publish_facets(entity, &event, publication, facets, &mentions)
+        });
         if matches!(outcome, Outcome::Moved) {
             self.steps += 1;
-            if let (Some(facets), Some(mentions)) = (facets, mentions) {
-                let facets_message =
-                    self.publish_facets(entity, &event, publication, facets, &mentions);
-                self.publish(entity, event, publication);
-                self.messages.extend(facets_message);
-            } else {
-                self.publish(entity, event, publication);
-            }
+            self.publish(entity, event, publication);
         }
+        self.messages.extend(of_facets);
     }
 
     // -- changes
@@ -114,6 +115,7 @@ impl Batch {
         self.sentences += removed.len() + added.len();
         let is_move = !removed.is_empty() || !added.is_empty();
         count(entity, facets, number, -1);
+        entity.leave_order(number);
         entity.remove(removed);
         let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
         entity.count_review(number, was_live, false);
@@ -123,7 +125,7 @@ impl Batch {
         review.details = upsert.details.clone();
         review.language = take(&mut upsert.language);
         let rating = review.details.rating;
-        let bits = facets.map(|facets| facets.review_bits(&review.details, &review.language));
+        let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, false, true);
         for (given, vector) in added.into_iter().zip(vectors.chunks_exact(entity.dimension())) {
             let Given { ordinal, text, labels, words } = given;
@@ -134,6 +136,9 @@ impl Batch {
             entity.add(sentence, vector, sets.unwrap_or_default());
         }
         count(entity, facets, number, 1);
+        if let Some(facets) = facets {
+            entity.join_order(facets, number);
+        }
         if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 
@@ -159,6 +164,7 @@ impl Batch {
         self.sentences += removed.len();
         let is_move = !removed.is_empty();
         count(entity, facets, number, -1);
+        entity.leave_order(number);
         entity.remove(removed);
         entity.count_review(number, was_live, false);
         let review = self.written(entity, number);

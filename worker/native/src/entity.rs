@@ -7,6 +7,7 @@
 use crate::event::Details;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
+use crate::newest::Instant;
 use crate::vector::{Row, SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
@@ -36,6 +37,9 @@ pub struct Review {
     pub language: Box<str>,
     /// Facets whose words its sentences have.
     pub mentions: u64,
+    /// Its date, and the facets of the newest reviews that it is in, if there are such facets.
+    pub instant: Option<Instant>,
+    pub recent: u64,
     /// How many of its sentences are live.
     pub live: u32,
     /// Whether the rows before this micro-batch have a row of its vectors.
@@ -77,6 +81,8 @@ impl Review {
             details: Details::default(),
             language: Box::default(),
             mentions: 0,
+            instant: None,
+            recent: 0,
             live: 0,
             has_vectors_row: false,
             is_written: false,
@@ -155,6 +161,8 @@ pub struct Entity {
     pub reviews: Vec<Review>,
     /// By id the numbers of the reviews, if they are more than few.
     numbers: HashMap<Box<str>, u32>,
+    /// Of live ones by date, where facets depend on it.
+    pub order: Vec<u32>,
     pub sentences: Vec<Sentence>,
     copies: Copies,
     pub centroid: Centroid,
@@ -313,6 +321,16 @@ impl Entity {
         }
         of_facets(&mut self.facets, &products);
         sum
+    }
+
+    /// Move a live sentence to these sets of facets.
+    pub fn move_sentence(&mut self, row: u32, sets: Sets) {
+        if self.facets.of[row as usize] == sets {
+            return;
+        }
+        let mut products = vec![0; self.products.len()];
+        add_products(&self.vectors, self.vector(row), &mut products, 1);
+        self.facets.move_to(row as usize, sets, &products, self.squares[row as usize]);
     }
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.

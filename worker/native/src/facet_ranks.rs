@@ -50,6 +50,14 @@ impl Entity {
         is_same.then_some(())
     }
 
+    /// The sets that a live sentence belongs to.
+    pub fn sets_of(&self, criteria: &Criteria, row: u32) -> Sets {
+        let one = &self.sentences[row as usize];
+        let review = &self.reviews[one.review as usize];
+        let bits = criteria.admits(review);
+        criteria.sets_of(self.vector(row), one.labels, bits, review.details.rating)
+    }
+
     /// Find the facets that a review mentions from the words of its sentences.
     pub fn find_mentions(&mut self, number: u32) {
         let own = self.sentences_of(number);
@@ -66,7 +74,7 @@ impl Entity {
         }
         let mentions = match review.mentions {
             0 => 0,
-            bits => bits & criteria.review_bits(&review.details, &review.language),
+            bits => bits & criteria.admits(review),
         };
         let (rating, rows) = (review.details.rating, self.sentences_of(number));
         self.facets.count(criteria, &rows, mentions, rating, by);

@@ -110,6 +110,27 @@ impl FacetSets {
         self.shown.swap_remove(row);
     }
 
+    /// A sentence leaves sets and joins others.
+    pub fn move_to(&mut self, row: usize, sets: Sets, products: &[i64], square: i64) {
+        for set in &mut self.sets {
+            match (set.of.is_in(&self.of[row]), set.of.is_in(&sets)) {
+                (true, false) => {
+                    set.n -= 1;
+                    set.total_square += square - 2 * set.products[row];
+                    set.change(&self.of, products, -1);
+                }
+                (false, true) => {
+                    let before = set.change(&self.of, products, 1);
+                    set.n += 1;
+                    set.total_square += 2 * before + square;
+                    set.products[row] = before + square;
+                }
+                _ => (),
+            }
+        }
+        self.of[row] = sets;
+    }
+
     /// Whether a present set has the sentence.
     pub fn shows(&self, row: usize) -> bool {
         self.shown.get(row).is_some_and(|shown| *shown != Sets::default())

@@ -1,7 +1,7 @@
 //! What facets are, and which sentences belong to them: `worker.facets.membership` in integers.
 
-use crate::entity::RATINGS;
-use crate::event::Details;
+use crate::entity::{RATINGS, Review};
+use crate::newest::Recent;
 use crate::vector::{Row, add_products, read_vectors, square};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -48,6 +48,7 @@ pub struct PlainFacets {
     direction: Vec<i64>,
     beyond: i64,
     rating_signs: Vec<i8>,
+    recent: Vec<(u64, Option<usize>, Option<i64>)>,
     emit_mentions: u64,
 }
 
@@ -91,6 +92,7 @@ pub struct Criteria {
     sided: u64,
     phrased: u64,
     direction: Vec<i32>,
+    recent: Vec<Recent>,
     /// In the order of their row.
     pub sets: Vec<SetOf>,
 }
@@ -119,11 +121,17 @@ impl Criteria {
             && (plain.direction.is_empty() || plain.direction.len() == dimension);
         let direction = plain.direction.iter().map(|number| i32::try_from(*number).ok());
         is_complete.then_some(())?;
+        let recent = |one: &(u64, Option<usize>, Option<i64>)| Recent {
+            bit: one.0,
+            newest: one.1,
+            within_days: one.2,
+        };
         Some(Criteria {
             visible: bits(|_| true),
             sided: bits(|facet| facet.has_sides),
             phrased: owners.fold(0, |all, one| all | one),
             direction: direction.collect::<Option<_>>()?,
+            recent: plain.recent.iter().map(recent).collect(),
             rivals,
             sets,
             plain,
@@ -155,8 +163,15 @@ impl Criteria {
         self.plain.emit_mentions
     }
 
-    /// The facets whose criteria a live review meets; `language`: as it was found.
-    pub fn review_bits(&self, details: &Details, language: &str) -> u64 {
+    /// Those of the newest reviews.
+    pub fn recent(&self) -> &[Recent] {
+        &self.recent
+    }
+
+    /// The facets whose criteria a live review meets.
+    pub fn admits(&self, review: &Review) -> u64 {
+        let (details, language) = (&review.details, &*review.language);
+        let not_recent = !self.recent.iter().fold(0, |bits, one| bits | one.bit);
         let PlainFacets { ratings, verified, languages, countries, authors, .. } = &self.plain;
         let value = |admitted: &HashMap<String, u64>, value: Option<&str>| {
             let found = admitted.get(value.unwrap_or_default()).or_else(|| admitted.get(""));
@@ -167,6 +182,7 @@ impl Criteria {
             & value(languages, Some(language))
             & value(countries, details.country.as_deref())
             & value(authors, details.author_id.as_deref())
+            & (review.recent | not_recent)
     }
 
     /// The sets of a sentence with these labels, of a review that meets the criteria of these

@@ -5,7 +5,7 @@
 //! and ranks its sentences; `apply` carries events out; `message` and `rows` write, and `loader`
 //! reads an entity from its rows; `pool` is what Python calls, with `store` behind it and `results`
 //! before it. `facets` says which sentences belong to which facets, `facet_sets` holds those of an
-//! entity, `facet_ranks` ranks them, and `facet_message` writes them; `words` asks Python about texts.
+//! entity, `facet_ranks` ranks them, `newest` orders reviews by date, and `facet_message` writes them; `words` asks Python about texts.
 
 mod apply;
 mod entity;
@@ -18,6 +18,7 @@ mod fields;
 mod json;
 mod loader;
 mod message;
+mod newest;
 mod pool;
 mod results;
 mod rows;
@@ -31,7 +32,7 @@ use pyo3::prelude::*;
 mod _native {
     /// Raised with each change of what `worker/_native.pyi` says.
     #[pymodule_export]
-    const API: u32 = 6;
+    const API: u32 = 7;
 
     #[pymodule_export]
     use crate::pool::Pool;

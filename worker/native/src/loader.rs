@@ -107,14 +107,9 @@ impl<'a> Loader<'a> {
             return None;
         }
         if let Some(criteria) = self.criteria {
-            let entity = &self.entity;
-            let sets = |(row, one): (usize, &Sentence)| {
-                let review = &entity.reviews[one.review as usize];
-                let bits = criteria.review_bits(&review.details, &review.language);
-                let vector = entity.vector(row as u32);
-                criteria.sets_of(vector, one.labels, bits, review.details.rating)
-            };
-            let of = entity.sentences.iter().enumerate().map(sets).collect();
+            self.entity.begin_order(criteria);
+            let rows = 0..self.entity.sentences.len() as u32;
+            let of = rows.map(|row| self.entity.sets_of(criteria, row)).collect();
             self.entity.fill_facets(criteria, of, &self.facet_sets)?;
             for number in 0..self.entity.reviews.len() as u32 {
                 self.entity.count_in_facets(criteria, number, 1);
@@ -229,6 +224,8 @@ impl<'a> Loader<'a> {
             details,
             language,
             mentions,
+            instant: None,
+            recent: 0,
             live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),
             is_written: false,
