@@ -2,8 +2,9 @@
 
     python -m tests.bench.facets [--rounds N] [--reviews N] [--out FILE]
 
-The bundled reviews, with embeddings of the default engine in the events, through the pure processor
-over rows in memory. The variants run in turns; a figure is the median of the rounds.
+The bundled reviews as those of few entities, with embeddings of the default engine in the events,
+through the pure processor over rows in memory, in native code and in Python. The variants run in
+turns; a figure is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from worker.text.splitting import split_sentences
 
 RESULTS = Path(__file__).with_name("results") / "facets.json"
 STAYS = preset("stays")
-PHRASES = re.sub(r"\n(\[facet\.words\]|words = ).*?(?=\n\n|\Z)", "", STAYS, flags=re.DOTALL)
+PHRASES = re.sub(r"\nwords.*?(?=\n\w+(\.\w+)? = |\n\n|\Z)", "", STAYS, flags=re.DOTALL)
+ENTITIES = 60  # of sizes that native code takes
 POLARITY = """
 [polarity]
 good = ["It was excellent.", "It was better than we expected.", "Everything was perfect."]
@@ -61,7 +63,7 @@ def records(reviews: int, engine: Any) -> tuple[list[Record], list[str]]:
     for offset, (review, sentences) in enumerate(zip(chosen, split, strict=True)):
         body = {
             "type": "review.upserted",
-            "entity_id": review.entity_id,
+            "entity_id": f"stay {offset % ENTITIES}",
             "review_id": review.review_id,
             "rating": review.rating,
             "occurred_at": review.occurred_at,
@@ -71,25 +73,30 @@ def records(reviews: int, engine: Any) -> tuple[list[Record], list[str]]:
                 for text in sentences
             ],
         }
-        key, value = review.entity_id.encode(), json.dumps(body).encode()
+        key, value = body["entity_id"].encode(), json.dumps(body).encode()
         made.append(Record("reviews", 0, offset, 0, key, value))
     return made, texts
 
 
-def seconds(facets: str, load: list[Record], engine: Any) -> float:
-    """Processor time of all events."""
+def seconds(facets: str, load: list[Record], engine: Any, native: Any) -> float:
+    """Processor time of all events, in this thread: those of the engine still wait for work."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "facets.toml"
         path.write_text(facets)
         settings = Settings(
-            facets=str(path) if facets else "", max_message_bytes=2**25, k=20, batch_sentences=1000
+            input_topic=load[0].topic,
+            facets=str(path) if facets else "",
+            max_message_bytes=2**25,
+            k=20,
+            batch_sentences=1000,
+            native=native,
         )
         processor = ProcessorInMemory(processor_config(settings, 1, engine), engine)
-    start = time.process_time()
-    for at in range(0, len(load), 500):
-        for _ in processor.process(load[at : at + 500]):
+    start = time.thread_time()
+    for at in range(0, len(load), 250):
+        for _ in processor.process(load[at : at + 250]):
             pass
-    return time.process_time() - start
+    return time.thread_time() - start
 
 
 def words_seconds(texts: list[str]) -> float:
@@ -113,14 +120,18 @@ def main() -> None:
     engine = configured_engine(Settings())
     load, texts = records(options.reviews, engine)
     english = [one._replace(value=one.value.replace(FRENCH, b'"language": "en"')) for one in load]
-    found: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    found: dict[str, list[float]] = {
+        form + name: [] for form in ("", "native ") for name in VARIANTS
+    }
     of_words = []
     for number in range(options.rounds):
         names = list(VARIANTS) if number % 2 == 0 else list(reversed(VARIANTS))
         for name in names:
             of_name = english if name == "one language" else load
-            found[name].append(seconds(VARIANTS[name], of_name, engine))
-            print(f"{name:20} {found[name][-1]:.2f} s", flush=True)
+            for native in ("off", "require"):
+                key = name if native == "off" else f"native {name}"
+                found[key].append(seconds(VARIANTS[name], of_name, engine, native))
+                print(f"{key:25} {found[key][-1]:.3f} s", flush=True)
         of_words.append(words_seconds(texts))
     median = {name: statistics.median(one) for name, one in found.items()}
     measured = {
@@ -129,11 +140,13 @@ def main() -> None:
         "sides": round(median["facets with sides"] / median["facets"], 2),
         "words": round(median["facets with words"] / median["facets"], 2),
         "facets": round(median["facets"] / median["no facets"], 2),
+        "native_facets": round(median["native facets"] / median["native no facets"], 2),
+        "native": round(median["facets with words"] / median["native facets with words"], 2),
     }
     record = began("tests.bench.facets") | {
         "reviews": len(load),
         "sentences": len(texts),
-        "seconds": {name: round(one, 2) for name, one in median.items()},
+        "seconds": {name: round(one, 3) for name, one in median.items()},
         **measured,
     }
     write(options.out, record)
