@@ -387,7 +387,10 @@ def in_pool(work: Work) -> int:
     return len(work.processor._native)
 
 
-def test_usual_events_are_for_the_pool_until_their_entity_is_large() -> None:
+def test_usual_events_are_for_the_pool_until_their_entity_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "MOST_SENTENCES", 300)
     random = Random(1)
     python, pool = both(0)
     for offset in range(0, native.MOST_SENTENCES + 20, 10):
@@ -396,6 +399,32 @@ def test_usual_events_are_for_the_pool_until_their_entity_is_large() -> None:
         assert (one.messages, one.rows) == (other.messages, other.rows)
         is_small = offset + 10 <= native.MOST_SENTENCES
         assert (in_pool(pool), len(pool.processor._entities)) == ((1, 0) if is_small else (0, 1))
+
+
+def test_large_entities_are_for_the_pool_while_there_is_room_for_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One after the other they would drive out one another, and be read again for each event."""
+    monkeypatch.setattr(native, "FEW_SENTENCES", 15)
+    random = Random(6)
+    python, pool = both(0, cache_bytes=150_000)
+    for turn, entity in enumerate([*"abcdef", *"abcdef"]):
+        for offset in range(turn * 30, turn * 30 + 30, 10):
+            records = [usual(at, entity, f"r{at}", random) for at in range(offset, offset + 10)]
+            one, other = python.process(records), pool.process(records)
+            assert (one.messages, one.rows) == (other.messages, other.rows)
+    before = {key for key in map(EntityKey, [0] * 6, "abcdef") if peek(pool, key) is not None}
+    assert 0 < in_pool(pool) < 6
+    assert before
+    for at, key in enumerate(sorted(before), 360):
+        pool.process([usual(at, key.entity_id, f"r{at}", random)])
+        assert peek(pool, key) is not None
+    pool.process([usual(400, "g", "r", random)])
+    assert peek(pool, EntityKey(0, "g")) is None  # a small one needs no room
+
+
+def peek(work: Work, key: EntityKey) -> Any:
+    return work.processor._entities.peek(key)
 
 
 def test_a_partition_that_comes_back_is_read_again() -> None:

@@ -35,10 +35,16 @@ if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
 API: Final = 7  # of the module; one that was built from other sources is not used
-MOST_SENTENCES: Final = 1024
+MOST_SENTENCES: Final = 4096
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
 """
+FEW_SENTENCES: Final = 256
+"""Up to so many an entity takes no more memory in the pool than in Python's cache. It is read again
+quickly, too. Larger ones come into the pool only while there is room for many.
+"""
+ROOM: Final = 0.75  # of COVERSUMM_CACHE_BYTES
+SENTENCE_BYTES: Final = 1200  # of a sentence in the pool besides its vector
 MISSING: Final = (
     "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
     "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
@@ -102,8 +108,8 @@ class NativeEntities:
         places = {i: (records[i].partition, records[i].key) for i in new}
         if self._config.facets is not None:
             self._define({number for number, _ in places.values()})
-        large = {place for place in set(places.values()) if self._is_large(*place)}
-        usual = pool.read(records, [i for i in new if places[i] not in large])
+        others = {place for place in set(places.values()) if self._is_kept(*place)}
+        usual = pool.read(records, [i for i in new if places[i] not in others])
         held = set(usual)
         # an event is of the entity of its key, or refused
         left = {place for i, place in places.items() if i not in held}
@@ -127,12 +133,20 @@ class NativeEntities:
                     self._pool.define(number, plain)
             self._defined.add(number)
 
-    def _is_large(self, partition: int, entity: bytes | None) -> bool:
+    def _is_kept(self, partition: int, entity: bytes | None) -> bool:
         """Whether Python has the entity in memory, and the pool would not take it."""
         if entity is None:
             return False
         cached = self._entities.peek(EntityKey(partition, entity.decode(errors="replace")))
-        return cached is not None and cached.sentence_count > MOST_SENTENCES
+        return cached is not None and not self._has_room(cached.sentence_count)
+
+    def _has_room(self, sentences: int) -> bool:
+        """Whether the pool takes an entity with so many live ones."""
+        each = SENTENCE_BYTES + 2 * self._config.limits.dimension
+        held = self._pool.memory_bytes + self._entities.memory_bytes
+        return sentences <= MOST_SENTENCES and (
+            sentences <= FEW_SENTENCES or held + sentences * each <= ROOM * self._config.cache_bytes
+        )
 
     def _load(self, partition: int, entity: bytes, index: int, load: Load) -> bool:
         """Read an entity into the pool, for the record of this index; False: it is Python's."""
@@ -142,7 +156,7 @@ class NativeEntities:
         head = next(rows, None)
         if head is None or head[0] != start:  # a new entity, maybe with rows of a deleted one
             return self._pool.load(partition, entity, ())
-        if decode_header(*head).sentences > MOST_SENTENCES:
+        if not self._has_room(decode_header(*head).sentences):
             return False
         before = self._pool.memory_bytes
         if not self._pool.load(partition, entity, chain([head], rows)):
