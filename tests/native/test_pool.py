@@ -11,7 +11,7 @@ from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
 from tests.native.streams import ENTITIES, records
-from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
+from worker.facets.definitions import CRITERIA, Definitions, Facet, Polarity, RatingRange
 from worker.facets.membership import facet_criteria
 from worker.state.keys import header_key
 from worker.state.rows import seal
@@ -67,6 +67,13 @@ def test_facets_equal_pythons(seed):
         limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
     )
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
+
+
+def test_facets_of_all_criteria_are_drawn():
+    """Native code would ignore another one; phrases are vectors to it."""
+    facets = [random_facets(Random(f"facets {seed}")).definitions.facets for seed in range(160)]
+    drawn = {name for name in CRITERIA for of in facets for one in of if getattr(one, name)}
+    assert drawn == {*CRITERIA} - {"phrases"}
 
 
 @pytest.mark.parametrize("margin", [0.0, 1.0])
