@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -74,19 +74,9 @@ check-python: ## Check (3 min): The unit tests on PYTHON=python3.13, in a venv o
 unit: setup-dev
 	@$(BIN)/pytest $(FAST) $(UNIT)
 
-wheel: setup ## Deploy (1 min): A wheel in build/wheel with compiled hot modules; needs a C compiler
-	@rm -rf build/wheel build/lib.* build/bdist.*
+wheel: setup ## Deploy (1 min): A wheel in build/wheel, with native code; needs Rust and a C compiler
+	@rm -rf build/wheel build/lib* build/bdist.*
 	@COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir build/wheel .
-	@unzip -l build/wheel/*.whl | grep -q 'worker/_native' || echo "the wheel has no native code: $(NO_NATIVE)" >&2
-
-# Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
-# look in its working directory either.
-COMPILED := build/compiled
-check-compiled: setup-dev wheel ## Check (2 min): The frozen bytes on the compiled modules of `make wheel`, in build/compiled
-	@rm -rf $(COMPILED)
-	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
-	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
-	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -n 2 tests/frozen tests/test_compiled.py tests/processing/test_several.py
 
 # Its unit tests are a program with an interpreter inside, that of the virtual environment.
 check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/native; needs Rust with rustfmt and clippy
@@ -151,8 +141,8 @@ paper-quick: setup-dev ## Measure (2 min): The same with smaller streams
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
-bench-worker: setup-dev ## Measure (minutes): The worker on a real Kafka; AGAINST=COMMIT, ROUNDS=3, ONLY="PART ...", WHEEL=1 adds compiled modules
-	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(WHEEL),--compiled $(COMPILED))
+bench-worker: setup-dev ## Measure (minutes): The worker on a real Kafka; AGAINST=COMMIT, ROUNDS=3, ONLY="PART ..."
+	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
 
 quality: setup-dev ## Measure (15 min): What summaries are worth: ROUGE, ratings, aspects, changes; DATA=FOLDER of data sets
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
@@ -183,9 +173,9 @@ bench-scale: setup-dev ## Measure (3 min): 1,000 partitions and 2,000,000 entiti
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
-bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors; ROUNDS=2, ONLY=cold (or warm), WHEEL=1 adds compiled modules; needs a JDK
+bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors; ROUNDS=2, ONLY=cold (or warm); needs a JDK
 	@for peer in $(PEERS); do $(MAKE) --no-print-directory .cache/peers/$$peer/.ready || echo "going on without $$peer, which cannot be installed here" >&2; done
-	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),2) $(if $(ONLY),--only $(ONLY)) $(if $(WHEEL),--compiled $(COMPILED))
+	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),2) $(if $(ONLY),--only $(ONLY))
 
 # Each peer has a Python environment of its own: what they need contradicts each other and the worker.
 PEERS := quix bytewax pathway

@@ -5,23 +5,24 @@ pyproject.toml.
   C compiler the installation succeeds, and the package uses its NumPy version instead.
 - The crate in `worker/native/` is the extension `worker._native`. Without Rust, or where its crates
   cannot be fetched, the installation succeeds without it.
-- COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by
-  mypyc, and their sources beside them, for tracebacks. A compiler is needed then, and no C
-  is optional. An editable installation never has them.
+- COMPILE_WORKER=1: neither is optional.
 - COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
+ASKED = os.environ.get("COMPILE_WORKER")
+
 try:
     from setuptools_rust import RustExtension
 except ImportError:  # an environment of one's own, without build isolation
+    if ASKED == "1":
+        raise
     RustExtension = None
 
 ROOT = Path(__file__).parent
@@ -29,58 +30,20 @@ sys.path.insert(0, str(ROOT))
 
 from worker import COMMIT_FILE, commit_of  # noqa: E402
 
-ASKED = os.environ.get("COMPILE_WORKER")
-COMPILE = ASKED == "1"
-BUILD = "build/mypyc"  # of its own, or what is compiled would be found by a later build without
-NEEDED = (
-    "ast_serialize",
-    "librt",
-    "msgspec",
-    "mypy",
-    "mypy_extensions",
-    "numpy",
-    "pathspec",
-    "typing_extensions",
-)
-"""What mypyc needs and what it reads the types of, in the versions of requirements.lock."""
-
-
-def locked() -> list[str]:
-    """The requirements of a build with compiled modules."""
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    pins = {line.partition("==")[0]: line for line in lines}
-    return [pins[name] for name in NEEDED]
-
 
 def extensions() -> list[Extension]:
-    """By hand, and by mypyc. Debug information would hold the paths of this build."""
+    """The C files. Debug information would hold the paths of this build."""
     if ASKED == "0":
         return []
-    found = [
+    return [
         Extension(
             ".".join(path.with_suffix("").parts),
             [str(path)],
             extra_compile_args=["-g0"],
-            optional=not COMPILE,
+            optional=ASKED != "1",
         )
         for path in sorted(Path("worker").rglob("*.c"))
     ]
-    if COMPILE and {"bdist_wheel", "build_ext"} & set(sys.argv):
-        from mypyc.build import mypycify
-
-        modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"][
-            "modules"
-        ]
-        # Not all libraries are there while a wheel is built.
-        options = [
-            "--config-file=pyproject.toml",
-            f"--cache-dir={BUILD}/cache",
-            "--ignore-missing-imports",
-        ]
-        found += mypycify(
-            [*options, *modules], group_name="coversumm_worker", debug_level="0", target_dir=BUILD
-        )
-    return found
 
 
 def rust_extensions() -> list["RustExtension"]:
@@ -99,7 +62,7 @@ def rust_extensions() -> list["RustExtension"]:
             "worker/native/Cargo.toml",
             args=["--locked"],
             debug=False,
-            optional=True,
+            optional=ASKED != "1",
             env={**os.environ, **quick},
             py_limited_api=True,
         )
@@ -120,6 +83,4 @@ setup(
     cmdclass={"build_py": BuildWithCommit},
     ext_modules=extensions(),
     rust_extensions=rust_extensions(),
-    setup_requires=locked() if COMPILE else [],
-    options={"build": {"build_base": BUILD}} if COMPILE else {},
 )

@@ -163,24 +163,20 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
     if not found:
         return []
     lines = [
-        f"| backlog | modules | events a second | over {record['against']} | process | commit | "
+        f"| backlog | events a second | over {record['against']} | process | commit | "
         "processor time |",
-        "|---" * 7 + "|",
+        "|---" * 6 + "|",
     ]
-    for name, workload in found.items():
-        for modules in ("sources", "compiled"):
-            one = workload if modules == "sources" else workload.get(modules)
-            if one is None:
-                continue
-            ratio = one[over]
-            times = (
-                f"{one[f'{stage}_us_per_event']:.0f} μs ({ratio[f'{stage}_us_per_event']:.2f})"
-                for stage in ("process", "commit", "cpu")
-            )
-            lines.append(
-                f"| {name} | {modules} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} "
-                f"| {' | '.join(times)} |"
-            )
+    for name, one in found.items():
+        ratio = one[over]
+        times = (
+            f"{one[f'{stage}_us_per_event']:.0f} μs ({ratio[f'{stage}_us_per_event']:.2f})"
+            for stage in ("process", "commit", "cpu")
+        )
+        lines.append(
+            f"| {name} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | "
+            f"{' | '.join(times)} |"
+        )
     return ["\n".join(lines)]
 
 

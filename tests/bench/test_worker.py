@@ -187,27 +187,10 @@ def test_another_commits_steps_are_compiled_as_ours_are(tmp_path: Path) -> None:
     assert not other.checkout.exists()
 
 
-def test_ours_compiled_runs_from_where_its_wheel_is_installed(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="--compiled"), contenders(None, tmp_path, tmp_path):
-        pass
-    library = tmp_path / "worker" / "processing" / "processor.cpython-311.so"
-    library.parent.mkdir(parents=True)
-    library.touch()
-    with contenders(None, tmp_path, tmp_path) as both:
-        assert [(one.name, one.checkout) for one in both] == [
-            ("ours", None),
-            ("compiled", tmp_path),
-        ]
-
-
-def test_ours_compiled_has_medians_and_ratios_of_its_own() -> None:
+def test_ours_has_medians_and_ratios() -> None:
     def turn(events_per_s: float) -> dict[str, Any]:
         return dict.fromkeys(FIGURES, events_per_s) | {"changes": 1, "digest": "d", "last": "l"}
 
-    found = {"ours": [turn(20.0)], "compiled": [turn(30.0)], "base": [turn(10.0)]}
-    ours, compiled = _summed_up(found, "ours"), _summed_up(found, "compiled")
+    ours = _summed_up({"ours": [turn(20.0)], "base": [turn(10.0)]}, "ours")
     assert (ours["events_per_s"], ours["over_base"]["events_per_s"]) == (20.0, 2.0)
-    assert (compiled["events_per_s"], compiled["over_base"]["events_per_s"]) == (30.0, 3.0)
-    report = {"throughput": {**ours, "compiled": compiled}}
-    ratios = against_targets(report, "base")
-    assert (ratios["synthetic events/s"], ratios["synthetic events/s, compiled"]) == (2.0, 3.0)
+    assert against_targets({"throughput": ours}, "base")["synthetic events/s"] == 2.0

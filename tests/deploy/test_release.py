@@ -110,8 +110,11 @@ def test_every_file_of_a_release_has_its_version(twice: list[Path]) -> None:
     source = dict(members(made / "coversumm_worker-71.0.0rc3.tar.gz"))
     top = "coversumm_worker-71.0.0rc3"
     assert f'\n__version__ = "{VERSION}"\n'.encode() in source[f"{top}/worker/__init__.py"]
-    # What a build with compiled modules needs.
-    assert {f"{top}/requirements.lock", f"{top}/worker/coversumm/compiled.c"} <= source.keys()
+    # What a build needs.
+    assert {
+        f"{top}/worker/native/Cargo.lock",
+        f"{top}/worker/coversumm/compiled.c",
+    } <= source.keys()
     assert not any(name.startswith(f"{top}/tests") for name in source)
     schemas = dict(members(made / f"coversumm-worker-schemas-{VERSION}.tar.gz"))
     for file in (one for one in (ROOT / "schemas").rglob("*") if one.is_file()):

@@ -44,17 +44,7 @@ def test_a_job_at_night() -> None:
 
 
 def test_speed() -> None:
-    worker = record("worker")
-    compiled = [
-        f"{worker[one]['compiled']['events_per_s'] / worker[one]['events_per_s']:.2f}"
-        for one in ("throughput", "real", "zipf")
-    ]
-    image = " ".join((ROOT / "docs" / "image.md").read_text("utf-8").split())
-    assert (
-        f"{compiled[0]} times as many events per second (synthetic workload), {compiled[1]} (real "
-        f"reviews) and {compiled[2]} (a few busy entities)"
-    ) in image
-    assert worker["restore"]["restore_rows_per_s"] > 100_000
+    assert record("worker")["restore"]["restore_rows_per_s"] > 100_000
     lda = [row for row in record("core")["rows"] if row["stream"].startswith("LDA")]
     us = {row["contender"]: row["us_per_event"] for row in lda}
     flat = us["FAISS flat, each event"]

@@ -97,7 +97,6 @@ class EntityChanges:
 
     def copy(self) -> EntityChanges:
         """The changes so far, which later events do not alter."""
-        # compiled objects cannot be copied by the standard library
         other = EntityChanges(self.key, self.entity, is_new=self.is_new)
         other.review_count, other.sentence_count = self.review_count, self.sentence_count
         other.ratings, other.end, other._unread = self.ratings, self.end, self._unread

@@ -2,14 +2,13 @@
 bench-peers`.
 
     python -m tests.bench.peers [--rounds 2] [--only warm|cold] [--contenders NAME ...]
-        [--sizes N ...] [--entities N ...] [--skew S] [--events N] [--kills N] [--compiled FOLDER]
-        [--out FILE]
+        [--sizes N ...] [--entities N ...] [--skew S] [--events N] [--kills N] [--out FILE]
 
 Reviews of one sentence with its vector (384 numbers) for entities that have 10, 100, 1,000 or
 10,000 sentences already, k = 20:
 
     worker         settings as they come: exact summaries, exactly once; an event where a summary
-                   changes; with --compiled also with compiled modules
+                   changes
     trivial        Kafka Streams, exactly_once_v2: keeps each review in RocksDB, an event for each;
                    the least such a service can do
     brute          the same, and for each event all of the entity's vectors read and ranked; an
@@ -55,7 +54,6 @@ from tests.bench.peers.contenders import (
     QUIX_BRUTE,
     THREADS,
     classes,
-    ours_compiled,
 )
 from tests.bench.peers.load import COLD_SIZES, SIZES, SKEW, cold, warm
 from tests.bench.peers.table import COLD_RESULTS, RESULTS, cold_peers_table, peers_table
@@ -82,9 +80,6 @@ def main() -> int:
     )
     parser.add_argument("--entities", nargs="+", type=int, help="cold ones", metavar="N")
     parser.add_argument("--skew", type=float, default=SKEW, help="of cold ones; 0 draws evenly")
-    parser.add_argument(
-        "--compiled", type=Path, help="also the worker from this folder (make wheel)"
-    )
     given = parser.parse_args()
     if missing := missing_tools():
         print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)
@@ -93,8 +88,6 @@ def main() -> int:
     for one in [one for one in who if one.missing]:
         print(f"without {one.title}: make bench-peers installs it", file=sys.stderr)
         who.remove(one)
-    if given.compiled is not None:
-        who.insert(1, ours_compiled(given.compiled))
     of_warm = [] if given.only == "cold" else [warm(size) for size in given.sizes]
     sizes = given.entities or (COLD_SIZES if given.only else COLD_SIZES[:1])
     of_cold = [] if given.only == "warm" else [cold(one, given.skew) for one in sizes]

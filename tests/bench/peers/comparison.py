@@ -18,7 +18,6 @@ from confluent_kafka import TopicPartition
 from tests.bench.peers.contenders import (
     BRUTE,
     BYTEWAX_BRUTE,
-    COMPILED,
     OURS,
     QUIX_BRUTE,
     TITLES,
@@ -317,12 +316,11 @@ def rows(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 row[name] = {
                     figure: statistics.median(turn[figure] for turn in mine) for figure in FIGURES
                 }
-        for ours in (OURS.name, COMPILED):
-            for other in (TRIVIAL, BRUTE, QUIX_BRUTE, BYTEWAX_BRUTE):
-                if ours in row and other.name in row:
-                    row[f"{ours}_over_{other.name}"] = {
-                        figure: round(row[ours][figure] / row[other.name][figure], 2)
-                        for figure in FIGURES[:2]
-                    }
+        for other in (TRIVIAL, BRUTE, QUIX_BRUTE, BYTEWAX_BRUTE):
+            if OURS.name in row and other.name in row:
+                row[f"{OURS.name}_over_{other.name}"] = {
+                    figure: round(row[OURS.name][figure] / row[other.name][figure], 2)
+                    for figure in FIGURES[:2]
+                }
         found.append(row)
     return found

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from tests.bench.kafka_streams.application import compiled
 from tests.bench.peers import faust_app, launch
-from tests.bench.worker import launch as checkout_launch
 from tests.bench.worker.measure import settings
 from tests.harness.broker import Kafka
 from tests.harness.workers import Pipeline, pipeline
@@ -200,27 +199,9 @@ PATHWAY = Contender(
     python="pathway",
     keeps=True,
 )
-COMPILED = "compiled"
 PEERS = (TRIVIAL, BRUTE, FAUST, QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, BYTEWAX_DEFAULTS, PATHWAY)
 CONTENDERS = {one.name: one for one in (OURS, *PEERS)}
-TITLES = {OURS.name: OURS.title, COMPILED: "the worker, compiled modules"} | {
-    one.name: one.title for one in PEERS
-}
-
-
-def ours_compiled(folder: Path) -> Contender:
-    """The worker with the compiled modules of a wheel that is installed in `folder`.
-
-    Raises SystemExit where none is.
-    """
-    if not any((folder / "worker" / "processing").glob("processor.*.so")):
-        raise SystemExit(f"--compiled: no worker of compiled modules is installed in {folder}")
-    return OURS._replace(
-        name=COMPILED,
-        title=TITLES[COMPILED],
-        launcher=checkout_launch.__name__,
-        environment=lambda _: {checkout_launch.CHECKOUT: str(folder.resolve())},
-    )
+TITLES = {one.name: one.title for one in CONTENDERS.values()}
 
 
 def classes(folder: Path) -> str:

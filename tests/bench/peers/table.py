@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.bench.peers.contenders import COMPILED, CONTENDERS, OURS, TITLES
+from tests.bench.peers.contenders import CONTENDERS, TITLES
 from tests.bench.tables import machine_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
@@ -29,7 +29,7 @@ def peers_table(path: Path = RESULTS) -> str:
     for name in who:
         cells = (_cell(row.get(name)) for row in rows.values())
         speed.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
-        one = CONTENDERS[OURS.name if name == COMPILED else name]
+        one = CONTENDERS[name]
         memory = " / ".join(f"{row[name]['peak_mib']:,.0f}" for row in rows.values() if name in row)
         killed = _killed(record["kills"].get(name))
         facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
@@ -52,7 +52,7 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
     heads = [f"{row['entities']:,} entities | peak memory, MiB" for row in rows]
     lines = [f"| | {' | '.join(heads)} | bounds of memory |", "|---" * (2 + 2 * len(rows)) + "|"]
     for name in [name for name in TITLES if any(name in row for row in rows)]:
-        one = CONTENDERS[OURS.name if name == COMPILED else name]
+        one = CONTENDERS[name]
         cells = (
             f"{_cell(row.get(name))} | " + (f"{row[name]['peak_mib']:,.0f}" if name in row else "-")
             for row in rows

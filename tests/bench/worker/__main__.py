@@ -3,7 +3,7 @@ bench-worker`.
 
     python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...]
         [--data FILE]
-                                 [--compiled FOLDER] [--out FILE]
+                                 [--out FILE]
 
 Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
 
@@ -38,7 +38,7 @@ from typing import Any
 from tests.bench.machine import began, command_line, tell, write
 from tests.bench.worker import facets
 from tests.bench.worker.budget import budget
-from tests.bench.worker.contenders import COMPILED, contenders
+from tests.bench.worker.contenders import contenders
 from tests.bench.worker.latency import half_load, hot
 from tests.bench.worker.restore import restore
 from tests.bench.worker.starts import cold_touch, start_to_ready
@@ -59,8 +59,6 @@ TARGETS = {
     "start_to_ready_s": 5.0,
 }
 """To the base, without a unit; absolute with one."""
-RATIOS = ("synthetic events/s", "synthetic process", "real process", "zipf events/s")
-"""Of those that compiled modules have too."""
 PARTS = (*WORKLOADS, "facets", "restore", "hot", "half", "cold", "start")
 HOT_EVENTS_PER_S = 1000
 RESULTS = Path(__file__).parents[1] / "results" / "worker.json"
@@ -70,10 +68,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All parts that are asked for, as the record has them."""
     report: dict[str, Any] = {}
     wanted, against = given.only, None if given.against == "none" else given.against
-    with (
-        KafkaBroker(folder / "broker") as broker,
-        contenders(against, folder, given.compiled) as who,
-    ):
+    with KafkaBroker(folder / "broker") as broker, contenders(against, folder) as who:
         if "start" in wanted:
             report["start"] = start_to_ready(broker, folder / "start")
         for name in [name for name in WORKLOADS if name in wanted]:
@@ -85,7 +80,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             report["facets"] = facets.measured(
                 broker,
                 folder / "facets",
-                [one for one in who if one.name != COMPILED],
+                who,
                 given.rounds,
                 given.events,
                 given.sentences,
@@ -95,7 +90,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             report["restore"] = restore(
                 broker,
                 folder / "restore",
-                [one for one in who if one.name != COMPILED],
+                who,
                 given.rounds,
                 given.rows,
             )
@@ -123,9 +118,6 @@ def against_targets(report: dict[str, Any], base: str) -> dict[str, Any]:
         "cold_touch_s": ("cold_entity", "cold_touch_s"),
         "start_to_ready_s": ("start", "start_to_ready_s"),
     }
-    for name in RATIOS:
-        part, *rest = places[name]
-        places[f"{name}, compiled"] = (part, COMPILED, *rest)
     found = {}
     for name, path in places.items():
         at: Any = report
@@ -152,9 +144,6 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, default=SAMPLE_FILE, help="reviews of the real workload"
     )
-    parser.add_argument(
-        "--compiled", type=Path, help="backlogs also by ours from this folder (make wheel)"
-    )
     given = parser.parse_args()
     if "half" in given.only and "synthetic" not in given.only and given.half is None:
         parser.error(
@@ -172,10 +161,7 @@ def main() -> int:
         return 0
     report |= found
     write(given.out, report)
-    compiled = (
-        {} if given.compiled is None else {f"{name}, compiled": TARGETS[name] for name in RATIOS}
-    )
-    tell(TARGETS | compiled, against_targets(report, given.against), given.out)
+    tell(TARGETS, against_targets(report, given.against), given.out)
     return 0
 
 

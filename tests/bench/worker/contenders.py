@@ -14,8 +14,6 @@ from tests.harness.workers import ROOT, Pipeline, WorkerProcess
 from worker.coversumm import kernel
 
 OURS = "ours"
-COMPILED = "compiled"
-"""Ours, with the modules of `make wheel`."""
 FACETS = "facets"
 """Ours, with facets."""
 
@@ -58,23 +56,14 @@ class Contender(NamedTuple):
 
 
 @contextmanager
-def contenders(
-    against: str | None, folder: Path, compiled: Path | None = None
-) -> Iterator[list[Contender]]:
-    """Ours; with `compiled` ours from the folder in which a wheel is installed; with `against` that
-    commit's, checked out below `folder` for as long.
+def contenders(against: str | None, folder: Path) -> Iterator[list[Contender]]:
+    """Ours; with `against` that commit's, checked out below `folder` for as long.
 
-    Raises SystemExit where there is no such commit or wheel.
+    Raises SystemExit where there is no such commit.
     """
-    ours = [Contender(OURS)]
-    if compiled is not None:
-        if not any((compiled / "worker" / "processing").glob("processor.*.so")):
-            raise SystemExit(
-                f"--compiled: no worker of compiled modules is installed in {compiled}"
-            )
-        ours.append(Contender(COMPILED, compiled.resolve()))
+    ours = Contender(OURS)
     if against is None:
-        yield ours
+        yield [ours]
         return
     checkout = folder / "checkout"
     _git("worktree", "add", "--detach", str(checkout), against)
@@ -82,7 +71,7 @@ def contenders(
         if kernel.IS_COMPILED:  # else steps are compared with those in NumPy
             build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
             subprocess.run(build, cwd=checkout, check=True, capture_output=True)
-        yield [*ours, Contender(against, checkout)]
+        yield [ours, Contender(against, checkout)]
     finally:
         _git("worktree", "remove", "--force", str(checkout))
 

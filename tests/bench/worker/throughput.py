@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.worker.contenders import COMPILED, FACETS, OURS, Contender
+from tests.bench.worker.contenders import FACETS, OURS, Contender
 from tests.bench.worker.measure import (
     Progress,
     cpu_seconds,
@@ -48,7 +48,7 @@ def throughput(
 
     Returns:
         Medians of ours at the top, each contender's turns, ours over those of another commit; the
-        same of ours compiled, and of ours with facets, over ours without.
+        same of ours with facets over ours without.
     """
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     count = round(events * workload.share)
@@ -60,12 +60,12 @@ def throughput(
                 print(workload.name, one.name, found[one.name][-1], flush=True)
         remove_topics(broker, site.input_topic)
     report = {"about": workload.about, "events": count, **_summed_up(found, OURS), "turns": found}
-    return report | {own: _summed_up(found, own) for own in (COMPILED, FACETS) if own in found}
+    return report | {own: _summed_up(found, own) for own in [FACETS] if own in found}
 
 
 def _summed_up(found: Mapping[str, Sequence[dict[str, Any]]], one: str) -> dict[str, Any]:
     medians = {name: statistics.median(row[name] for row in found[one]) for name in FIGURES}
-    others = [name for name in found if name not in (OURS, COMPILED, FACETS)]
+    others = [name for name in found if name not in (OURS, FACETS)]
     if one == FACETS:
         others = [OURS]
     return medians | {f"over_{name}": ratios(found[one], found[name]) for name in others}
