@@ -41,7 +41,7 @@ setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks a
 # An editable installation has the native module beside the sources; one of other sources is removed first.
 NATIVE := $(wildcard worker/native/Cargo.* worker/native/src/*.rs)
 NO_NATIVE := for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
-$(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c $(NATIVE)
+$(VENV)/.runtime: pyproject.toml setup.py requirements.lock $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s, a minute more where Rust is:"
 	@echo "  95 MB to download, 360 MB on disk"

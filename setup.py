@@ -1,11 +1,9 @@
 """What of the package is compiled, and its commit; everything else about the build is in
 pyproject.toml.
 
-- Each C file in `worker/` is an extension of that name. It is optional: without a
-  C compiler the installation succeeds, and the package uses its NumPy version instead.
 - The crate in `worker/native/` is the extension `worker._native`. Without Rust, or where its crates
   cannot be fetched, the installation succeeds without it.
-- COMPILE_WORKER=1: neither is optional.
+- COMPILE_WORKER=1: it is not optional.
 - COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
 
@@ -13,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ASKED = os.environ.get("COMPILE_WORKER")
@@ -29,21 +27,6 @@ ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
 from worker import COMMIT_FILE, commit_of  # noqa: E402
-
-
-def extensions() -> list[Extension]:
-    """The C files. Debug information would hold the paths of this build."""
-    if ASKED == "0":
-        return []
-    return [
-        Extension(
-            ".".join(path.with_suffix("").parts),
-            [str(path)],
-            extra_compile_args=["-g0"],
-            optional=ASKED != "1",
-        )
-        for path in sorted(Path("worker").rglob("*.c"))
-    ]
 
 
 def rust_extensions() -> list["RustExtension"]:
@@ -81,6 +64,6 @@ class BuildWithCommit(build_py):
 
 setup(
     cmdclass={"build_py": BuildWithCommit},
-    ext_modules=extensions(),
     rust_extensions=rust_extensions(),
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

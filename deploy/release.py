@@ -131,7 +131,7 @@ def write_texts(source: Path, version: str, digest: str, epoch: int, target: Pat
 def write_image(source: Path, version: str, target: Path) -> str:
     """Build the image; write it, its list of contents and the wheel that it has. Its digest."""
     saved, name = source / "build" / "saved.tar", f"localhost/{NAME}:{version}"
-    environment = {**os.environ, "IMAGE": name, "SAVE": str(saved)}
+    environment = {**os.environ, "COMPILE_WORKER": "1", "IMAGE": name, "SAVE": str(saved)}
     subprocess.run([source / "deploy" / "image" / "build"], env=environment, check=True)
     built = source / "build" / "image"
     (wheel,) = (built / "wheels" / "worker").iterdir()
@@ -143,16 +143,11 @@ def write_image(source: Path, version: str, target: Path) -> str:
 
 def check_tools() -> None:
     """Raise Refused, and name the tools that are missing. There is no release without an image."""
-    headers = (
-        "import os, sys, sysconfig; sys.exit(sys.version_info[:2] != (3, 11) or "
-        "not os.path.exists(sysconfig.get_path('include') + '/Python.h'))"
-    )
     engines = os.environ.get("ENGINE", "docker podman buildah").split()
     backend = project(ROOT)["build-system"]["requires"]
     pins = [one.partition("==") for one in backend]
     compiler = os.environ.get("CC", "cc")
     needed = {
-        "Python 3.11 with its headers (PYTHON=python3.11)": _works(_python(), "-c", headers),
         f"a C compiler ({compiler})": _works(compiler, "--version"),
         "Rust (cargo)": _works("cargo", "--version"),
         f"{' and '.join(backend)} in {sys.prefix}": all(
@@ -169,10 +164,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _python() -> str:
-    return os.environ.get("PYTHON", "python3")
 
 
 def _works(*command: str) -> bool:

@@ -24,7 +24,6 @@ from tests.harness.load import HashedVectors, Review, Sent
 from tests.harness.recovered import Commit
 from tests.harness.topics import Message
 from tests.harness.workers import ROOT, Pipeline
-from worker.coversumm import kernel
 
 pytestmark = pytest.mark.long
 
@@ -179,11 +178,11 @@ def test_another_commits_worker_runs_from_its_checkout_and_an_unknown_one_is_tol
         assert [one.name for one in alone] == ["ours"]
 
 
-@pytest.mark.skipif(not kernel.IS_COMPILED, reason="ours has no compiled steps")
-def test_another_commits_steps_are_compiled_as_ours_are(tmp_path: Path) -> None:
+@pytest.mark.native
+def test_another_commits_native_code_is_built_if_ours_is(tmp_path: Path) -> None:
     with contenders("HEAD", tmp_path) as (_, other):
         assert other.checkout is not None
-        assert list(other.checkout.glob("worker/coversumm/compiled.*.so"))
+        assert list(other.checkout.glob("worker/_native*.so"))
     assert not other.checkout.exists()
 
 

@@ -110,11 +110,7 @@ def test_every_file_of_a_release_has_its_version(twice: list[Path]) -> None:
     source = dict(members(made / "coversumm_worker-71.0.0rc3.tar.gz"))
     top = "coversumm_worker-71.0.0rc3"
     assert f'\n__version__ = "{VERSION}"\n'.encode() in source[f"{top}/worker/__init__.py"]
-    # What a build needs.
-    assert {
-        f"{top}/worker/native/Cargo.lock",
-        f"{top}/worker/coversumm/compiled.c",
-    } <= source.keys()
+    assert f"{top}/worker/native/Cargo.lock" in source
     assert not any(name.startswith(f"{top}/tests") for name in source)
     schemas = dict(members(made / f"coversumm-worker-schemas-{VERSION}.tar.gz"))
     for file in (one for one in (ROOT / "schemas").rglob("*") if one.is_file()):
@@ -195,7 +191,7 @@ def _release(folder: Path, version: str, **environment: str) -> str:
     """What the command says, which is to fail."""
     done = subprocess.run(
         [sys.executable, folder / "deploy" / "release.py", version],
-        env={**os.environ, "PYTHON": sys.executable, **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
@@ -207,12 +203,8 @@ def _release(folder: Path, version: str, **environment: str) -> str:
 
 def test_missing_tools_are_named_before_anything_is_made(checkout: Path) -> None:
     said = _release(checkout, "71.0.0", ENGINE="no-engine", CC="no-compiler")
-    assert "a C compiler (no-compiler); " in said
+    assert said.startswith("error: a release needs a C compiler (no-compiler); ")
     assert said.endswith("; no-engine, running\n")
-    said = _release(checkout, "71.0.0", ENGINE="no-engine", PYTHON="/bin/false")
-    assert said.startswith(
-        "error: a release needs Python 3.11 with its headers (PYTHON=python3.11)"
-    )
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm import certificate, kernel
+from worker.coversumm import certificate
 from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import VectorError, exact
 from worker.coversumm.points import Points, Step, check, no_points
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.state import EntityState
 
-MIN_STEPS = 24 if kernel.IS_COMPILED else 12  # from which on the matrix product pays
+MIN_STEPS = 12  # from which on the matrix product pays
 FEWEST, SHORTEST, LONGEST = 4, 16, 512  # steps of a run; those that a run tries at least, at most
 BLOCK = 16
 TRIANGLE = np.tri(BLOCK)
