@@ -61,21 +61,15 @@ def faiss_flat(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
 
 
 class Ours:
-    """CoverSumm over an index, so many steps a call."""
+    """CoverSumm over an index."""
 
-    def __init__(self, size: int | None, index: str = "flat") -> None:
-        self.size = size
+    def __init__(self, index: str = "flat") -> None:
         self.index = index_class(index)
         self.core: EntityCore | None = None
 
     def __call__(self, vectors: NDArray[np.int16], steps: Sequence[Step]) -> list[Ranking | None]:
         core = self.core = EntityCore(K, vectors.shape[1], self.index(vectors.shape[1]))
-        if self.size is None:
-            return core.apply(steps)
-        results: list[Ranking | None] = []
-        for at in range(0, len(steps), self.size):
-            results += core.apply(steps[at : at + self.size])
-        return results
+        return core.apply(steps)
 
 
 Contender = Callable[[NDArray[np.int16], Sequence[Step]], Sequence[object]]
@@ -111,10 +105,8 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
     if faiss:
         contenders["FAISS flat, each event"] = lambda: faiss_flat
     contenders |= {
-        "ours, event by event": lambda: Ours(1),
-        "ours, 100 events a call": lambda: Ours(100),
-        "ours, bulk": lambda: Ours(None),
-        "ours, bulk, SG tree": lambda: Ours(None, "sgtree"),
+        "ours, event by event": Ours,
+        "ours, event by event, SG tree": lambda: Ours("sgtree"),
     }
     best: dict[str, Timed] = {}
     for _ in range(ROUNDS):

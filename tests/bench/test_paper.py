@@ -126,17 +126,15 @@ def test_the_methods_are_those_of_the_papers_table_and_ours():
         "coversumm-random",
         "coversumm-decay",
         "exact",
-        "exact-bulk",
     ]
     assert {name for name, method in METHODS.items() if method.exact} == {
         "brute-force",
         "naive-cover-tree",
         "naive-faiss",
         "exact",
-        "exact-bulk",
     }
     for column in theirs.TABLE_1.values():
-        assert set(column) == set(METHODS) - {"exact", "exact-bulk"}
+        assert set(column) == set(METHODS) - {"exact"}
     assert set(theirs.ADVERSARIAL) < set(METHODS)
 
 
@@ -161,7 +159,6 @@ class Clock:
 
 
 class Fake:
-    bulk = False
     reservoir_searches = 0
     reservoir_size = 0
 
@@ -206,14 +203,6 @@ def test_a_budget_ends_a_run(fakes):
     assert len(outcome.said) == 100
     assert outcome.accuracy(oracle) == 99.0  # of those it reached
     assert outcome.us_per_event == pytest.approx(10_000)
-
-
-def test_bulk_takes_all_at_once(fakes):
-    make, steps, _ = fakes
-    contender = make()
-    contender.bulk = True
-    run_once(contender, steps, 0.1)
-    assert contender.calls == [120]
 
 
 def test_the_best_of_three_unless_one_takes_long(fakes):
@@ -293,11 +282,9 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
     ours = experiments.grow_ours(vectors, (100, 3_000), 3, done.append)
     assert [(row["method"], row["n"], row["events"]) for row in ours] == [
         ("exact", 100, 50),
-        ("exact-bulk", 100, 50),
-        ("exact-bulk, amortised", 100, 50),
+        ("exact, amortised", 100, 100),
         ("exact", 3_000, 1_000),
-        ("exact-bulk", 3_000, 1_000),
-        ("exact-bulk, amortised", 3_000, 1_900),
+        ("exact, amortised", 3_000, 2_900),
     ]
     assert indexes[0].totals().total.tolist() == vectors.sum(axis=0, dtype=int).tolist()
     flat = experiments.grow_flat(vectors, (100, 3_000), 3, done.append)

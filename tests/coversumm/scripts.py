@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,13 +17,9 @@ from worker.coversumm import (
     Ranking,
     Step,
     brute_force,
-    bulk,
-    core,
 )
 
 Vector = tuple[int, ...]
-Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
-"""A way to play steps through the core."""
 
 
 def points(
@@ -92,21 +87,6 @@ def tight(core: EntityCore, spare: int | None) -> EntityCore:
         state.smallest_target = state.target = state.k + spare
         state.reservoir.ids_kept = state.reservoir.ids_needed
     return core
-
-
-def one_by_one(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    return [entity.apply([step])[0] for step in steps]
-
-
-def in_bulk(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    with mock.patch.object(core, "MIN_STEPS", 1), mock.patch.object(bulk, "FEWEST", 1):
-        return entity.apply(steps)
-
-
-def in_small_runs(entity: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    """Runs so short that a script has many."""
-    with mock.patch.object(bulk, "SHORTEST", 2), mock.patch.object(bulk, "LONGEST", 7):
-        return in_bulk(entity, steps)
 
 
 @dataclass

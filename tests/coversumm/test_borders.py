@@ -17,7 +17,7 @@ import sys
 before = set(sys.modules)
 import numpy
 theirs = set(sys.modules)
-import worker.coversumm, worker.coversumm.bulk, worker.coversumm.index.flat
+import worker.coversumm, worker.coversumm.index.flat
 tops = {name.partition(".")[0] for name in set(sys.modules) - theirs}
 loaded = tops - set(sys.stdlib_module_names)
 ours = [name for name in sys.modules if name.startswith("worker.")]

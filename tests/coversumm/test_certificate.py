@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import Script, adds, in_bulk, in_small_runs, one_by_one, tight
+from tests.coversumm.scripts import Script, adds, tight
 from worker.coversumm import (
     EntityCore,
     FlatIndex,
@@ -53,7 +53,7 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
     ).astype(np.int16)
     core = EntityCore(2, d, FlatIndex(d))
     tight(core, 1)
-    one_by_one(core, adds(vectors))
+    core.apply(adds(vectors))
     state, reservoir = core, core.reservoir
     if state.complete():
         return
@@ -80,8 +80,7 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
         )
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk])
-def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
+def test_authors_counterexample() -> None:
     """30 points on radius 1, 72 on radius 5, then (1.001, 0): admission by `dist < d_k` loses a
     true neighbour.
     """
@@ -98,7 +97,7 @@ def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
     for k in (20, 30, 31):
         core = EntityCore(k, 2, FlatIndex(2))
         tight(core, 1)
-        results = path(core, steps)
+        results = core.apply(steps)
         live: dict[bytes, np.ndarray] = {}
         before: set[bytes] = set()
         for step, result in zip(steps, results, strict=True):
@@ -128,9 +127,8 @@ def test_equality_is_no_proof() -> None:
     assert state.proves(nearest, squared, outside)
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
 @pytest.mark.parametrize("seed", range(8))
-def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-untyped-def]
+def test_mirror_images_at_the_edge(seed: int) -> None:
     """Every vector comes with its negative, so that distances left and right of the centroid are
     equal, rank after rank: a certificate that took equality for proof, or a float for an integer,
     would lose the lower id.
@@ -144,7 +142,7 @@ def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-
     core = EntityCore(3, 2, FlatIndex(2))
     tight(core, 0)
     before: set[bytes] = set()
-    for step, result in zip(steps, path(core, steps), strict=True):
+    for step, result in zip(steps, core.apply(steps), strict=True):
         live[step.added.ids[0]] = step.added.vectors[0]
         expected = brute_force(live, 3)
         changed = set(expected.ids) != before or step.added.ids[0] in expected.ids
@@ -165,12 +163,12 @@ def test_fewer_rows_than_k_with_copies_enough() -> None:
         script.add([], {b"r%02d" % i: (20000 if 5 < i < 20 else -20000, 300 + i)})
     core, expected = script.core(0), script.expected()
     before = len(near + far)
-    assert in_bulk(core, script.steps[:before]) == expected[:before]
+    assert core.apply(script.steps[:before]) == expected[:before]
     core.target = 1
     core.refill()
     assert core.reservoir_size == 2
     refilled = core.counters.refilled
-    assert in_bulk(core, script.steps[before:]) == expected[before:]
+    assert core.apply(script.steps[before:]) == expected[before:]
     assert core.counters.refilled == refilled
     assert sum(ranking is not None for ranking in expected[before:]) >= 2
 

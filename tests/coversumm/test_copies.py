@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 
 from tests.coversumm.scripts import (
     Disk,
-    Path,
     Script,
-    in_bulk,
-    in_small_runs,
-    one_by_one,
     points,
     tight,
 )
@@ -115,10 +111,9 @@ def _history(seed: int, grid: int) -> Script:
     return script
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
 @pytest.mark.parametrize("new_index", [FlatIndex, SGTreeIndex])
 @pytest.mark.parametrize("seed", range(4))
-def test_copies_that_go_one_by_one(path: Path, new_index: Callable[..., Index], seed: int) -> None:
+def test_copies_that_go_one_by_one(new_index: Callable[..., Index], seed: int) -> None:
     """After every event the set, order, support and distances of the first copies alone."""
     script = _history(seed, [3, 40, 2000, 9000][seed])
     expected, disk, results = script.expected(), Disk(3), []
@@ -130,7 +125,7 @@ def test_copies_that_go_one_by_one(path: Path, new_index: Callable[..., Index], 
     while len(results) < len(script.steps):
         steps = script.steps[len(results) : len(results) + rng.integers(1, 30)]
         with mock.patch.object(copies, "FEWEST", 8):
-            results += path(core, steps)
+            results += core.apply(steps)
         live = script.live[len(results) - 1]
         assert core.ranking() == script.oracle(len(results) - 1)
         assert (core.live, core.n) == (len(live), len({v.tobytes() for v in live.values()}))

@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import (
-    Disk,
-    Path,
-    Script,
-    adds,
-    in_bulk,
-    in_small_runs,
-    one_by_one,
-    scripts,
-)
+from tests.coversumm.scripts import Disk, Script, scripts
 from worker.coversumm import EntityCore, FlatIndex
 
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
@@ -24,17 +15,9 @@ SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
 
 @settings(max_examples=200, deadline=None)
 @given(scripts(), SPARE)
-def test_one_by_one_is_the_oracle(script: Script, spare: int | None) -> None:
+def test_steps_are_the_oracle(script: Script, spare: int | None) -> None:
     core = script.core(spare)
-    assert one_by_one(core, script.steps) == script.expected()
-    _check_end(core, script)
-
-
-@settings(max_examples=200, deadline=None)
-@given(scripts(), SPARE, st.sampled_from([in_bulk, in_small_runs]))
-def test_bulk_is_the_oracle(script: Script, spare: int | None, path: Path) -> None:
-    core = script.core(spare)
-    assert path(core, script.steps) == script.expected()
+    assert core.apply(script.steps) == script.expected()
     _check_end(core, script)
 
 
@@ -50,7 +33,7 @@ def test_batches_settling_and_reloading_change_nothing(
     while len(results) < len(script.steps):
         at = len(results)
         steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
-        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
+        results += core.apply(steps)
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
             index.on_rows_written()
@@ -77,10 +60,9 @@ def _check_end(core: EntityCore, script: Script) -> None:
     assert core.total.tolist() == total.tolist()
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
 @pytest.mark.parametrize("shown", ["all", "distinct", "by_text"])
 @pytest.mark.parametrize("seed", range(6))
-def test_long_streams_with_refills(path: Path, shown: str, seed: int) -> None:
+def test_long_streams_with_refills(shown: str, seed: int) -> None:
     """A drifting stream of rounded vectors with copies, edits and removals: every certificate and
     refill at work.
     """
@@ -98,20 +80,19 @@ def test_long_streams_with_refills(path: Path, shown: str, seed: int) -> None:
             fresh[removed[0]] = tuple(np.rint(center).astype(int))
         script.add(removed, fresh)
     core = script.core(1)
-    assert path(core, script.steps) == script.expected()
+    assert core.apply(script.steps) == script.expected()
     counters = core.counters
     assert (
         counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
     )
-    assert counters.refilled >= 2 or path is in_bulk
-    if path is one_by_one and seed > 3:
+    assert counters.refilled >= 2
+    if seed > 3:
         assert counters.proved_gap > 20
 
 
-@pytest.mark.parametrize("path", [in_bulk, in_small_runs])
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("spread", [4, 12, 3000])
-def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> None:
+def test_rows_that_are_sentences(distinct: bool, spread: int) -> None:
     """No copies and no removals: rows with equal keys are ranked by id.
 
     Every vector is followed by its negative, so that at every other step any two are as far from
@@ -131,21 +112,6 @@ def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> Non
     for i, vector in enumerate(vectors):
         script.add([], {b"%03d" % (7 * i % 400): tuple(vector)})
     core = script.core(2)
-    assert path(core, script.steps) == script.expected()
+    assert core.apply(script.steps) == script.expected()
     assert core.counters.refilled
     _check_end(core, script)
-
-
-def test_a_refill_is_foreseen() -> None:
-    """A run ends where the next refill is likely to be due: little is computed beyond it in vain,
-    and hardly anything singly.
-    """
-    n = 3000
-    noise = np.random.default_rng(3).normal(size=(n, 8))
-    steps = adds(np.rint(5000 * (np.linspace(0, 2, n)[:, None] + noise)).astype(np.int16))
-    core = EntityCore(5, 8, FlatIndex(8))
-    in_bulk(core, steps)
-    counters = core.counters
-    assert counters.refilled > 3
-    assert n <= counters.evaluations < 1.1 * n
-    assert counters.proved_gap < n / 1000

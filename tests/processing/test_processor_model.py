@@ -136,7 +136,7 @@ def test_rows_do_not_depend_on_batches(setup, events, size):
 
 @pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
 def test_one_entity_of_many_steps_at_once(shown):
-    """Long enough for the core's bulk path, with edits and deletions inside."""
+    """With edits and deletions inside."""
     driver = Driver(config(**shown, k=4))
     model = Model(driver.config, FakeEngine.vector)
     events = []

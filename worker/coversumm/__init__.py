@@ -3,7 +3,6 @@ alone.
 
 interface     CoverSumm, for notebooks: ids and embeddings in, ranked sentences out
 core          EntityCore, for the worker: steps of fixed-point vectors in, rankings out
-bulk          many steps that only add, as one matrix product
 state         one entity: how its reservoir is searched and refilled
 copies        how many live sentences each vector has, where it counts once
 reservoir     the sentences near the centroid of the last refill, identical vectors as one row

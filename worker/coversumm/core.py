@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate, kernel
-from worker.coversumm.bulk import LONGEST, MIN_STEPS, apply_run
 from worker.coversumm.certificate import Gap
 from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import SCALE, max_exact_squared_norm
@@ -85,14 +84,7 @@ class EntityCore(EntityState):
         VectorError, EntityFull, UnknownSentence or DuplicateSentence; see the class for the state
         after an error.
         """
-        if len(steps) < MIN_STEPS:
-            return [_apply_step(self, step) for step in steps]
-        results: list[Ranking | None] = []
-        while len(results) < len(steps):
-            results += apply_run(self, steps[len(results) : len(results) + LONGEST])
-            if len(results) < len(steps):
-                results.append(_apply_step(self, steps[len(results)]))
-        return results
+        return [_apply_step(self, step) for step in steps]
 
     def ranking(self) -> Ranking:
         """The current summary."""

@@ -100,7 +100,6 @@ class EntityState:
         self.members: frozenset[bytes] = frozenset()  # ids of the ranking after the last step
         self.counters = Counters()  # how steps were decided so far
         self.gap: Gap | None = None
-        self.stride = 64  # steps that the next run tries at once
         self._ball: Ball | None = None
 
     @property
@@ -269,10 +268,7 @@ class EntityState:
             return None
         reservoir.ranked_rows = rows
         ids = reservoir.ids_of(rows)
-        is_change = self.is_change(ids, added)
-        return self.ranking_of(neighbors, centroid_squared, ids) if is_change else None
-
-    def is_change(self, ids: Sequence[bytes], added: Sequence[bytes]) -> bool:
-        """Store the ranked ids; whether their set changed, or one was added in this step."""
         before, self.members = self.members, frozenset(ids)
-        return self.members != before or not self.members.isdisjoint(added)
+        if self.members == before and self.members.isdisjoint(added):
+            return None
+        return self.ranking_of(neighbors, centroid_squared, ids)

@@ -231,7 +231,6 @@ class Evaluation:
                 "coversumm-reservoir",
                 "coversumm-lazy",
                 "exact",
-                "exact-bulk",
             ):
                 self._measured(stream, METHODS[name], setting, steps, oracle)
                 rows.append({"modes": m, **self.rows[-1]})

@@ -104,16 +104,14 @@ def from_curve(method: str, outcome: Outcome, marks: Sequence[int]) -> list[Row]
 def grow_ours(
     vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance
 ) -> list[Row]:
-    """Ours up to each mark: in bulk, the last events of them one by one, those before as one call.
-
-    `exact-bulk, amortised` is every event since the mark before in calls of 10,000, with all
-    refills among them: they are too rare for the last events to show.
+    """Ours up to each mark: the last events of them, and every event since the mark before with all
+    refills among them (`exact, amortised`): they are too rare for the last events to show.
     """
     core = EntityCore(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
     rows: list[Row] = []
     done = 0
 
-    def bulk(end: int) -> float:
+    def take(end: int) -> float:
         nonlocal done
         seconds = 0.0
         while done < end:
@@ -127,28 +125,18 @@ def grow_ours(
 
     for n in marks:
         since, count = done, last(n)
-        amortised = bulk(n - 2 * count)
-        before = done
-        one_call = bulk(n - count)
-        amortised += one_call
-        in_bulk, events = done - before, done - since
-        steps = added(vectors[done:n], done)
-        start = time.process_time()
-        for step in steps:
-            core.apply([step])
-        one_by_one = time.process_time() - start
-        done = n
-        for method, seconds, of in (
-            ("exact", one_by_one, count),
-            ("exact-bulk", one_call, in_bulk),
-            ("exact-bulk, amortised", amortised, events),
+        before = take(n - count)
+        of_last = take(n)
+        for method, seconds, events in (
+            ("exact", of_last, count),
+            ("exact, amortised", before + of_last, done - since),
         ):
             rows.append(
                 {
                     "method": method,
                     "n": n,
-                    "events": of,
-                    "us_per_event": round(seconds / of * 1e6, 2),
+                    "events": events,
+                    "us_per_event": round(seconds / events * 1e6, 2),
                 }
             )
     return rows

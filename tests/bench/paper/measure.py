@@ -18,9 +18,7 @@ CHUNK = 50  # events between two looks at the clock
 
 
 class Contender(Protocol):
-    """What is measured. One that takes many steps a call (`bulk`) is given all at once."""
-
-    bulk: bool
+    """What is measured."""
 
     @property
     def reservoir_searches(self) -> int: ...
@@ -65,9 +63,8 @@ def run_once(
     """All steps, or as many as the budget (seconds) allows: it is looked at every CHUNK events."""
     outcome = Outcome(0.0, [], 0)
     before = contender.reservoir_searches
-    size = len(steps) if contender.bulk else CHUNK
-    for at in range(0, len(steps), max(size, 1)):
-        chunk = steps[at : at + size]
+    for at in range(0, len(steps), CHUNK):
+        chunk = steps[at : at + CHUNK]
         start = time.process_time()
         said = contender.take(chunk)
         outcome.seconds += time.process_time() - start

@@ -5,12 +5,10 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from tests.bench.paper.algorithms.centroid import Variant
-from tests.bench.paper.algorithms.exact import Ours
 from tests.bench.paper.algorithms.state import ALPHA, C_MAX
 from tests.bench.paper.algorithms.variants import make_variant
 from tests.bench.paper.measure import Contender
 from worker.coversumm import Step
-from worker.coversumm.core import Ranking
 
 
 class Setting(NamedTuple):
@@ -26,8 +24,6 @@ class Setting(NamedTuple):
 class EachStep:
     """A variant, step by step."""
 
-    bulk = False
-
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
 
@@ -42,18 +38,6 @@ class EachStep:
     def take(self, steps: Sequence[Step]) -> list[tuple[bytes, ...]]:
         apply = self.variant.apply
         return [apply(step) for step in steps]
-
-
-class AllSteps(Ours):
-    """Ours, all steps in one call."""
-
-    bulk = True
-
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting.k, setting.dimension)
-
-    def take(self, steps: Sequence[Step]) -> list[Ranking | None]:
-        return self.core.apply(steps)
 
 
 class Method(NamedTuple):
@@ -113,6 +97,5 @@ METHODS = {
         Method("coversumm-random", False, OTHERS, _variant("coversumm-random")),
         Method("coversumm-decay", False, OTHERS, _variant("coversumm-decay")),
         Method("exact", True, OURS, _variant("exact")),
-        Method("exact-bulk", True, OURS, AllSteps),
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 from tests.bench.canvas import Canvas
 
 SHADES = ("#d73027", "#fc8d59", "#91bfdb", "#4575b4", "#313695", "#7f7f7f")
-OURS = {"exact": "#b2182b", "exact-bulk": "#ef8a62", "exact-bulk, amortised": "#fdb863"}
+OURS = {"exact": "#b2182b", "exact, amortised": "#fdb863"}
 THEIRS = (
     "#2166ac",
     "#4393c3",

@@ -80,7 +80,7 @@ def contenders(setting: Setting, names: Container[str] | None = None) -> list[Co
                 partial(step_by_step, method, setting),
             )
             for name, method in METHODS.items()
-            if name != "exact-bulk" and method.available
+            if method.available
         ),
     ]
     return [one for one in found if names is None or one.name in names]

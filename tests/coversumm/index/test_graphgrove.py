@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.coversumm.index import libraries
 from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_class
-from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts
+from tests.coversumm.scripts import Disk, Script, points, scripts
 from worker.coversumm import (
     DuplicateSentence,
     EntityCore,
@@ -116,9 +116,9 @@ def test_nearest_is_the_flat_indexs(
 
 
 @MANY
-@given(scripts(), st.sampled_from([0, 1, 3]), st.sampled_from([one_by_one, in_bulk]), st.data())
+@given(scripts(), st.sampled_from([0, 1, 3]), st.data())
 def test_the_core_over_it_is_the_oracle(
-    graphgrove: Any, script: Script, spare: int, path: Any, data: st.DataObject
+    graphgrove: Any, script: Script, spare: int, data: st.DataObject
 ) -> None:
     disk = Disk(script.dimension)
     index = GraphgroveIndex(script.dimension, disk.scan)
@@ -126,7 +126,7 @@ def test_the_core_over_it_is_the_oracle(
     results: list[Any] = []
     while len(results) < len(script.steps):
         at = len(results)
-        results += path(core, script.steps[at : at + data.draw(st.sampled_from([1, 5, 40]))])
+        results += core.apply(script.steps[at : at + data.draw(st.sampled_from([1, 5, 40]))])
         disk.live = script.live[len(results) - 1]
         index.on_rows_written()
         if data.draw(st.booleans()):  # evicted or restarted

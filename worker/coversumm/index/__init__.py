@@ -9,7 +9,7 @@ to 4 of them on a uniform or an LDA stream, about 15 on one whose mean drifts, 5
 of real reviews, where the paper's lambda, tuned, searches about a hundred times on 10,000 uniform
 ones. The cost of a search hardly shows; the cost of a structure to search does. In 100 dimensions
 and more a tree prunes nothing (see `sgtree`), its construction costs more than all the scans it
-replaces (in bulk the uniform stream takes over twice as long, the drifting one seven times, the LDA
+replaces (the uniform stream takes over twice as long, the drifting one seven times, the LDA
 one nine times), and it keeps every vector in memory, where `flat` behind stored rows keeps none. In
 few dimensions the tree visits a tenth.
 

@@ -21,9 +21,6 @@ from tests.coversumm.index.sgtree.truth import (
 from tests.coversumm.scripts import (
     Disk,
     Script,
-    in_bulk,
-    in_small_runs,
-    one_by_one,
     points,
     scripts,
 )
@@ -50,7 +47,7 @@ def committed_and_reloaded(script: Script, spare: int | None, data: st.DataObjec
     while len(results) < len(script.steps):
         at = len(results)
         steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
-        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
+        results += core.apply(steps)
         check(index._tree)
         live = script.live[len(results) - 1]
         if data.draw(st.booleans()):  # stored
