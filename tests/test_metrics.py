@@ -62,9 +62,7 @@ def stats(**changes):
             ("unreadable", "dead_letter:bad_json"): 3,
         }
     )
-    core = Counters(
-        steps=9, proved_gap=4, proved_reservoir=3, refilled=2, evaluations=6, visited=1000
-    )
+    core = Counters(steps=9, proved_reservoir=7, refilled=2, evaluations=6, visited=1000)
     given = {
         "outcomes": outcomes,
         "lone_surrogates": 2,
@@ -94,10 +92,9 @@ def test_batches_add_up(metrics):
     assert found["coversumm_facets_changes_total"] == 6
     assert found["coversumm_tombstones_total"] == 2
     decided = {
-        name: found["coversumm_steps_total", name]
-        for name in ("proved_gap", "proved_reservoir", "refilled")
+        name: found["coversumm_steps_total", name] for name in ("proved_reservoir", "refilled")
     }
-    assert decided == {"proved_gap": 8, "proved_reservoir": 6, "refilled": 4}
+    assert decided == {"proved_reservoir": 14, "refilled": 4}
     assert found["coversumm_refills_total"] == 4
     assert found["coversumm_refill_sentences_total"] == 2000
     assert found["coversumm_evaluations_total"] == 12

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
-_CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
+_CERTIFICATES: Final = ("proved_reservoir", "refilled")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, of no use here
 
@@ -113,7 +113,7 @@ class Metrics:
         self._certificates = self._add(
             Counter,
             "steps_total",
-            "Steps of entities by what decided them: proved_gap, proved_reservoir, refilled",
+            "Steps of entities by what decided them: proved_reservoir, refilled",
             "decided_by",
             values=_CERTIFICATES,
         )

@@ -118,13 +118,12 @@ def test_equality_is_no_proof() -> None:
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
     state.reservoir.anchor_n = 3
     # a k-th at distance 0 from the centroid 5
-    nearest = Neighbors([0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf)
+    nearest = Neighbors([float(4 * 5**2 - 2 * 5 * 20)], [b"s000000"], [0])
     # at distance 5, drift 5, radius 10
     at_five = nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
     squared = state.centroid_squared()
-    outside = state.outside(squared)
-    assert not state.proves(at_five, squared, outside)
-    assert state.proves(nearest, squared, outside)
+    assert not state.proves(at_five, squared)
+    assert state.proves(nearest, squared)
 
 
 @pytest.mark.parametrize("seed", range(8))

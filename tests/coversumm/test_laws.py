@@ -82,12 +82,8 @@ def test_long_streams_with_refills(shown: str, seed: int) -> None:
     core = script.core(1)
     assert core.apply(script.steps) == script.expected()
     counters = core.counters
-    assert (
-        counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
-    )
+    assert counters.steps == 500 == counters.proved_reservoir + counters.refilled
     assert counters.refilled >= 2
-    if seed > 3:
-        assert counters.proved_gap > 20
 
 
 @pytest.mark.parametrize("distinct", [False, True])

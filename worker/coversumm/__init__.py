@@ -7,8 +7,7 @@ state         one entity: how its reservoir is searched and refilled
 copies        how many live sentences each vector has, where it counts once
 reservoir     the sentences near the centroid of the last refill, identical vectors as one row
 knn           the k nearest in the reservoir
-certificate   when these are proved to be the nearest of all, and when nothing can have changed
-kernel        the inner loops of a step
+certificate   when these are proved to be the nearest of all
 index         what a refill searches: flat, sgtree or graphgrove; subsets loads many cores at once
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
 matrix        arrays that grow

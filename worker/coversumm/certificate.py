@@ -3,10 +3,9 @@
 Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the
 dimension, the computed `d(x, mu)^2 = key/n + |mu|^2` is off by less than (D+10)uq, the squared
 drift by less than 4(D+8)uq. An error to one side costs a refill, to the other a wrong summary, so
-bounds are rounded away from the proof. Proofs: docs/algorithm.md, Lemmas 2 to 5.
+bounds are rounded away from the proof. Proofs: docs/algorithm.md, Lemmas 2 to 4.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -38,23 +37,3 @@ def uppers(distance_squared: NDArray[np.float64], error: float) -> NDArray[np.fl
 def lowers(distance_squared: NDArray[np.float64], error: float) -> NDArray[np.float64]:
     """`lower` of many."""
     return np.sqrt(np.maximum(distance_squared - error, 0.0)) * ROOTS
-
-
-@dataclass(slots=True)
-class Gap:
-    """The distances on both sides of the gap, from the centroid of the last evaluation."""
-
-    centroid: NDArray[np.float64]
-    centroid_squared: float
-    kth_distance: float  # an upper bound of d_k then
-    limit: float  # a lower bound of the distance of every sentence that is not in the ranking
-
-    def narrow(self, facts: list[tuple[float, float, float]], error: float) -> None:
-        """Lower the limit for sentences added since, each `(|x|^2, unused, x.centroid)`."""
-        nearest = min([squared_norm - 2.0 * product for squared_norm, _, product in facts])
-        self.limit = min(self.limit, lower(nearest + self.centroid_squared, error))
-
-    def proves(self, squared_way: float, error: float) -> bool:
-        """Whether the set is still the last one after the centroid moved sqrt(`squared_way`)."""
-        drift = upper(squared_way, error)
-        return 2.0 * drift < (self.limit - self.kth_distance) * ROOTS

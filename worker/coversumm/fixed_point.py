@@ -40,11 +40,6 @@ def exact(n: int, max_squared_norm: float) -> bool:
     return 3 * n * int(max_squared_norm) < EXACT
 
 
-def max_exact_squared_norm(n: int) -> int:
-    """The largest squared norm with which `exact` holds for `n` sentences, at least one."""
-    return (EXACT - 1) // (3 * n)
-
-
 def max_sentences(dimension: int, scale: int = SCALE) -> int:
     """The largest n for which `exact` holds for any live sentences (2.8 million at 384 dimensions).
 

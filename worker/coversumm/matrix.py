@@ -57,15 +57,6 @@ class GrowingArray(Generic[Number]):
         self.extend(1)
         self.rows[-1] = row
 
-    def room_for_one(self) -> NDArray[Number]:
-        """The block of memory with room for another row after the last, for the caller to fill
-        before `extend(1)`.
-        """
-        end = len(self.rows)
-        if end == len(self._room):
-            self._make_room(end + 1)
-        return self._room
-
     def extend(self, count: int) -> None:
         """Add `count` uninitialized rows for the caller to fill."""
         end = len(self.rows) + count

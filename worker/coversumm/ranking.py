@@ -3,14 +3,24 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import cast
+from itertools import islice
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm import kernel
 from worker.coversumm.fixed_point import EXACT, SCALE
-from worker.coversumm.kernel import MICRO, Measured
+
+MICRO = 10**6
+
+
+class Measured(NamedTuple):
+    """The input of a distance computation."""
+
+    keys: list[float]
+    n: int
+    total: NDArray[np.float64]  # S
+    centroid_squared: float  # |S/n|^2, summed in any order
 
 
 class Ranking:
@@ -90,7 +100,7 @@ def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, .
     Exact: computed in integers where float64 does not decide.
     """
     found = []
-    for one, numbers in zip(centroids, kernel.distances(centroids, scale), strict=True):
+    for one, numbers in zip(centroids, _in_float64(centroids, scale), strict=True):
         if None in numbers:
             total_squared = _squared(one.total)
             for at, number in enumerate(numbers):
@@ -99,6 +109,31 @@ def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, .
                     numbers[at] = _micros(numerator, (one.n * scale) ** 2) / MICRO
         found.append(tuple(cast(list[float], numbers)))
     return found
+
+
+def _in_float64(centroids: Sequence[Measured], scale: int) -> list[list[float | None]]:
+    """sqrt(key/n + |S/n|^2) / scale of each key, to six decimals; None where float64 cannot decide.
+
+    Keys ascend. With m = max|key|/n + |S/n|^2 the computed square is off by less than (D+8) * 2^-52
+    * m (compare `certificate`). If that moves the root by less than 5e-4 of the sixth decimal, and
+    the root is farther than 1e-3 of it from a half, integers would round to the same value.
+    """
+    unit, facts = MICRO / scale, []
+    for keys, n, total, centroid_squared in centroids:
+        largest = max(abs(keys[0]), abs(keys[-1])) / n if keys else 0.0
+        error = (total.size + 8) * 2.0**-52 * (largest + centroid_squared)
+        facts.append((n, centroid_squared, (1e3 * unit * error) ** 2))
+    lengths = [len(one.keys) for one in centroids]
+    n_, centroids_squared, safe = np.array(facts).reshape(-1, 3).repeat(lengths, axis=0).T
+    squared = np.array([key for one in centroids for key in one.keys]) / n_ + centroids_squared
+    micros = np.sqrt(np.maximum(squared, 0.0)) * unit
+    nearest = np.floor(micros + 0.5)
+    unsure = (squared <= safe) | (np.abs(micros - nearest) > 0.499) | (nearest > 10**11)
+    rounded: list[float | None] = (nearest / MICRO).tolist()
+    for at in np.flatnonzero(unsure).tolist():
+        rounded[at] = None
+    numbers = iter(rounded)
+    return [list(islice(numbers, length)) for length in lengths]
 
 
 def _squared(total: NDArray[np.float64]) -> int:

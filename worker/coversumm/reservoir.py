@@ -12,8 +12,6 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -23,6 +21,7 @@ from worker.coversumm.copies import digest
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
 from worker.coversumm.matrix import GrowingArray
+from worker.coversumm.points import Points
 
 
 @cache
@@ -47,8 +46,6 @@ class Reservoir:
         self.anchor_n = 0
         self.anchor_total = _zeros(dimension)  # replaced, never changed
         self.radius_key: float | None = None
-        # Rows of the last ranking, until one of them may have moved or has other ids.
-        self.ranked_rows: list[int] | None = None
         # Made when they are first needed: rows from len(self._digests) on have none yet.
         self._row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self._digests: list[bytes] = []  # a row -> its vector's digest
@@ -91,61 +88,32 @@ class Reservoir:
             row_of[key] = row
         return row_of
 
-    @property
-    def holds_each_once(self) -> bool:
-        """Whether it holds every live sentence, and no vector twice."""
-        return self.radius_key is None and not self.exhausted and self.live == len(self.counts)
+    def insert(
+        self, added: Points, x: NDArray[np.float64], squared_norms: NDArray[np.float64]
+    ) -> None:
+        """Add those sentences that are inside (Algorithm 1, line 20); `x` are their vectors."""
+        inside = list(range(len(x)))
+        if self.radius_key is not None:
+            keys = self.anchor_n * squared_norms - 2.0 * (x @ self.anchor_total)
+            inside = np.flatnonzero(keys < self.radius_key).tolist()
+        for at in inside:
+            self._add(added.ids[at], added.vectors[at], squared_norms[at])
 
-    def room_for_one(self) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
-        """Vectors and their |x|^2, with room for a row after the last; see `take_in`."""
-        return self._vectors.room_for_one(), self._squared_norms.room_for_one()
-
-    def take_in(self, id_: bytes) -> None:
-        """The sentence of a new vector that is in the room for it already."""
-        self._vectors.extend(1)
-        self._squared_norms.extend(1)
+    def _add(self, id_: bytes, vector: NDArray[np.int16], squared_norm: float) -> None:
+        key = digest(vector)
+        row = self.row_of.get(key)
+        if row is not None:
+            self._add_copy(row, id_)
+            return
+        self._row_of[key] = len(self.counts)
+        self._digests.append(key)
         self.counts.append(1)
         self.lowest_ids.append([id_])
         self.live += 1
+        self._vectors.push(vector)
+        self._squared_norms.push(squared_norm)
 
-    def insert(
-        self,
-        vectors: NDArray[np.int16],
-        squared_norms: Sequence[float],
-        digests: Sequence[bytes],
-        ids: Sequence[bytes],
-    ) -> None:
-        """Add sentences, (m, D), whose vectors have these digests."""
-        row_of, new = self.row_of, []
-        for at, (key, id_) in enumerate(zip(digests, ids, strict=True)):
-            row = row_of.get(key)
-            if row is not None:
-                self.add(row, id_)
-                continue
-            row_of[key] = len(self.counts)
-            self._digests.append(key)
-            self.counts.append(1)
-            self.lowest_ids.append([id_])
-            self.live += 1
-            new.append(at)
-        self._vectors.append(vectors[new])
-        self._squared_norms.append([squared_norms[at] for at in new])
-
-    def ids_of(self, rows: list[int]) -> list[bytes]:
-        """The ids of ranked rows: of one that stands m times its m lowest."""
-        lowest_ids = self.lowest_ids
-        if self.live == len(self.counts) or len(set(rows)) == len(rows):  # most often
-            return [lowest_ids[row][0] for row in rows]
-        ids = []
-        shown: Counter[int] = Counter()
-        for row in rows:
-            ids.append(lowest_ids[row][shown[row]])
-            shown[row] += 1
-        return ids
-
-    def add(self, row: int, id_: bytes) -> None:
-        """Add one copy of a row's vector."""
-        self.ranked_rows = None
+    def _add_copy(self, row: int, id_: bytes) -> None:
         ids, count = self.lowest_ids[row], self.counts[row]
         if not ids and not count:
             ids.append(id_)
@@ -159,9 +127,15 @@ class Reservoir:
         self.counts[row] = count + 1
         self.live += 1
 
-    def remove(self, row: int, id_: bytes) -> None:
+    def remove(self, removed: Points) -> None:
+        """Remove those sentences that are inside."""
+        for id_, vector in zip(removed.ids, removed.vectors, strict=True):
+            row = self.row_of.get(digest(vector))
+            if row is not None:
+                self._remove(row, id_)
+
+    def _remove(self, row: int, id_: bytes) -> None:
         """Remove one copy from a row, and the row after its last copy."""
-        self.ranked_rows = None
         ids, count = self.lowest_ids[row], self.counts[row]
         at = bisect_left(ids, id_)
         if at < len(ids) and ids[at] == id_:
@@ -194,7 +168,7 @@ class Reservoir:
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         )
-        self._digests, self._row_of, self.ranked_rows = [], {}, None
+        self._digests, self._row_of = [], {}
         self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.exhausted = False
@@ -215,7 +189,7 @@ class Reservoir:
         self.radius_key = radius_key
         inside = np.flatnonzero(keys < radius_key)
         rows = inside.tolist()
-        self._digests, self._row_of, self.ranked_rows = [], {}, None
+        self._digests, self._row_of = [], {}
         self._vectors.keep(inside)
         self._squared_norms.keep(inside)
         self.counts = [self.counts[row] for row in rows]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
-from worker.coversumm.certificate import Gap
 from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import SCALE, EntityFull, exact
 from worker.coversumm.index import Index, Neighborhood, Search, Totals
@@ -23,9 +22,8 @@ class Counters:
     """How steps were decided, and at what cost."""
 
     steps: int = 0
-    proved_gap: int = 0  # the centroid had not drifted far enough for any change
     proved_reservoir: int = 0  # the nearest in the reservoir are the nearest of all
-    refilled: int = 0  # neither: the index was asked
+    refilled: int = 0  # not proved: the index was asked
     evaluations: int = 0  # times the distances of the whole reservoir were computed
     visited: int = 0  # live sentences at each refill, added up
 
@@ -34,7 +32,6 @@ class Counters:
         micro-batch.
         """
         self.steps += now.steps - before.steps
-        self.proved_gap += now.proved_gap - before.proved_gap
         self.proved_reservoir += now.proved_reservoir - before.proved_reservoir
         self.refilled += now.refilled - before.refilled
         self.evaluations += now.evaluations - before.evaluations
@@ -44,7 +41,6 @@ class Counters:
         """A copy."""
         return Counters(
             self.steps,
-            self.proved_gap,
             self.proved_reservoir,
             self.refilled,
             self.evaluations,
@@ -99,7 +95,6 @@ class EntityState:
         self.since_refill = 0  # steps
         self.members: frozenset[bytes] = frozenset()  # ids of the ranking after the last step
         self.counters = Counters()  # how steps were decided so far
-        self.gap: Gap | None = None
         self._ball: Ball | None = None
 
     @property
@@ -142,7 +137,7 @@ class EntityState:
         if self.reservoir.exhausted:
             return None
         neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
-        return neighbors if len(neighbors.rows) == self.k or self.complete() else None
+        return neighbors if len(neighbors.ids) == self.k or self.complete() else None
 
     def centroid_squared(self) -> float:
         """|S/n|^2; 0 without sentences."""
@@ -164,8 +159,9 @@ class EntityState:
         )
         return ball.radius - certificate.upper(drift_squared, 4 * ball.slack)
 
-    def proves(self, neighbors: Neighbors, centroid_squared: float, outside: float) -> bool:
+    def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
         """The reservoir certificate (Lemma 4): nothing outside is as near as the last neighbor."""
+        outside = self.outside(centroid_squared)
         if outside == inf:
             return True
         kth_squared = neighbors.keys[-1] / self.n + centroid_squared
@@ -198,7 +194,7 @@ class EntityState:
         """Search the index around the present centroid; its answer needs no certificate."""
         if self.n == 0:
             self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
-            return Neighbors([], [], inf)
+            return Neighbors([], [], [])
         return self.refilled(self.index.nearest(*self.search()))
 
     def search(self) -> Search:
@@ -242,20 +238,12 @@ class EntityState:
 
     # ---- ranking
 
-    def ranking_of(
-        self,
-        neighbors: Neighbors,
-        centroid_squared: float | None = None,
-        ids: Sequence[bytes] | None = None,
-    ) -> Ranking:
+    def ranking_of(self, neighbors: Neighbors, centroid_squared: float | None = None) -> Ranking:
         """The neighbors as output."""
-        reservoir, rows = self.reservoir, neighbors.rows
-        if reservoir.live == len(reservoir):  # no copies: most often
-            support = (1,) * len(rows)
-        else:
-            support = tuple([reservoir.counts[row] for row in rows])
-        named, total = tuple(reservoir.ids_of(rows) if ids is None else ids), self.total.copy()
-        return Ranking(named, support, self.n, neighbors.keys, total, self.scale, centroid_squared)
+        keys, ids, rows = neighbors
+        support = tuple([self.reservoir.counts[row] for row in rows])
+        total = self.total.copy()
+        return Ranking(tuple(ids), support, self.n, keys, total, self.scale, centroid_squared)
 
     def ranking_if_changed(
         self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float | None = None
@@ -263,12 +251,7 @@ class EntityState:
         """The ranking of a step that added these ids, if the set of ids changed or one of these is
         in it.
         """
-        reservoir, rows = self.reservoir, neighbors.rows
-        if rows == reservoir.ranked_rows:  # still the same ids
-            return None
-        reservoir.ranked_rows = rows
-        ids = reservoir.ids_of(rows)
-        before, self.members = self.members, frozenset(ids)
+        before, self.members = self.members, frozenset(neighbors.ids)
         if self.members == before and self.members.isdisjoint(added):
             return None
-        return self.ranking_of(neighbors, centroid_squared, ids)
+        return self.ranking_of(neighbors, centroid_squared)

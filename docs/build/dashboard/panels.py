@@ -277,7 +277,7 @@ _CERTIFICATE = Row(
             "Steps by what decided them",
             _PER_SECOND,
             (Query(_rate("steps_total", by="decided_by"), "{{decided_by}}"),),
-            "The gap or the reservoir proves a step; a refill is the slow way.",
+            "The reservoir proves a step; a refill is the slow way.",
             kind="stacked",
         ),
         Panel(
