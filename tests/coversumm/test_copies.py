@@ -26,7 +26,6 @@ from worker.coversumm import (
     no_points,
 )
 from worker.coversumm.copies import Copies
-from worker.coversumm.index import flat
 from worker.coversumm.index.sgtree import SGTreeIndex
 
 
@@ -135,17 +134,3 @@ def test_copies_that_go_one_by_one(new_index: Callable[..., Index], seed: int) -
             index = new_index(3, disk.scan)
             core = tight(script.loaded(None, index), 1)
     assert results == expected
-
-
-def test_a_search_of_few_vectors_holds_few_rows_at_once() -> None:
-    """Thousands of copies are read as they come, though they are few distinct vectors."""
-    disk, held = Disk(1), list[object]()
-    disk.live = {b"%04d" % at: np.array([at % 7], np.int16) for at in range(3000)}
-    core = EntityCore.load(2, 1, FlatIndex(1, disk.scan), by_text=True)
-    expected = core.ranking()
-    assert (core.n, core.live, expected.support) == (7, 3000, (429, 429))
-    at_once = mock.patch.object(flat, "_nearest_at_once", side_effect=held.append)
-    with mock.patch.object(flat, "READ_ROWS", 600), at_once:
-        index = FlatIndex(1, disk.scan)
-        assert EntityCore.load(2, 1, index, by_text=True).ranking() == expected
-    assert held == []

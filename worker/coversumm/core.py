@@ -82,10 +82,10 @@ class EntityCore(EntityState):
 
     def ranking(self) -> Ranking:
         """The current summary."""
-        neighbors, centroid_squared = self.knn(), self.centroid_squared()
-        if neighbors is None or not self.proves(neighbors, centroid_squared):
+        neighbors = self.knn()
+        if neighbors is None or not self.proves(neighbors):
             neighbors = self.refill()
-        return self.ranking_of(neighbors, centroid_squared)
+        return self.ranking_of(neighbors)
 
     def look(self) -> Ranking | None:
         """The current summary by the reservoir alone, or None; changes no state and no counter."""
@@ -105,7 +105,7 @@ class EntityCore(EntityState):
     @property
     def memory_bytes(self) -> int:
         """Approximate memory of this object and its index, in bytes."""
-        arrays = 1 if self.reservoir.radius_key is None else 4  # anchor, ball
+        arrays = 1 if self.reservoir.radius_key is None else 2  # the sum, the anchor's
         return (
             self.reservoir.memory_bytes
             + self.index.memory_bytes
@@ -139,13 +139,12 @@ def _apply_step(state: EntityState, step: Step) -> Ranking | None:
     state.reservoir.remove(removed)
     if added.ids:
         state.reservoir.insert(added, x, squared_norms)
-    centroid_squared = state.centroid_squared()
     neighbors = state.knn()
-    if neighbors is not None and state.proves(neighbors, centroid_squared):
+    if neighbors is not None and state.proves(neighbors):
         state.counters.proved_reservoir += 1
     else:
         neighbors = state.refill()
-    ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    ranking = state.ranking_if_changed(neighbors, added.ids)
     state.trim()
     return ranking
 

@@ -43,16 +43,12 @@ class Ranking:
         keys: list[float],
         total: NDArray[np.float64],
         scale: int,
-        centroid_squared: float | None = None,
     ) -> None:
-        """Distances are computed from `keys` (one per id) and `total` (S, not copied); |S/n|^2 may
-        be given.
-        """
+        """Distances are computed from `keys` (one per id) and `total` (S, not copied)."""
         self.ids = ids
         self.support = support
         self.n = n
-        if centroid_squared is None:
-            centroid_squared = float(total @ total) / max(1, n * n)
+        centroid_squared = float(total @ total) / max(1, n * n)
         self._measured = Measured(keys, n, total, centroid_squared)
         self._scale = scale
         self._distances: tuple[float, ...] | None = None

@@ -46,7 +46,6 @@ class Reservoir:
         self.anchor_n = 0
         self.anchor_total = _zeros(dimension)  # replaced, never changed
         self.radius_key: float | None = None
-        # Made when they are first needed: rows from len(self._digests) on have none yet.
         self._row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self._digests: list[bytes] = []  # a row -> its vector's digest
         self._vectors = GrowingArray(np.int16, dimension)
@@ -68,7 +67,7 @@ class Reservoir:
     @property
     def memory_bytes(self) -> int:
         """Approximate bytes of the matrices and of Python's objects for ids and vectors."""
-        ids = self.live if self.live == len(self) else sum(map(len, self.lowest_ids))
+        ids = sum(map(len, self.lowest_ids))
         return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * 260 + ids * 80
 
     def keys(self, n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,16 +76,6 @@ class Reservoir:
         keys *= -2.0
         keys += self._squared_norms.rows * n
         return keys
-
-    @property
-    def row_of(self) -> dict[bytes, int]:
-        """The row of each vector, by its digest."""
-        digests, row_of = self._digests, self._row_of
-        for row in range(len(digests), len(self.counts)):
-            key = digest(self._vectors.rows[row])
-            digests.append(key)
-            row_of[key] = row
-        return row_of
 
     def insert(
         self, added: Points, x: NDArray[np.float64], squared_norms: NDArray[np.float64]
@@ -101,7 +90,7 @@ class Reservoir:
 
     def _add(self, id_: bytes, vector: NDArray[np.int16], squared_norm: float) -> None:
         key = digest(vector)
-        row = self.row_of.get(key)
+        row = self._row_of.get(key)
         if row is not None:
             self._add_copy(row, id_)
             return
@@ -130,7 +119,7 @@ class Reservoir:
     def remove(self, removed: Points) -> None:
         """Remove those sentences that are inside."""
         for id_, vector in zip(removed.ids, removed.vectors, strict=True):
-            row = self.row_of.get(digest(vector))
+            row = self._row_of.get(digest(vector))
             if row is not None:
                 self._remove(row, id_)
 
@@ -151,7 +140,7 @@ class Reservoir:
 
     def _drop(self, row: int) -> None:
         """Delete a row; the last one takes its place."""
-        row_of = self.row_of
+        row_of = self._row_of
         counts, lowest_ids, key = self.counts.pop(), self.lowest_ids.pop(), self._digests.pop()
         if row == len(self.counts):
             del row_of[key]
@@ -168,11 +157,15 @@ class Reservoir:
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         )
-        self._digests, self._row_of = [], {}
+        self._name([digest(vector) for vector in found.vectors])
         self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.exhausted = False
         self.anchor_n, self.anchor_total, self.radius_key = n, total.copy(), found.radius_key
+
+    def _name(self, digests: list[bytes]) -> None:
+        self._digests = digests
+        self._row_of = {key: row for row, key in enumerate(digests)}
 
     def tighten(self, target: int, n: int, total: NDArray[np.float64]) -> None:
         """Keep only the `target` rows nearest to the anchor, equal keys together, without an index
@@ -189,7 +182,7 @@ class Reservoir:
         self.radius_key = radius_key
         inside = np.flatnonzero(keys < radius_key)
         rows = inside.tolist()
-        self._digests, self._row_of = [], {}
+        self._name([self._digests[row] for row in rows])
         self._vectors.keep(inside)
         self._squared_norms.keep(inside)
         self.counts = [self.counts[row] for row in rows]

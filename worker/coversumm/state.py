@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.copies import Copies
@@ -48,17 +45,6 @@ class Counters:
         )
 
 
-class Ball(NamedTuple):
-    """The reservoir's anchor and radius in float64."""
-
-    made_of: tuple[int, float, float]
-    anchor_total: NDArray[np.float64]
-    anchor: NDArray[np.float64]
-    anchor_squared: float
-    radius: float  # a lower bound
-    slack: float  # `certificate.slack`
-
-
 class EntityState:
     """What a step reads and writes. S is in float64, exact below 2^53."""
 
@@ -95,7 +81,6 @@ class EntityState:
         self.since_refill = 0  # steps
         self.members: frozenset[bytes] = frozenset()  # ids of the ranking after the last step
         self.counters = Counters()  # how steps were decided so far
-        self._ball: Ball | None = None
 
     @property
     def live(self) -> int:
@@ -148,45 +133,27 @@ class EntityState:
         return self.reservoir.radius_key is None or self.reservoir.live == self.live
 
     def outside(self, centroid_squared: float) -> float:
-        """A lower bound of the distance from the centroid to sentences outside: radius - drift;
-        infinite if there are none.
-        """
-        if self.complete():
-            return inf
-        ball = self.ball()
-        drift_squared = (
-            centroid_squared - 2.0 * float(self.total @ ball.anchor) / self.n + ball.anchor_squared
+        """A lower bound of the distance from the centroid to sentences outside: radius - drift."""
+        reservoir, slack = self.reservoir, self.slack
+        assert reservoir.radius_key is not None
+        anchor = reservoir.anchor_total / reservoir.anchor_n
+        anchor_squared = float(anchor @ anchor)
+        radius = certificate.lower(
+            reservoir.radius_key / reservoir.anchor_n + anchor_squared, slack
         )
-        return ball.radius - certificate.upper(drift_squared, 4 * ball.slack)
+        drift_squared = (
+            centroid_squared - 2.0 * float(self.total @ anchor) / self.n + anchor_squared
+        )
+        return radius - certificate.upper(drift_squared, 4 * slack)
 
-    def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
+    def proves(self, neighbors: Neighbors) -> bool:
         """The reservoir certificate (Lemma 4): nothing outside is as near as the last neighbor."""
-        outside = self.outside(centroid_squared)
-        if outside == inf:
+        if self.complete():
             return True
+        centroid_squared = self.centroid_squared()
+        outside = self.outside(centroid_squared)
         kth_squared = neighbors.keys[-1] / self.n + centroid_squared
         return certificate.upper(kth_squared, self.slack) < outside * certificate.ROOTS
-
-    def ball(self) -> Ball:
-        """The reservoir's ball in float64, cached per anchor, radius and largest vector."""
-        reservoir = self.reservoir
-        assert reservoir.radius_key is not None
-        made_of = (reservoir.anchor_n, reservoir.radius_key, self.max_squared_norm)
-        ball = self._ball
-        if (
-            ball is None
-            or ball.made_of != made_of
-            or ball.anchor_total is not reservoir.anchor_total
-        ):
-            anchor = reservoir.anchor_total / reservoir.anchor_n
-            anchor_squared, slack = float(anchor @ anchor), self.slack
-            radius = certificate.lower(
-                reservoir.radius_key / reservoir.anchor_n + anchor_squared, slack
-            )
-            self._ball = ball = Ball(
-                made_of, reservoir.anchor_total, anchor, anchor_squared, radius, slack
-            )
-        return ball
 
     # ---- refilling
 
@@ -238,20 +205,17 @@ class EntityState:
 
     # ---- ranking
 
-    def ranking_of(self, neighbors: Neighbors, centroid_squared: float | None = None) -> Ranking:
+    def ranking_of(self, neighbors: Neighbors) -> Ranking:
         """The neighbors as output."""
         keys, ids, rows = neighbors
         support = tuple([self.reservoir.counts[row] for row in rows])
-        total = self.total.copy()
-        return Ranking(tuple(ids), support, self.n, keys, total, self.scale, centroid_squared)
+        return Ranking(tuple(ids), support, self.n, keys, self.total.copy(), self.scale)
 
-    def ranking_if_changed(
-        self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float | None = None
-    ) -> Ranking | None:
+    def ranking_if_changed(self, neighbors: Neighbors, added: Sequence[bytes]) -> Ranking | None:
         """The ranking of a step that added these ids, if the set of ids changed or one of these is
         in it.
         """
         before, self.members = self.members, frozenset(neighbors.ids)
         if self.members == before and self.members.isdisjoint(added):
             return None
-        return self.ranking_of(neighbors, centroid_squared)
+        return self.ranking_of(neighbors)

@@ -8,7 +8,6 @@ the rows read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import TILE, Block, Neighborhood, Totals, first_beyond
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
@@ -80,14 +79,9 @@ class FlatIndex:
         if not m:
             return
         start = len(self._ids)
-        if m == 1:
-            self._vectors.push(added.vectors[0])
-            self._ids.append(added.ids[0])
-            self._rows[added.ids[0]] = start
-        else:
-            self._vectors.append(added.vectors)
-            self._ids.extend(added.ids)
-            self._rows.update(zip(added.ids, range(start, start + m), strict=True))
+        self._vectors.append(added.vectors)
+        self._ids.extend(added.ids)
+        self._rows.update(zip(added.ids, range(start, start + m), strict=True))
         if len(self._rows) != len(self._ids):
             raise DuplicateSentence(
                 f"a sentence to add is live already, one of {list(added.ids)[:3]!r}"
@@ -150,19 +144,8 @@ class FlatIndex:
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
         self._apply_waiting()
-        parts: Iterable[_Part] = self._parts(n, total)
-        if n <= READ_ROWS and not self._removed:
-            held, rows = list[_Part](), 0
-            for part in parts:
-                held.append(part)
-                if (rows := rows + len(part.keys)) > READ_ROWS:  # vectors that count once
-                    break
-            else:
-                if (found := _nearest_at_once(held, count)) is not None:
-                    return found
-            parts = chain(held, parts)
         candidates = SearchCandidates(count, ids_kept, self._removed)
-        for part in parts:
+        for part in self._parts(n, total):
             candidates.offer(part.keys, part.vectors, part.ids_of, stored=part.is_stored)
         return candidates.neighborhood(self._dimension)
 
@@ -208,8 +191,6 @@ class _Tile(NamedTuple):
 
     def ids(self, rows: NDArray[np.int64]) -> list[bytes]:
         """The ids of some rows, each from the row's block."""
-        if len(rows) == len(self.vectors):
-            return [block.id(row) for block in self.blocks for row in range(len(block.vectors))]
         ends = np.array(self.ends)
         where = np.searchsorted(ends, rows, side="right").tolist()
         starts = [0, *self.ends]
@@ -225,25 +206,6 @@ class _Part(NamedTuple):
     vectors: NDArray[np.int16]
     ids_of: Callable[[NDArray[np.int64]], list[bytes]]
     is_stored: bool
-
-
-def _nearest_at_once(parts: Sequence[_Part], count: int) -> Neighborhood | None:
-    """The nearest, without a look at one sentence at a time; None if some of them have equal keys:
-    their vectors may be copies.
-    """
-    keys = np.concatenate([part.keys for part in parts])
-    radius_key = first_beyond(keys, count)
-    limit = np.inf if radius_key is None else radius_key
-    near = keys[keys < limit]
-    if len(np.unique(near)) < len(near):
-        return None
-    found: list[NDArray[np.int16]] = []
-    ids: list[bytes] = []
-    for part in parts:
-        rows = np.flatnonzero(part.keys < limit)
-        found.append(part.vectors if len(rows) == len(part.vectors) else part.vectors[rows])
-        ids += part.ids_of(rows)
-    return Neighborhood(np.concatenate(found), [1] * len(ids), [[id_] for id_ in ids], radius_key)
 
 
 def add_up(totals: Totals, vectors: NDArray[np.int16], copies: Copies | None = None) -> Totals:
