@@ -1,7 +1,8 @@
 """A small site on which everything happens that the dashboard shows, watched by a real Prometheus.
 
-Two workers under load with texts, embeddings, poison and deletions; one is killed, loses its disk
-and restores; a producer keeps a transaction open; and a replay and a bridge go on beside them.
+Two workers under load with texts, embeddings, poison and deletions, one of them without native
+code; the other is killed, loses its disk and restores; a producer keeps a transaction open; and a
+replay and a bridge go on beside them.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
     settings = {**_SETTINGS, "COVERSUMM_VECTOR_STORE_DIR": str(directory / "vectors")}
     with pipeline(broker, name, directory, settings=settings) as workers:
         ports = [workers.worker().web_port for _ in range(2)]
+        # it counts every step as proved by its reservoir, and never refills one
+        workers.workers[1].environment["COVERSUMM_NATIVE"] = "off"
         replay_port = free_port()
         bridge = _bridge(workers)
         targets = {WORKERS: ports, REPLAY: [replay_port], BRIDGE: [bridge.web_port]}
