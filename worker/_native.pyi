@@ -36,9 +36,9 @@ class Pool:
     """Entities in memory, and the events that they take the usual way.
 
     A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `questions` and
-    their `answer`, then `process`. What the pool
-    does not take is the caller's: all records of that entity, after it was made to `leave`. Rows
-    and messages are those of the Python form, byte for byte. For one thread at a time.
+    their `answer`, then `process`. If the pool does not take a record, the caller makes its entity
+    `leave`, and processes all records of that entity. Rows and messages are those of the Python
+    form, byte for byte. For one thread at a time.
     """
 
     def __new__(

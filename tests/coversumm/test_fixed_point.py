@@ -134,7 +134,7 @@ def test_full_entity_refuses_and_stays() -> None:
     core.n, core.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
     core.apply([Step(no_points(2), Points([b"last"], x))])
     assert core.n == limit
-    for more in (1, 20):  # one by one, in bulk
+    for more in (1, 20):  # alone, and among others
         with pytest.raises(EntityFull, match=str(limit + 1)):
             core.apply([Step(no_points(2), Points([b"%d" % i], x)) for i in range(more)])
         assert core.n == limit

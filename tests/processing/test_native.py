@@ -473,6 +473,20 @@ def test_events_of_a_large_entity_are_not_read_twice(monkeypatch: pytest.MonkeyP
     assert read == [10, 20, 20, 20]  # the second ten make it large
 
 
+def test_a_large_entity_stays_where_it_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "FEW_SENTENCES", 15)
+    random = Random(7)
+    _, pool = both(0)
+    sides = []
+    for offset in range(0, 50, 10):
+        records = [usual(at, "e", f"r{at}", random) for at in range(offset, offset + 10)]
+        if offset == 20:
+            records[-1] = records[-1]._replace(value=b"no event")
+        pool.process(records)
+        sides.append(in_pool(pool))
+    assert sides == [1, 1, 0, 0, 0]
+
+
 def test_an_entity_changes_sides_with_its_events() -> None:
     random = Random(2)
     _, pool = both(0)

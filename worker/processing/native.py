@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
 API: Final = 7  # of the module; one that was built from other sources is not used
-MOST_SENTENCES: Final = 4096
+MOST_SENTENCES: Final = 2048
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
 """
 FEW_SENTENCES: Final = 256
 """Up to so many an entity takes no more memory in the pool than in Python's cache. It is read again
-quickly, too. Larger ones come into the pool only while there is room for many.
+quickly, too. Larger ones come into the pool only while there is room for many, and while Python has
+none of them in memory: reading it again for each change of sides would take longer than its events.
 """
 ROOM: Final = 0.75  # of COVERSUMM_CACHE_BYTES
-SENTENCE_BYTES: Final = 1200  # of a sentence in the pool besides its vector
+SENTENCE_BYTES, SET_BYTES = 1200, 8  # of a sentence in the pool besides its vector; in each facet
+MOST_UNFIT: Final = 10_000
 MISSING: Final = (
     "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
     "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
@@ -98,6 +100,9 @@ class NativeEntities:
         self._partitions = partitions
         self._entities = entities
         self._defined: set[int] = set()  # partitions whose facets the pool has
+        self._unfit: set[EntityKey] = set()  # the pool did not take these
+        sets = 0 if config.facets is None else len(config.facets.definitions.sets)
+        self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension + SET_BYTES * sets
 
     def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> list[int]:
         """The indexes, among those of new records, of the events that the pool holds now.
@@ -119,6 +124,7 @@ class NativeEntities:
         unfit += pool.refused()
         pool.leave(unfit)
         left.update(unfit)
+        self._remember(unfit)
         if self._config.facets is not None:
             read_texts(pool, self._config.facets)
         return [i for i in usual if places[i] not in left]
@@ -137,15 +143,24 @@ class NativeEntities:
         """Whether Python has the entity in memory, and the pool would not take it."""
         if entity is None:
             return False
-        cached = self._entities.peek(EntityKey(partition, entity.decode(errors="replace")))
-        return cached is not None and not self._has_room(cached.sentence_count)
+        key = EntityKey(partition, entity.decode(errors="replace"))
+        cached = self._entities.peek(key)
+        if cached is None:
+            return False
+        return cached.sentence_count > FEW_SENTENCES or key in self._unfit
+
+    def _remember(self, unfit: Sequence[tuple[int, bytes]]) -> None:
+        """Keep in mind what the pool did not take, while Python has it in memory."""
+        if len(self._unfit) > MOST_UNFIT:
+            self._unfit.clear()
+        self._unfit.update(EntityKey(number, entity.decode()) for number, entity in unfit)
 
     def _has_room(self, sentences: int) -> bool:
         """Whether the pool takes an entity with so many live ones."""
-        each = SENTENCE_BYTES + 2 * self._config.limits.dimension
         held = self._pool.memory_bytes + self._entities.memory_bytes
+        needed = held + sentences * self._sentence_bytes
         return sentences <= MOST_SENTENCES and (
-            sentences <= FEW_SENTENCES or held + sentences * each <= ROOM * self._config.cache_bytes
+            sentences <= FEW_SENTENCES or needed <= ROOM * self._config.cache_bytes
         )
 
     def _load(self, partition: int, entity: bytes, index: int, load: Load) -> bool:
@@ -162,6 +177,7 @@ class NativeEntities:
         if not self._pool.load(partition, entity, chain([head], rows)):
             return False
         entities.drop(key)
+        self._unfit.discard(key)
         load.hold(self._pool.memory_bytes - before, index)
         return True
 
@@ -191,6 +207,7 @@ class NativeEntities:
         """Drop all entities of these partitions."""
         self._pool.forget(partitions)
         self._defined.difference_update(partitions)
+        self._unfit.clear()
 
     def evict(self) -> int:
         """Evict here and in Python's cache down to the limit of both; how many it evicted.

@@ -52,8 +52,8 @@ pub struct PlainFacets {
     emit_mentions: u64,
 }
 
-/// A phrase: its facets, |y|^2, and the least p*|p| / |x|^2 of a product p with a sentence x that is
-/// near enough, as a fraction: all comparisons fit 128 bits.
+/// A phrase: its facets, |y|^2, and the least p*|p| / |x|^2 of a product p with a sentence x that
+/// is near enough, as a fraction: all comparisons fit 128 bits.
 struct Phrase {
     owners: u64,
     square: i128,

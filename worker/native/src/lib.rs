@@ -5,7 +5,8 @@
 //! and ranks its sentences; `apply` carries events out; `message` and `rows` write, and `loader`
 //! reads an entity from its rows; `pool` is what Python calls, with `store` behind it and `results`
 //! before it. `facets` says which sentences belong to which facets, `facet_sets` holds those of an
-//! entity, `facet_ranks` ranks them, `newest` orders reviews by date, and `facet_message` writes them; `words` asks Python about texts.
+//! entity, `facet_ranks` ranks them, `newest` orders reviews by date, and `facet_message` writes
+//! them; `words` asks Python about texts.
 
 mod apply;
 mod entity;

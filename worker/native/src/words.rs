@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 const MOST_WORDS: usize = 1 << 16;
 const MOST_WORD_BYTES: usize = 40;
 
-/// What is asked: `language` of the text, given its tag; what each of `words` means in the language;
-/// what each of `texts` mentions.
+/// What is asked: `language` of the text, given its tag; what each of `words` means in the
+/// language; what each of `texts` mentions.
 pub type Question = (&'static str, Option<String>, Vec<String>);
 
 /// Where an answer belongs.
@@ -170,7 +170,7 @@ impl Reader {
         (places, texts)
     }
 
-    /// Keep a list for each question, of a language (`Err`) or of mentions; `None`: some is missing.
+    /// Keep the answers, a list for each question. `None`: one is missing, or of another kind.
     pub fn answer(
         &mut self,
         held: &mut [Event],
