@@ -74,18 +74,20 @@ margin = 0.05
 """,
 }
 """Before facets with sides, in two languages."""
-WITH_SIDES = """
-[[facet]]
-name = "of late"
-within_days = 400
-sides = true
-k = 2
+CRITICS = """\
 [[facet]]
 name = "critics of cost"
 rating = { max = 3 }
 labels = ["price", "cost", "view"]
 sides = true
+"""
+WITH_SIDES = f"""
 [[facet]]
+name = "of late"
+within_days = 400
+sides = true
+k = 2
+{CRITICS}[[facet]]
 name = "checked"
 verified = true
 """
@@ -119,19 +121,14 @@ words = { en = ["view", "room*"], fr = ["chambre*"] }
 """
 
 
-USUAL_SIDES = """
+USUAL_SIDES = f"""
 [[facet]]
 name = "checked"
 verified = true
 country = ["NL"]
 words = ["clean", "the b*"]
 k = 2
-[[facet]]
-name = "critics of cost"
-rating = { max = 3 }
-labels = ["price", "cost", "view"]
-sides = true
-"""
+{CRITICS}"""
 
 
 class Stream(NamedTuple):

@@ -118,7 +118,7 @@ impl Batch {
         entity.leave_order(number);
         entity.remove(removed);
         let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
-        entity.count_review(number, was_live, false);
+        entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) =
             (version, false, added.is_empty());
@@ -126,7 +126,7 @@ impl Batch {
         review.language = take(&mut upsert.language);
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
-        entity.count_review(number, false, true);
+        entity.count_review(number, 1);
         for (given, vector) in added.into_iter().zip(vectors.chunks_exact(entity.dimension())) {
             let Given { ordinal, text, labels, words } = given;
             let sets =
@@ -166,7 +166,7 @@ impl Batch {
         count(entity, facets, number, -1);
         entity.leave_order(number);
         entity.remove(removed);
-        entity.count_review(number, was_live, false);
+        entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
         review.details = Details::default();

@@ -112,13 +112,30 @@ impl Sentence {
     }
 }
 
+/// Some reviews, and by the double of a rating how many have it.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct ReviewCounts {
+    pub count: u32,
+    pub ratings: [u32; RATINGS],
+}
+
+impl ReviewCounts {
+    /// Count a review of this rating once more (1), or no more (-1).
+    pub fn add(&mut self, rating: Option<u8>, by: i32) {
+        let change = |count: &mut u32| *count = count.wrapping_add_signed(by);
+        change(&mut self.count);
+        if let Some(double) = rating {
+            change(&mut self.ratings[usize::from(double)]);
+        }
+    }
+}
+
 /// The part of an entity that its header row has.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Counts {
-    pub reviews: u64,
+    /// Live ones.
+    pub reviews: ReviewCounts,
     pub sentences: u64,
-    /// By the double of a rating its live reviews.
-    pub ratings: [u32; RATINGS],
 }
 
 /// How often a vector with several live sentences is shown, and counts in the centroid.
@@ -216,14 +233,9 @@ impl Entity {
         number as u32
     }
 
-    /// Count a live review no more that `was` counted, or one that `is` to be counted.
-    pub fn count_review(&mut self, number: u32, was: bool, is: bool) {
-        let counts = &mut self.counts;
-        counts.reviews = counts.reviews + u64::from(is) - u64::from(was);
-        if let Some(double) = self.reviews[number as usize].details.rating {
-            let rated = &mut counts.ratings[usize::from(double)];
-            *rated = *rated + u32::from(is) - u32::from(was);
-        }
+    /// Count a review as a live one (1), as such no more (-1), or leave it (0).
+    pub fn count_review(&mut self, number: u32, by: i32) {
+        self.counts.reviews.add(self.reviews[number as usize].details.rating, by);
     }
 
     /// The live sentences of a review, by position in it.

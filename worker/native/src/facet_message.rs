@@ -1,9 +1,8 @@
 //! Messages of facets: the bytes of `facets.changed`, as the Python form writes them.
 
-use crate::entity::Entity;
+use crate::entity::{Entity, ReviewCounts};
 use crate::event::Event;
 use crate::facet_ranks::Changed;
-use crate::facet_sets::Reviews;
 use crate::facets::{Criteria, Facet};
 use crate::json::write_string;
 use crate::message::{Message, Publication, ShownSet, write, write_ratings, write_text};
@@ -33,7 +32,7 @@ impl Publication {
                 write_string(&mut out, name);
             }
         }
-        write(&mut out, "],\"review_count\":", entity.counts.reviews);
+        write(&mut out, "],\"review_count\":", entity.counts.reviews.count);
         write(&mut out, ",\"sentence_count\":", entity.counts.sentences);
         out.extend_from_slice(b",\"facets\":[");
         let mut order: Vec<usize> = (0..facets.len()).collect();
@@ -42,12 +41,12 @@ impl Publication {
             if position > 0 {
                 out.push(b',');
             }
-            let encoded = match entity.facets.encoded(at).take() {
+            let encoded = match entity.facets.encoded[at].take() {
                 Some(encoded) => encoded,
                 None => self.facet(entity, &facets[at], at, &mut changed),
             };
             out.extend_from_slice(&encoded);
-            *entity.facets.encoded(at) = Some(encoded);
+            entity.facets.encoded[at] = Some(encoded);
         }
         out.push(b']');
         self.finished(out, event, &entity.counts, ":facets")
@@ -105,7 +104,7 @@ impl Publication {
 }
 
 /// The number of these reviews, and their ratings.
-fn write_reviews(out: &mut Vec<u8>, before: &str, reviews: &Reviews) {
+fn write_reviews(out: &mut Vec<u8>, before: &str, reviews: &ReviewCounts) {
     write(out, before, reviews.count);
     out.extend_from_slice(b",\"ratings\":");
     write_ratings(out, &reviews.ratings);

@@ -2,25 +2,8 @@
 //!
 //! The rules are those of `worker.processing.facets` and `worker.processing.tracked_sets`.
 
-use crate::entity::{Member, RATINGS};
+use crate::entity::{Member, ReviewCounts};
 use crate::facets::{Criteria, SetOf, Sets};
-
-/// Some reviews, and by the double of a rating how many have it.
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
-pub struct Reviews {
-    pub count: u32,
-    pub ratings: [u32; RATINGS],
-}
-
-impl Reviews {
-    fn add(&mut self, rating: Option<u8>, by: i32) {
-        let change = |count: &mut u32| *count = count.wrapping_add_signed(by);
-        change(&mut self.count);
-        if let Some(double) = rating {
-            change(&mut self.ratings[usize::from(double)]);
-        }
-    }
-}
 
 /// One set; a list has a number for each live sentence of the entity, in its order.
 #[derive(Debug)]
@@ -47,9 +30,9 @@ pub struct FacetSets {
     /// Likewise those whose present set has it, with this text.
     pub shown: Vec<Sets>,
     /// By visible facet, the reviews with such a sentence.
-    pub reviews: Vec<Reviews>,
+    pub reviews: Vec<ReviewCounts>,
     /// Likewise those with its words.
-    pub mentions: Vec<Reviews>,
+    pub mentions: Vec<ReviewCounts>,
     /// Likewise how messages have it, until it changes.
     pub encoded: Vec<Option<Box<[u8]>>>,
     /// Source offset of the last change that was published.
@@ -70,8 +53,8 @@ impl FacetSets {
         let facets = criteria.facets().len();
         FacetSets {
             sets: criteria.sets.iter().map(set).collect(),
-            reviews: vec![Reviews::default(); facets],
-            mentions: vec![Reviews::default(); facets],
+            reviews: vec![ReviewCounts::default(); facets],
+            mentions: vec![ReviewCounts::default(); facets],
             encoded: vec![None; facets],
             ..FacetSets::default()
         }
@@ -186,11 +169,6 @@ impl FacetSets {
         (0..self.sets.len()).filter(move |at| self.sets[*at].of.facet == facet)
     }
 
-    /// The part of messages that a facet is, if it is known.
-    pub fn encoded(&mut self, facet: usize) -> &mut Option<Box<[u8]>> {
-        &mut self.encoded[facet]
-    }
-
     /// Facets whose mentions differ from those last published by at least so many percent.
     pub fn are_mentions_due(&self, set: &Set, percent: u64) -> bool {
         let count = if set.of.part == 0 { self.mentions[set.of.facet].count } else { 0 };
@@ -204,7 +182,7 @@ impl FacetSets {
         let encoded = self.encoded.iter().flatten().map(|one| one.len()).sum::<usize>();
         self.sets.iter().map(set).sum::<usize>()
             + 2 * size_of::<Sets>() * self.of.capacity()
-            + self.reviews.len() * (2 * size_of::<Reviews>() + 16)
+            + self.reviews.len() * (2 * size_of::<ReviewCounts>() + 16)
             + encoded
     }
 }

@@ -3,7 +3,7 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{Copies, Counts, Entity, Member, RATINGS, Review, Sentence};
+use crate::entity::{Copies, Counts, Entity, Member, RATINGS, Review, ReviewCounts, Sentence};
 use crate::event::Details;
 use crate::facets::Criteria;
 use crate::rows::{
@@ -134,7 +134,10 @@ impl<'a> Loader<'a> {
             least = double + 1;
         }
         let has_others = payload.take(10)? != [0; 10];
-        self.entity.counts = Counts { reviews, sentences, ratings };
+        self.entity.counts = Counts {
+            reviews: ReviewCounts { count: u32::try_from(reviews).ok()?, ratings },
+            sentences,
+        };
         let is_usual = !has_others && payload.0.is_empty();
         let room = self.most_sentences.min(sentences as usize);
         self.sentences.reserve_exact(room);
@@ -259,10 +262,7 @@ impl<'a> Loader<'a> {
 fn counted(reviews: &[Review], sentences: u64) -> Counts {
     let mut counts = Counts { sentences, ..Counts::default() };
     for review in reviews.iter().filter(|review| !review.is_deleted) {
-        counts.reviews += 1;
-        if let Some(double) = review.details.rating {
-            counts.ratings[usize::from(double)] += 1;
-        }
+        counts.reviews.add(review.details.rating, 1);
     }
     counts
 }

@@ -128,7 +128,7 @@ impl Publication {
         shown.set.write(&mut out);
         write_ids(&mut out, "],\"added\":[", &difference.added);
         write_ids(&mut out, "],\"removed\":[", &difference.removed);
-        write(&mut out, "],\"review_count\":", shown.counts.reviews);
+        write(&mut out, "],\"review_count\":", shown.counts.reviews.count);
         write(&mut out, ",\"sentence_count\":", shown.counts.sentences);
         write(&mut out, ",\"k\":", self.k);
         self.finished(out, event, &shown.counts, "")
@@ -168,7 +168,7 @@ impl Publication {
         write_text(&mut out, "},\"occurred_at\":", origin.occurred_at.as_deref());
         write_text(&mut out, ",\"embedding_model\":", self.model.as_deref());
         out.extend_from_slice(b",\"algorithm\":\"coversumm/1\",\"ratings\":");
-        write_ratings(&mut out, &counts.ratings);
+        write_ratings(&mut out, &counts.reviews.ratings);
         out.push(b'}');
         let name = format!("coversumm:{}:{}:{}{suffix}", origin.entity, self.epoch, origin.offset);
         Message {

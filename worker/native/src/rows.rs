@@ -36,9 +36,9 @@ impl<'a> Writer<'a> {
 
     pub fn header(&self) -> Row {
         let counts = &self.entity.counts;
-        let rated = || (0_u8..).zip(counts.ratings).filter(|(_, reviews)| *reviews > 0);
+        let rated = || (0_u8..).zip(counts.reviews.ratings).filter(|(_, reviews)| *reviews > 0);
         let mut out = framed(2);
-        for number in [counts.reviews, counts.sentences, self.entity.incarnation] {
+        for number in [counts.reviews.count.into(), counts.sentences, self.entity.incarnation] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.push(rated().count() as u8);
