@@ -407,7 +407,7 @@ def test_large_entities_are_for_the_pool_while_there_is_room_for_many(
     """One after the other they would drive out one another, and be read again for each event."""
     monkeypatch.setattr(native, "FEW_SENTENCES", 15)
     random = Random(6)
-    python, pool = both(0, cache_bytes=150_000)
+    python, pool = both(0, cache_bytes=130_000)
     for turn, entity in enumerate([*"abcdef", *"abcdef"]):
         for offset in range(turn * 30, turn * 30 + 30, 10):
             records = [usual(at, entity, f"r{at}", random) for at in range(offset, offset + 10)]

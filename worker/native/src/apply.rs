@@ -123,7 +123,7 @@ impl Batch {
         (review.version, review.is_deleted, review.is_embedded) =
             (version, false, added.is_empty());
         review.details = upsert.details.clone();
-        review.language = take(&mut upsert.language);
+        review.note(take(&mut upsert.language), review.findings().mentions);
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, 1);
@@ -170,7 +170,7 @@ impl Batch {
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
         review.details = Details::default();
-        (review.language, review.mentions) = (Box::default(), 0);
+        review.note(None, 0);
         if is_move { Outcome::Moved } else { Outcome::Applied }
     }
 

@@ -33,13 +33,7 @@ pub struct Review {
     /// As `ReviewRow.embedded`.
     pub is_embedded: bool,
     pub details: Details,
-    /// The language that was found for it, if facets depend on it.
-    pub language: Box<str>,
-    /// Facets whose words its sentences have.
-    pub mentions: u64,
-    /// Its date, and the facets of the newest reviews that it is in, if there are such facets.
-    pub instant: Option<Instant>,
-    pub recent: u64,
+    pub findings: Option<Box<Findings>>,
     /// How many of its sentences are live.
     pub live: u32,
     /// Whether the rows before this micro-batch have a row of its vectors.
@@ -47,6 +41,19 @@ pub struct Review {
     /// Whether this micro-batch writes it.
     pub is_written: bool,
 }
+
+/// What is found out about a review where facets depend on it. Most reviews have nothing of it.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub language: Option<Box<str>>,
+    /// Facets whose words its sentences have.
+    pub mentions: u64,
+    /// Its date, and the facets of the newest reviews that it is in, if there are such facets.
+    pub instant: Option<Instant>,
+    pub recent: u64,
+}
+
+static NOTHING: Findings = Findings { language: None, mentions: 0, instant: None, recent: 0 };
 
 #[derive(Debug)]
 pub struct Sentence {
@@ -79,13 +86,27 @@ impl Review {
             is_deleted: false,
             is_embedded: false,
             details: Details::default(),
-            language: Box::default(),
-            mentions: 0,
-            instant: None,
-            recent: 0,
+            findings: None,
             live: 0,
             has_vectors_row: false,
             is_written: false,
+        }
+    }
+
+    pub fn findings(&self) -> &Findings {
+        self.findings.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// Those to change.
+    pub fn find(&mut self) -> &mut Findings {
+        self.findings.get_or_insert_default()
+    }
+
+    /// Note its language, and the facets whose words its sentences have.
+    pub fn note(&mut self, language: Option<Box<str>>, mentions: u64) {
+        if self.findings.is_some() || language.is_some() || mentions != 0 {
+            let findings = self.find();
+            (findings.language, findings.mentions) = (language, mentions);
         }
     }
 }
@@ -271,7 +292,7 @@ impl Entity {
         self.reviews[sentence.review as usize].live += 1;
         push(&mut self.squares, own);
         push(&mut self.sentences, sentence);
-        let product = match self.join(row) {
+        let product = match self.count_sentence(row) {
             Some(copy) => self.products[copy],
             None => {
                 let before = self.add_to_total(vector, sets, own); // vector.S
@@ -302,7 +323,7 @@ impl Entity {
         for at in gone.into_iter().rev() {
             let row = at as usize;
             let vector = self.vectors[row].clone();
-            if self.leave(row) {
+            if self.uncount_sentence(row) {
                 let own = self.squares[row];
                 self.centroid.total_square += own - 2 * self.products[row];
                 self.change(&vector, -1, |facets, products| facets.remove(row, products, own));
@@ -364,7 +385,7 @@ impl Entity {
         (self.sentences, self.vectors) = (sentences, vectors);
         let mut total = total(&self.vectors, self.dimension);
         for at in 0..self.sentences.len() {
-            if self.join(at).is_some() {
+            if self.count_sentence(at).is_some() {
                 total
                     .iter_mut()
                     .zip(&self.vectors[at])
@@ -387,7 +408,7 @@ impl Entity {
     }
 
     /// Count a sentence with the copies before it; one that counts in the centroid for it.
-    fn join(&mut self, at: usize) -> Option<usize> {
+    fn count_sentence(&mut self, at: usize) -> Option<usize> {
         let copies = self.copies_of(at, at);
         for row in copies.iter().chain([&at]) {
             self.sentences[*row].support = copies.len() as u32 + 1;
@@ -403,7 +424,7 @@ impl Entity {
     }
 
     /// Count a sentence no more; whether none counts in the centroid for it.
-    fn leave(&mut self, at: usize) -> bool {
+    fn uncount_sentence(&mut self, at: usize) -> bool {
         let copies = self.copies_of(at, self.sentences.len());
         for row in &copies {
             self.sentences[*row].support = copies.len() as u32;
@@ -483,7 +504,7 @@ impl Entity {
             let Details { occurred_at, language, country, author_id, .. } = &one.details;
             let texts = [occurred_at, language, country, author_id];
             allocated(one.id.len())
-                + allocated(one.language.len())
+                + one.findings.as_ref().map_or(0, |_| allocated(size_of::<Findings>()))
                 + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
         };
         size_of::<Entity>()

@@ -68,7 +68,7 @@ pub struct Upsert {
     /// All texts, blank ones too, where the language has to be found.
     pub whole: Option<String>,
     /// As it was found.
-    pub language: Box<str>,
+    pub language: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -236,7 +236,7 @@ fn upsert(
         sentences,
         vectors,
         whole,
-        language: Box::default(),
+        language: None,
     })
 }
 

@@ -62,7 +62,11 @@ impl Entity {
     pub fn find_mentions(&mut self, number: u32) {
         let own = self.sentences_of(number);
         let words = own.iter().filter_map(|row| self.sentences[*row as usize].words);
-        self.reviews[number as usize].mentions = words.fold(0, |bits, one| bits | one);
+        let mentions = words.fold(0, |bits, one| bits | one);
+        let review = &mut self.reviews[number as usize];
+        if mentions != review.findings().mentions {
+            review.find().mentions = mentions;
+        }
     }
 
     /// Count a review in the facets of its sentences, and in those that it mentions: once more (1),
@@ -72,7 +76,7 @@ impl Entity {
         if review.is_deleted || review.live == 0 {
             return;
         }
-        let mentions = match review.mentions {
+        let mentions = match review.findings().mentions {
             0 => 0,
             bits => bits & criteria.admits(review),
         };

@@ -170,7 +170,7 @@ impl Criteria {
 
     /// The facets whose criteria a live review meets.
     pub fn admits(&self, review: &Review) -> u64 {
-        let (details, language) = (&review.details, &*review.language);
+        let (details, findings) = (&review.details, review.findings());
         let not_recent = !self.recent.iter().fold(0, |bits, one| bits | one.bit);
         let PlainFacets { ratings, verified, languages, countries, authors, .. } = &self.plain;
         let value = |admitted: &HashMap<String, u64>, value: Option<&str>| {
@@ -179,10 +179,10 @@ impl Criteria {
         };
         ratings[details.rating.map_or(RATINGS, usize::from)]
             & verified[details.verified.map_or(0, |one| 1 + usize::from(one))]
-            & value(languages, Some(language))
+            & value(languages, findings.language.as_deref())
             & value(countries, details.country.as_deref())
             & value(authors, details.author_id.as_deref())
-            & (review.recent | not_recent)
+            & (findings.recent | not_recent)
     }
 
     /// The sets of a sentence with these labels, of a review that meets the criteria of these

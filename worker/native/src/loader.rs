@@ -194,11 +194,11 @@ impl<'a> Loader<'a> {
             details.author_id = filled(payload.text(author.into())?);
             details.country = filled(payload.text(country.into())?);
         }
-        let (mut mentions, mut language) = (0, Box::default());
+        let (mut mentions, mut language) = (0, None);
         if format >= 4 {
             mentions = payload.u64()?;
             let length = payload.u8()?;
-            language = payload.text(length.into())?;
+            language = filled(payload.text(length.into())?);
         }
         let mut texts: Vec<Stored> = payload.texts()?;
         for (ordinal, bits) in &labels {
@@ -219,20 +219,17 @@ impl<'a> Loader<'a> {
         if !is_usual {
             return None;
         }
-        self.entity.add_review(Review {
-            id: std::str::from_utf8(id).ok()?.into(),
+        let mut review = Review {
             version,
             is_deleted,
             is_embedded: flags & EMBEDDED != 0,
             details,
-            language,
-            mentions,
-            instant: None,
-            recent: 0,
             live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),
-            is_written: false,
-        });
+            ..Review::new(std::str::from_utf8(id).ok()?)
+        };
+        review.note(language, mentions);
+        self.entity.add_review(review);
         self.texts.push(texts);
         Some(())
     }

@@ -52,7 +52,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 /// Later ones first, those without a date last, by id where dates are equal.
 fn compare(one: &Review, other: &Review) -> Ordering {
-    other.instant.cmp(&one.instant).then_with(|| one.id.cmp(&other.id))
+    other.findings().instant.cmp(&one.findings().instant).then_with(|| one.id.cmp(&other.id))
 }
 
 impl Entity {
@@ -66,8 +66,9 @@ impl Entity {
         if let Ok(at) = self.place(number) {
             self.order.remove(at);
         }
-        let review = &mut self.reviews[number as usize];
-        (review.recent, review.instant) = (0, None);
+        if let Some(findings) = &mut self.reviews[number as usize].findings {
+            (findings.recent, findings.instant) = (0, None);
+        }
     }
 
     /// A review is live, with this date.
@@ -76,7 +77,7 @@ impl Entity {
             return;
         }
         let review = &mut self.reviews[number as usize];
-        review.instant = review.details.occurred_at.as_deref().and_then(Instant::of);
+        review.find().instant = review.details.occurred_at.as_deref().and_then(Instant::of);
         if let Err(at) = self.place(number) {
             self.order.insert(at, number);
         }
@@ -88,7 +89,7 @@ impl Entity {
             return Vec::new();
         }
         let of = |number: &u32| &self.reviews[*number as usize];
-        let newest = self.order.first().and_then(|number| of(number).instant.as_ref());
+        let newest = self.order.first().and_then(|number| of(number).findings().instant.as_ref());
         let end = |one: &Recent| {
             let days = one.within_days?;
             newest.map(|Instant(seconds, fraction)| Instant(seconds - DAY * days, fraction.clone()))
@@ -96,7 +97,7 @@ impl Entity {
         let ends: Vec<_> = criteria.recent().iter().map(|one| (one, end(one))).collect();
         let mut moved = Vec::new();
         for (position, number) in self.order.iter().enumerate() {
-            let own = of(number);
+            let own = of(number).findings();
             let is_in = |(one, end): &&(&Recent, Option<Instant>)| {
                 let is_within = own.instant.is_some() && own.instant >= *end;
                 one.newest.is_none_or(|count| position < count)
@@ -118,7 +119,7 @@ impl Entity {
             }
         }
         for (number, bits) in self.moved_in_order(criteria) {
-            self.reviews[number as usize].recent = bits;
+            self.reviews[number as usize].find().recent = bits;
         }
     }
 
@@ -126,7 +127,7 @@ impl Entity {
     pub fn settle_order(&mut self, criteria: &Criteria) {
         for (number, bits) in self.moved_in_order(criteria) {
             self.count_in_facets(criteria, number, -1);
-            self.reviews[number as usize].recent = bits;
+            self.reviews[number as usize].find().recent = bits;
             for row in self.sentences_of(number) {
                 let sets = self.sets_of(criteria, row);
                 self.move_sentence(row, sets);

@@ -9,7 +9,7 @@ use crate::message::{Emit, Publication};
 use crate::results::{Names, Processed, keys_for_python};
 use crate::store::{Key, Store, key_of};
 use crate::vector::Workspace;
-use crate::words::{Answer, Question, Reader};
+use crate::words::{Answer, Question, TextReader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySequence, PyString, PyTuple};
@@ -28,7 +28,7 @@ pub struct Pool {
     facets: HashMap<i32, Criteria>,
     held: Vec<Event>,
     workspace: Workspace,
-    reader: Reader,
+    text_reader: TextReader,
     names: Names,
 }
 
@@ -93,7 +93,7 @@ impl Pool {
             facets: HashMap::new(),
             held: Vec::new(),
             workspace: Workspace::default(),
-            reader: Reader::default(),
+            text_reader: TextReader::default(),
             names: Names::new(py, output_topic, facets_topic)?,
         })
     }
@@ -114,7 +114,7 @@ impl Pool {
     ) -> PyResult<Vec<usize>> {
         self.held.clear();
         self.entities.begin();
-        self.reader.begin();
+        self.text_reader.begin();
         let mut taken = Vec::new();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;
@@ -183,12 +183,12 @@ impl Pool {
 
     /// What is to be asked about texts next, before `process`.
     fn questions(&mut self) -> Vec<Question> {
-        self.reader.questions(&mut self.held, &mut self.entities, &self.facets)
+        self.text_reader.questions(&mut self.held, &mut self.entities, &self.facets)
     }
 
     /// The answers, in order.
     fn answer(&mut self, answers: Vec<Vec<Answer>>) -> PyResult<()> {
-        let done = self.reader.answer(&mut self.held, &mut self.entities, answers);
+        let done = self.text_reader.answer(&mut self.held, &mut self.entities, answers);
         done.ok_or_else(|| PyValueError::new_err("not an answer to each question"))
     }
 

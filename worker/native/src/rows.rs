@@ -109,7 +109,8 @@ impl<'a> Writer<'a> {
         let rating = details.rating.map_or(0.0, |double| f64::from(double) / 2.0);
         let has_more =
             details.verified.is_some() || details.country.is_some() || details.author_id.is_some();
-        let has_found = review.mentions != 0 || !review.language.is_empty();
+        let findings = review.findings();
+        let has_found = findings.mentions != 0 || findings.language.is_some();
         let has_more = has_more || has_found;
         let texts = || sentences.iter().map(|at| &self.entity.sentences[*at as usize]);
         let labelled = || texts().filter(|one| one.labels != 0);
@@ -151,9 +152,10 @@ impl<'a> Writer<'a> {
             out.extend_from_slice(country.as_bytes());
         }
         if has_found {
-            out.extend_from_slice(&review.mentions.to_le_bytes());
-            out.push(review.language.len() as u8);
-            out.extend_from_slice(review.language.as_bytes());
+            let language = findings.language.as_deref().unwrap_or_default();
+            out.extend_from_slice(&findings.mentions.to_le_bytes());
+            out.push(language.len() as u8);
+            out.extend_from_slice(language.as_bytes());
         }
         push_u32(&mut out, sentences.len());
         for one in texts() {

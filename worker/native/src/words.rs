@@ -35,7 +35,7 @@ type Lexicon = HashMap<Option<String>, Words>;
 type Words = HashMap<String, Meaning>;
 
 #[derive(Default)]
-pub struct Reader {
+pub struct TextReader {
     lexicon: Lexicon,
     asked: Vec<Asked>,
 }
@@ -49,7 +49,7 @@ enum Found {
     Nothing,
 }
 
-impl Reader {
+impl TextReader {
     /// A micro-batch begins.
     pub fn begin(&mut self) {
         self.asked.clear();
@@ -187,7 +187,7 @@ impl Reader {
                     if let (Change::Upsert(upsert), Answer::Language(language)) =
                         (&mut held.get_mut(event)?.change, answers.next()?)
                     {
-                        upsert.language = language.into();
+                        upsert.language = (!language.is_empty()).then(|| language.into());
                     }
                 }
                 Asked::Words(language, words) => {
@@ -233,14 +233,13 @@ impl Answer {
 
 /// The language whose words count.
 fn language_of(upsert: &Upsert) -> Option<String> {
-    let found = (!upsert.language.is_empty()).then_some(&*upsert.language);
-    found.or(upsert.details.language.as_deref()).map(Into::into)
+    upsert.language.as_deref().or(upsert.details.language.as_deref()).map(Into::into)
 }
 
 /// Likewise of a stored review, and its live sentences.
 fn stored(entity: &Entity, number: u32) -> (Option<String>, Vec<u32>) {
     let review = &entity.reviews[number as usize];
-    let found = (!review.language.is_empty()).then_some(&*review.language);
+    let found = review.findings().language.as_deref();
     let language = found.or(review.details.language.as_deref()).map(Into::into);
     (language, entity.sentences_of(number))
 }
