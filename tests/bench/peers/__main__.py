@@ -9,6 +9,7 @@ Reviews of one sentence with its vector (384 numbers) for entities that have 10,
 
     worker         settings as they come: exact summaries, exactly once; an event where a summary
                    changes
+    worker_python  the same without native code
     trivial        Kafka Streams, exactly_once_v2: keeps each review in RocksDB, an event for each;
                    the least such a service can do
     brute          the same, and for each event all of the entity's vectors read and ranked; an

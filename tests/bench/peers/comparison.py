@@ -19,6 +19,7 @@ from tests.bench.peers.contenders import (
     BRUTE,
     BYTEWAX_BRUTE,
     OURS,
+    PYTHON,
     QUIX_BRUTE,
     TITLES,
     TRIVIAL,
@@ -316,7 +317,7 @@ def rows(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 row[name] = {
                     figure: statistics.median(turn[figure] for turn in mine) for figure in FIGURES
                 }
-        for other in (TRIVIAL, BRUTE, QUIX_BRUTE, BYTEWAX_BRUTE):
+        for other in (PYTHON, TRIVIAL, BRUTE, QUIX_BRUTE, BYTEWAX_BRUTE):
             if OURS.name in row and other.name in row:
                 row[f"{OURS.name}_over_{other.name}"] = {
                     figure: round(row[OURS.name][figure] / row[other.name][figure], 2)

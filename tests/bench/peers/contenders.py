@@ -100,6 +100,12 @@ OURS = Contender(
     lambda _: {},
     entities=200_000,
 )
+PYTHON = OURS._replace(
+    name="worker_python",
+    title="the worker without native code",
+    environment=lambda _: {"COVERSUMM_NATIVE": "off"},
+    entities=10_000,
+)
 TRIVIAL = Contender(
     "trivial",
     "Kafka Streams, reviews kept",
@@ -200,7 +206,7 @@ PATHWAY = Contender(
     keeps=True,
 )
 PEERS = (TRIVIAL, BRUTE, FAUST, QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, BYTEWAX_DEFAULTS, PATHWAY)
-CONTENDERS = {one.name: one for one in (OURS, *PEERS)}
+CONTENDERS = {one.name: one for one in (OURS, PYTHON, *PEERS)}
 TITLES = {one.name: one.title for one in CONTENDERS.values()}
 
 
