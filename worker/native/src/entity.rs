@@ -500,11 +500,15 @@ impl Entity {
             let quote = one.quote.as_ref().map_or(0, |quote| quote.len() + ALLOCATED);
             allocated(one.text.len()) + allocated(quote)
         };
+        let of_findings = |one: &Findings| {
+            let language = one.language.as_deref().map_or(0, str::len);
+            allocated(size_of::<Findings>()) + allocated(language)
+        };
         let of_review = |one: &Review| {
             let Details { occurred_at, language, country, author_id, .. } = &one.details;
             let texts = [occurred_at, language, country, author_id];
             allocated(one.id.len())
-                + one.findings.as_ref().map_or(0, |_| allocated(size_of::<Findings>()))
+                + one.findings.as_deref().map_or(0, of_findings)
                 + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
         };
         size_of::<Entity>()
