@@ -290,7 +290,7 @@ def assemble(
         logs=logs,
         assignment=assignment,
         summaries=ViewReader(processor.summaries, databases, threads, surroundings.die),
-        entities=EntityLister(databases, threads, surroundings.die),
+        entities=EntityLister(processor.summaries, databases, threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
         feed=feed,

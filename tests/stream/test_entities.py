@@ -5,10 +5,12 @@ error.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.harness.drive import Driver
 from tests.harness.stream import End, die
 from worker.events.publishing import SUMMARIES
 from worker.state import CorruptRow
@@ -39,9 +41,11 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.databases = Databases(folder, 32 * 2**20, 2, die)
+        self.summaries = Driver().processor.summaries
         for partition in (0, 1):
             self.databases.open(partition)
-        self.lister = EntityLister(self.databases, Threads(), die)
+            self.summaries.begin(partition, 0)
+        self.lister = EntityLister(self.summaries, self.databases, Threads(), die)
 
     async def page(self, limit: int = 10, seconds: float = LONG, **search: str) -> Page:
         return await self.lister.read([0, 1], EntitySearch(**search), limit, seconds)
@@ -111,6 +115,30 @@ async def test_a_partition_that_is_not_here_or_goes_away(
     with pytest.raises(NotHere):
         await site.page()
     assert ids(await site.lister.read([0], EntitySearch(), 10, LONG)) == ["a", "c"]
+
+
+async def test_rows_that_are_restored_are_not_listed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may end amid a transaction, also those of a partition that came back meanwhile."""
+    site.summaries.forget([1])
+    with pytest.raises(NotHere):
+        await site.page()
+    assert ids(await site.lister.read([0], EntitySearch(), 10, LONG)) == ["a", "c"]
+    site.summaries.begin(1, 0)
+    assert ids(await site.page()) == ["a", "b", "c", "d"]
+    look = Databases.look
+
+    @contextmanager
+    def handed_over(databases: Databases, partition: int, within: bytes) -> Iterator[Look]:
+        site.summaries.forget([partition])
+        site.summaries.begin(partition, 0)
+        with look(databases, partition, within) as rows:
+            yield rows
+
+    monkeypatch.setattr(Databases, "look", handed_over)
+    with pytest.raises(NotHere):
+        await site.page()
 
 
 async def test_a_damaged_row_ends_the_worker(site: Site) -> None:

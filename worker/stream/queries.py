@@ -1,8 +1,8 @@
 """Answers queries from the committed state of a running worker, in threads beside the stream."""
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ from worker.processing.summaries import Summaries
 from worker.state.errors import StateError
 from worker.state.keys import ENTITY, header_key
 from worker.state.listing import EntitySearch, Page, read_page
+from worker.state.store import Rows
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
 from worker.stream.surroundings import Threads
@@ -23,6 +24,21 @@ class NotHere(Exception):
 
 class _Large(Exception):
     """The entity's rows take long to read."""
+
+
+@contextmanager
+def _committed(
+    summaries: Summaries, databases: PartitionDatabases, partition: int, within: bytes
+) -> Iterator[Rows]:
+    """A snapshot of the partition's rows as of a commit. Raises NotHere."""
+    begun = summaries.begun(partition)
+    try:
+        with databases.look(partition, within) as rows:
+            if begun is None or begun is not summaries.begun(partition):
+                raise NotHere  # restored or followed rows may end amid a transaction
+            yield rows
+    except NotOpen:
+        raise NotHere from None
 
 
 @dataclass(eq=False)
@@ -58,19 +74,15 @@ class ViewReader:
         self, key: EntityKey, kind: type[V], extent: Extent | None, is_slow: bool
     ) -> V | None:
         """The view, in a thread. Raises NotHere, and _Large unless the thread is the slow one."""
-        begun = self.summaries.begun(key.partition)
+        within = header_key(key.entity_id.encode())
         try:
-            with self.databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
-                if begun is None or begun is not self.summaries.begun(key.partition):
-                    raise NotHere  # restored or followed rows may end amid a transaction
+            with _committed(self.summaries, self.databases, key.partition, within) as rows:
                 found = self.summaries.from_memory(key) if kind is SummaryView else None
                 if isinstance(found, kind):
                     return found
                 if not is_slow and self.summaries.is_large(rows, key):
                     raise _Large
                 return self.summaries.from_rows(rows, key, kind, extent)
-        except NotOpen:
-            raise NotHere from None
         except StateError as cause:
             self.die(cause)
 
@@ -79,6 +91,7 @@ class ViewReader:
 class EntityLister:
     """Lists and searches entities, a page at a time. Damaged rows end the process."""
 
+    summaries: Summaries
     databases: PartitionDatabases
     threads: Threads
     die: Callable[[BaseException], NoReturn]
@@ -91,7 +104,7 @@ class EntityLister:
     ) -> Page:
         """The next entities of these partitions: at least one, then for at most `seconds`.
 
-        Raises NotHere if one of the partitions is being released.
+        Raises NotHere if one of the partitions is released or restored.
         """
         wanted = list(partitions)
 
@@ -99,10 +112,13 @@ class EntityLister:
             until = time.monotonic() + seconds
             try:
                 with ExitStack() as looks:
-                    rows = {p: looks.enter_context(self.databases.look(p, ENTITY)) for p in wanted}
+                    rows = {
+                        p: looks.enter_context(
+                            _committed(self.summaries, self.databases, p, ENTITY)
+                        )
+                        for p in wanted
+                    }
                     return read_page(rows, search, limit, lambda: time.monotonic() < until)
-            except NotOpen:
-                raise NotHere from None
             except StateError as cause:
                 self.die(cause)
 
