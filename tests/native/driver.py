@@ -62,7 +62,7 @@ class PoolDriver:
             assert got.set_changes == expected.stats.set_changes
         self.taken += len(indexes)
         self.seen += len(batch)
-        assert len(self.pool) or not self.pool.memory_bytes
+        assert len(self.pool) or not self.pool.memory_bytes or self.facets is not None
 
     def _changes_of(self, partition, entity, changes):
         """The changed rows of an entity, without those that are removed of earlier incarnations."""

@@ -9,6 +9,7 @@ use crate::message::{Difference, Emit, Message, Publication, Shown};
 use crate::rows::{Row, Writer};
 use std::collections::BTreeMap;
 use std::mem::take;
+use std::sync::Arc;
 
 /// What an event did.
 enum Outcome {
@@ -22,7 +23,7 @@ enum Outcome {
 /// An entity that events of the micro-batch are about, and what it was before them.
 pub struct Touched {
     pub partition: i32,
-    pub name: Box<str>,
+    pub name: Arc<str>,
     counts: Counts,
     sequence: Option<u64>,
     /// Whether an event changed its facets, published or not.

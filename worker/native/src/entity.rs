@@ -207,7 +207,8 @@ pub struct Entity {
     dimension: usize,
     /// Of the sentences.
     vectors: Vec<Row>,
-    squares: Vec<i64>,
+    /// |x|^2 of each.
+    squares: Vec<i32>,
     /// x.S of each.
     products: Vec<i64>,
     /// Ids and digests of the set last published, in its rank order.
@@ -277,8 +278,8 @@ impl Entity {
         format!("{}#{}", self.reviews[one.review as usize].id, one.ordinal).into()
     }
 
-    pub fn squares(&self) -> &[i64] {
-        &self.squares
+    pub fn squares(&self) -> impl Iterator<Item = i64> {
+        self.squares.iter().map(|square| i64::from(*square))
     }
 
     pub fn vector(&self, at: u32) -> &[i16] {
@@ -290,7 +291,7 @@ impl Entity {
         let (row, own) = (self.sentences.len(), square(vector));
         push(&mut self.vectors, vector.into());
         self.reviews[sentence.review as usize].live += 1;
-        push(&mut self.squares, own);
+        push(&mut self.squares, own as i32); // its length is SCALE
         push(&mut self.sentences, sentence);
         let product = match self.count_sentence(row) {
             Some(copy) => self.products[copy],
@@ -324,7 +325,7 @@ impl Entity {
             let row = at as usize;
             let vector = self.vectors[row].clone();
             if self.uncount_sentence(row) {
-                let own = self.squares[row];
+                let own = i64::from(self.squares[row]);
                 self.centroid.total_square += own - 2 * self.products[row];
                 self.change(&vector, -1, |facets, products| facets.remove(row, products, own));
             }
@@ -363,7 +364,8 @@ impl Entity {
         }
         let mut products = vec![0; self.products.len()];
         add_products(&self.vectors, self.vector(row), &mut products, 1);
-        self.facets.move_to(row as usize, sets, &products, self.squares[row as usize]);
+        let own = i64::from(self.squares[row as usize]);
+        self.facets.move_to(row as usize, sets, &products, own);
     }
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
@@ -378,10 +380,8 @@ impl Entity {
 
     /// Begin with these sentences in an entity without any. `None`: a vector is too long.
     pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<Row>) -> Option<()> {
-        self.squares = vectors.iter().map(|vector| square(vector)).collect();
-        if self.squares.iter().any(|own| i32::try_from(*own).is_err()) {
-            return None;
-        }
+        let squares = vectors.iter().map(|vector| i32::try_from(square(vector)).ok());
+        self.squares = squares.collect::<Option<_>>()?;
         (self.sentences, self.vectors) = (sentences, vectors);
         let mut total = total(&self.vectors, self.dimension);
         for at in 0..self.sentences.len() {
@@ -443,7 +443,7 @@ impl Entity {
     /// The k nearest to the centroid, in rank order.
     pub fn rank(&self, k: usize) -> Vec<Ranked> {
         let (n, is_each) = (self.centroid.n, self.copies == Copies::Each);
-        let numbers = self.squares.iter().zip(&self.products).zip(0..);
+        let numbers = self.squares().zip(&self.products).zip(0..);
         let ranked = numbers
             .filter(|(_, at)| is_each || self.sentences[*at as usize].is_lowest)
             .map(|((own, product), at)| (n * own - 2 * product, at))
@@ -514,7 +514,8 @@ impl Entity {
         size_of::<Entity>()
             + self.vectors.capacity() * size_of::<Row>()
             + self.vectors.len() * allocated(2 * self.dimension)
-            + 16 * self.squares.capacity()
+            + self.squares.capacity() * size_of::<i32>()
+            + self.products.capacity() * size_of::<i64>()
             + self.sentences.capacity() * size_of::<Sentence>()
             + self.sentences.iter().map(of_sentence).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()

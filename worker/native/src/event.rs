@@ -8,6 +8,7 @@ use crate::fields::{identifier, optional, passed_on, rating, timestamp, version}
 use crate::json::{Raw, Reader, plain_string, string_of};
 use crate::vector::{Workspace, is_base64};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 const MAX_ID_CHARS: usize = 1024;
 const MAX_SENTENCE_ID_CHARS: usize = MAX_ID_CHARS + 20;
@@ -100,7 +101,7 @@ pub struct Origin {
     pub partition: i32,
     pub offset: u64,
     pub timestamp_ms: i64,
-    pub entity: Box<str>,
+    pub entity: Arc<str>,
     pub occurred_at: Option<Box<str>>,
 }
 
@@ -166,7 +167,7 @@ pub fn read(
     limits: &Limits,
     facets: Option<&Criteria>,
     workspace: &mut Workspace,
-) -> Option<(Box<str>, Option<Box<str>>, Change)> {
+) -> Option<(Arc<str>, Option<Box<str>>, Change)> {
     if value.len() > limits.max_event_bytes {
         return None;
     }
@@ -192,7 +193,7 @@ pub fn read(
         }
         _ => return None,
     };
-    Some((entity, occurred_at, change))
+    Some((entity.into(), occurred_at, change))
 }
 
 fn upsert(

@@ -126,7 +126,7 @@ impl Entity {
     }
 
     fn rank_set(&self, set: &Set, of: &[Sets]) -> RankedSet {
-        let numbers = self.squares().iter().zip(&set.products).zip(of).zip(0..);
+        let numbers = self.squares().zip(&set.products).zip(of).zip(0..);
         let key = |(((own, product), sets), at)| {
             set.of.is_in(sets).then(|| (set.n * own - 2 * product, at))
         };

@@ -83,7 +83,7 @@ pub struct Message {
     pub index: usize,
     pub is_of_facets: bool,
     pub partition: i32,
-    pub entity: Box<str>,
+    pub entity: Arc<str>,
     pub value: Vec<u8>,
     pub id: String,
     pub time: Option<String>,

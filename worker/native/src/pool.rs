@@ -230,12 +230,12 @@ impl Pool {
 
     /// Drop those not used for longest, down to so many bytes; how many it dropped.
     fn evict(&mut self, most_bytes: usize) -> usize {
-        self.entities.evict(most_bytes)
+        self.entities.evict(most_bytes.saturating_sub(self.text_reader.memory_bytes))
     }
 
     #[getter]
     fn memory_bytes(&self) -> usize {
-        self.entities.memory_bytes
+        self.entities.memory_bytes + self.text_reader.memory_bytes
     }
 
     fn __len__(&self) -> usize {

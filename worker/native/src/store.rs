@@ -4,8 +4,12 @@ use crate::entity::Entity;
 use crate::event::Origin;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::take;
+use std::sync::Arc;
 
-pub type Key = (i32, Box<str>);
+pub type Key = (i32, Arc<str>);
+
+/// Bytes that a shared text takes beside its own.
+const SHARED: usize = 32;
 
 pub fn key_of(origin: &Origin) -> Key {
     (origin.partition, origin.entity.clone())
@@ -66,7 +70,7 @@ impl Store {
     pub fn used(&mut self, key: Key) {
         let Some(entity) = self.entities.get_mut(&key) else { return };
         self.memory_bytes -= entity.bytes;
-        (entity.used, entity.bytes) = (self.now, entity.measure());
+        (entity.used, entity.bytes) = (self.now, entity.measure() + measure(&key));
         self.memory_bytes += entity.bytes;
         self.order.push_back((self.now, key));
     }
@@ -94,6 +98,11 @@ impl Store {
         }
         before - self.entities.len()
     }
+}
+
+/// Approximate bytes of a key, and of its last use.
+fn measure(key: &Key) -> usize {
+    2 * size_of::<Key>() + key.1.len() + SHARED
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ use crate::facets::Criteria;
 use crate::store::{Key, Store, key_of};
 use std::collections::{HashMap, HashSet};
 
-/// Known words of all languages, before they are forgotten.
-const MOST_WORDS: usize = 1 << 16;
+/// Bytes of known words, before they are forgotten.
+const MOST_BYTES: usize = 8 << 20;
+/// Bytes that a word or a run takes beside its texts.
+const WORD_BYTES: usize = 96;
 const MOST_WORD_BYTES: usize = 40;
 
 /// What is asked: `language` of the text, given its tag; what each of `words` means in the
@@ -37,6 +39,8 @@ type Words = HashMap<String, Meaning>;
 #[derive(Default)]
 pub struct TextReader {
     lexicon: Lexicon,
+    /// Approximate bytes of the lexicon.
+    pub memory_bytes: usize,
     asked: Vec<Asked>,
 }
 
@@ -53,8 +57,8 @@ impl TextReader {
     /// A micro-batch begins.
     pub fn begin(&mut self) {
         self.asked.clear();
-        if self.lexicon.values().map(HashMap::len).sum::<usize>() > MOST_WORDS {
-            self.lexicon.clear();
+        if self.memory_bytes > MOST_BYTES {
+            (self.lexicon, self.memory_bytes) = Default::default();
         }
     }
 
@@ -194,6 +198,7 @@ impl TextReader {
                     let known = self.lexicon.entry(language).or_default();
                     for word in words {
                         let Answer::Word(bits, runs) = answers.next()? else { return None };
+                        self.memory_bytes += measure(&word, &runs);
                         known.insert(word, (bits, runs));
                     }
                 }
@@ -229,6 +234,14 @@ impl Answer {
     fn mentions(self) -> Option<u64> {
         if let Answer::Mentions(bits) = self { Some(bits) } else { None }
     }
+}
+
+/// Approximate bytes of a known word.
+fn measure(word: &str, runs: &[Run]) -> usize {
+    let of_run = |(rest, _): &Run| {
+        WORD_BYTES + rest.iter().map(|(part, _)| part.len() + WORD_BYTES).sum::<usize>()
+    };
+    WORD_BYTES + word.len() + runs.iter().map(of_run).sum::<usize>()
 }
 
 /// The language whose words count.
@@ -274,4 +287,26 @@ fn follows(rest: &[(String, bool)], words: &[&str]) -> bool {
         if *is_prefix { word.starts_with(&**part) } else { *word == part }
     };
     rest.len() <= words.len() && rest.iter().zip(words).all(is_next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_take_too_much_are_forgotten() {
+        let mut reader = TextReader::default();
+        let mut most = 0;
+        for round in 0..200 {
+            reader.begin();
+            let words: Vec<String> = (0..1000).map(|word| format!("{round}-{word}")).collect();
+            let answers = words.iter().map(|_| Answer::Word(0, Vec::new())).collect();
+            reader.asked = vec![Asked::Words(None, words)];
+            assert!(reader.answer(&mut [], &mut Store::default(), vec![answers]).is_some());
+            most = most.max(reader.memory_bytes);
+        }
+        assert!(most > MOST_BYTES && reader.memory_bytes < MOST_BYTES);
+        let known: usize = reader.lexicon.values().map(HashMap::len).sum();
+        assert!(known * WORD_BYTES < reader.memory_bytes);
+    }
 }
