@@ -169,36 +169,15 @@ impl<'a> Loader<'a> {
         let (version, flags) = (payload.u64()?, payload.u8()?);
         let number = f64::from_le_bytes(payload.take(8)?.try_into().ok()?);
         let chunks = (payload.u32()?, payload.u32()?);
-        let (mut details, mut labels) = (Details::default(), Vec::new());
+        let (mut details, labels) = payload.details(format)?;
         match flags & RATED {
             0 if number.to_bits() == 0 => (),
             RATED => details.rating = Some(double_of(number)?),
             _ => return None,
         }
-        if format >= 2 {
-            details.occurred_at = payload.short_text()?;
-            details.language = payload.short_text()?;
-            for _ in 0..payload.u32()? {
-                labels.push((payload.u32()?, payload.u64()?));
-            }
-        }
-        if format >= 3 {
-            let author = u16::from_le_bytes(payload.take(2)?.try_into().ok()?);
-            let country = payload.u8()?;
-            details.verified = match payload.u8()? {
-                1 => None,
-                2 => Some(false),
-                3 => Some(true),
-                _ => return None,
-            };
-            details.author_id = filled(payload.text(author.into())?);
-            details.country = filled(payload.text(country.into())?);
-        }
         let (mut mentions, mut language) = (0, None);
         if format >= 4 {
-            mentions = payload.u64()?;
-            let length = payload.u8()?;
-            language = filled(payload.text(length.into())?);
+            (mentions, language) = (payload.u64()?, payload.short_text()?);
         }
         let mut texts: Vec<Stored> = payload.texts()?;
         for (ordinal, bits) in &labels {
@@ -307,6 +286,31 @@ impl<'a> Bytes<'a> {
     fn short_text(&mut self) -> Option<Option<Box<str>>> {
         let length = self.u8()?;
         Some(filled(self.text(length.into())?))
+    }
+
+    /// The details of a review without its rating, and by ordinal the labels of its sentences.
+    fn details(&mut self, format: u8) -> Option<(Details, Vec<(u32, u64)>)> {
+        let (mut details, mut labels) = (Details::default(), Vec::new());
+        if format >= 2 {
+            details.occurred_at = self.short_text()?;
+            details.language = self.short_text()?;
+            for _ in 0..self.u32()? {
+                labels.push((self.u32()?, self.u64()?));
+            }
+        }
+        if format >= 3 {
+            let author = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
+            let country = self.u8()?;
+            details.verified = match self.u8()? {
+                1 => None,
+                2 => Some(false),
+                3 => Some(true),
+                _ => return None,
+            };
+            details.author_id = filled(self.text(author.into())?);
+            details.country = filled(self.text(country.into())?);
+        }
+        Some((details, labels))
     }
 
     /// The ids and digests of a set.

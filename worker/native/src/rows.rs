@@ -1,6 +1,7 @@
 //! Rows of an entity, as `worker.state.rows` and `worker.state.keys` define them.
 
 use crate::entity::{Entity, Member, Review};
+use crate::event::Details;
 use crate::vector::write_vector;
 
 pub const SEAL_BYTES: usize = 5;
@@ -107,11 +108,12 @@ impl<'a> Writer<'a> {
         let details = &review.details;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let rating = details.rating.map_or(0.0, |double| f64::from(double) / 2.0);
-        let has_more =
-            details.verified.is_some() || details.country.is_some() || details.author_id.is_some();
         let findings = review.findings();
         let has_found = findings.mentions != 0 || findings.language.is_some();
-        let has_more = has_more || has_found;
+        let has_more = has_found
+            || details.verified.is_some()
+            || details.country.is_some()
+            || details.author_id.is_some();
         let texts = || sentences.iter().map(|at| &self.entity.sentences[*at as usize]);
         let labelled = || texts().filter(|one| one.labels != 0);
         let has_facts = has_more
@@ -131,11 +133,8 @@ impl<'a> Writer<'a> {
         push_u32(&mut out, chunks);
         push_u32(&mut out, chunks);
         if has_facts {
-            for fact in [&details.occurred_at, &details.language] {
-                let fact = fact.as_deref().unwrap_or_default();
-                out.push(fact.len() as u8);
-                out.extend_from_slice(fact.as_bytes());
-            }
+            push_short(&mut out, details.occurred_at.as_deref());
+            push_short(&mut out, details.language.as_deref());
             push_u32(&mut out, labelled().count());
             for one in labelled() {
                 push_u32(&mut out, one.ordinal as usize);
@@ -143,19 +142,11 @@ impl<'a> Writer<'a> {
             }
         }
         if has_more {
-            let author = details.author_id.as_deref().unwrap_or_default();
-            let country = details.country.as_deref().unwrap_or_default();
-            out.extend_from_slice(&(author.len() as u16).to_le_bytes());
-            out.push(country.len() as u8);
-            out.push(details.verified.map_or(1, |verified| 2 + u8::from(verified)));
-            out.extend_from_slice(author.as_bytes());
-            out.extend_from_slice(country.as_bytes());
+            push_author(&mut out, details);
         }
         if has_found {
-            let language = findings.language.as_deref().unwrap_or_default();
             out.extend_from_slice(&findings.mentions.to_le_bytes());
-            out.push(language.len() as u8);
-            out.extend_from_slice(language.as_bytes());
+            push_short(&mut out, findings.language.as_deref());
         }
         push_u32(&mut out, sentences.len());
         for one in texts() {
@@ -206,6 +197,22 @@ fn push_set(out: &mut Vec<u8>, set: &[Member]) {
     for (_, digest) in set {
         out.extend_from_slice(digest);
     }
+}
+
+fn push_author(out: &mut Vec<u8>, details: &Details) {
+    let author = details.author_id.as_deref().unwrap_or_default();
+    let country = details.country.as_deref().unwrap_or_default();
+    out.extend_from_slice(&(author.len() as u16).to_le_bytes());
+    out.push(country.len() as u8);
+    out.push(details.verified.map_or(1, |verified| 2 + u8::from(verified)));
+    out.extend_from_slice(author.as_bytes());
+    out.extend_from_slice(country.as_bytes());
+}
+
+fn push_short(out: &mut Vec<u8>, text: Option<&str>) {
+    let text = text.unwrap_or_default();
+    out.push(text.len() as u8);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn push_u32(out: &mut Vec<u8>, number: usize) {
