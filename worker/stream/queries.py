@@ -26,33 +26,33 @@ class _Large(Exception):
     """The entity's rows take long to read."""
 
 
-@contextmanager
-def _committed(
-    summaries: Summaries, databases: PartitionDatabases, partition: int, within: bytes
-) -> Iterator[Rows]:
-    """A snapshot of the partition's rows as of a commit. Raises NotHere."""
-    begun = summaries.begun(partition)
-    try:
-        with databases.look(partition, within) as rows:
-            if begun is None or begun is not summaries.begun(partition):
-                raise NotHere  # restored or followed rows may end amid a transaction
-            yield rows
-    except NotOpen:
-        raise NotHere from None
-
-
 @dataclass(eq=False)
-class ViewReader:
-    """Reads views of entities as of the last commit.
-
-    It has two threads, so that large entities do not delay the others. Damaged rows end the
-    process.
-    """
+class _Reader:
+    """Reads rows as of the last commit. Damaged rows end the process."""
 
     summaries: Summaries
     databases: PartitionDatabases
     threads: Threads
     die: Callable[[BaseException], NoReturn]
+
+    @contextmanager
+    def _committed(self, partition: int, within: bytes) -> Iterator[Rows]:
+        """A snapshot of the partition. Raises NotHere."""
+        begun = self.summaries.begun(partition)
+        try:
+            with self.databases.look(partition, within) as rows:
+                if begun is None or begun is not self.summaries.begun(partition):
+                    raise NotHere  # restored or followed rows may end amid a transaction
+                yield rows
+        except NotOpen:
+            raise NotHere from None
+        except StateError as cause:
+            self.die(cause)
+
+
+@dataclass(eq=False)
+class ViewReader(_Reader):
+    """Reads views of entities, with two threads, so that large ones do not delay the others."""
 
     def __post_init__(self) -> None:
         self._quick = self.threads.in_order("summaries")
@@ -74,27 +74,18 @@ class ViewReader:
         self, key: EntityKey, kind: type[V], extent: Extent | None, is_slow: bool
     ) -> V | None:
         """The view, in a thread. Raises NotHere, and _Large unless the thread is the slow one."""
-        within = header_key(key.entity_id.encode())
-        try:
-            with _committed(self.summaries, self.databases, key.partition, within) as rows:
-                found = self.summaries.from_memory(key) if kind is SummaryView else None
-                if isinstance(found, kind):
-                    return found
-                if not is_slow and self.summaries.is_large(rows, key):
-                    raise _Large
-                return self.summaries.from_rows(rows, key, kind, extent)
-        except StateError as cause:
-            self.die(cause)
+        with self._committed(key.partition, header_key(key.entity_id.encode())) as rows:
+            found = self.summaries.from_memory(key) if kind is SummaryView else None
+            if isinstance(found, kind):
+                return found
+            if not is_slow and self.summaries.is_large(rows, key):
+                raise _Large
+            return self.summaries.from_rows(rows, key, kind, extent)
 
 
 @dataclass(eq=False)
-class EntityLister:
-    """Lists and searches entities, a page at a time. Damaged rows end the process."""
-
-    summaries: Summaries
-    databases: PartitionDatabases
-    threads: Threads
-    die: Callable[[BaseException], NoReturn]
+class EntityLister(_Reader):
+    """Lists and searches entities, a page at a time."""
 
     def __post_init__(self) -> None:
         self._thread = self.threads.in_order("entities")
@@ -110,16 +101,8 @@ class EntityLister:
 
         def page() -> Page:
             until = time.monotonic() + seconds
-            try:
-                with ExitStack() as looks:
-                    rows = {
-                        p: looks.enter_context(
-                            _committed(self.summaries, self.databases, p, ENTITY)
-                        )
-                        for p in wanted
-                    }
-                    return read_page(rows, search, limit, lambda: time.monotonic() < until)
-            except StateError as cause:
-                self.die(cause)
+            with ExitStack() as looks:
+                rows = {p: looks.enter_context(self._committed(p, ENTITY)) for p in wanted}
+                return read_page(rows, search, limit, lambda: time.monotonic() < until)
 
         return await self._thread.run(page)
