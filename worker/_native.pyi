@@ -118,12 +118,12 @@ class Pool:
         """Drop all entities of these partitions."""
 
     def evict(self, most_bytes: int) -> int:
-        """Drop those that were not used for longest until at most so many bytes are left; returns
-        how many it dropped.
+        """Drop those that were not used for longest until at most so many bytes are left, and known
+        words if they alone take more; returns how many it dropped.
         """
 
     @property
     def memory_bytes(self) -> int:
-        """Approximate bytes of the entities in memory."""
+        """Approximate bytes of the entities in memory, and of known words."""
 
     def __len__(self) -> int: ...

@@ -1,6 +1,4 @@
-"""Commands run in this process, without settings from outside, on files and brokers of
-their own.
-"""
+"""Commands run in this process, without outside settings, on files and brokers of their own."""
 
 import gzip
 import os

@@ -12,9 +12,7 @@ SAMPLE = files("worker.demo").joinpath("data", "airbnb_albany.jsonl.gz")
 
 
 def sample(count):
-    """The first reviews as events: sentences with vectors of three dimensions, many of
-    them equal.
-    """
+    """The first reviews as events: sentences with vectors of three dimensions, many are equal."""
     with SAMPLE.open("rb") as packed, gzip.open(packed) as lines:
         return [_event(json.loads(line)) for line in islice(lines, count)]
 

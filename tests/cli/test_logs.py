@@ -94,9 +94,7 @@ ACCESS = {
 @pytest.mark.parametrize("log_format", ["text", "json"])
 @pytest.mark.parametrize("written", [str, repr, json.dumps, lambda secret: repr(secret.encode())])
 def test_no_line_shows_a_secret_whoever_wrote_it(logged, written, log_format):
-    """Plainly, in a repr, in JSON, as bytes; in a message, an argument and a traceback;
-    at DEBUG.
-    """
+    """Plainly, in a repr, in JSON, as bytes; in a message, an argument, a traceback; at DEBUG."""
 
     def act():
         logging.getLogger("aiokafka").debug("sending %s to somebody", written(SECRET))

@@ -133,9 +133,7 @@ def test_inspect_an_unknown_entity(run, data_dir):
 
 @pytest.mark.parametrize("reviews", [[], ["--reviews"]])
 def test_an_entity_whose_partition_is_not_here(run, tmp_path, stored_rows, reviews):
-    """There are two partitions, and rows of one: of an entity of the other nothing is
-    known here.
-    """
+    """There are two partitions, and rows of one: of an entity of the other nothing is known."""
     store_rows(tmp_path / "data", 1, stored_rows[1])
     store_rows(tmp_path / "data", 0, {})  # it was taken over before it had rows
     here = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 1)
@@ -173,9 +171,7 @@ def test_as_of_which_offset(run, data_dir, terminal):
     "command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]]
 )
 def test_a_directory_in_use(run, data_dir, command):
-    """The databases are open for writing, and the worker's lock is held: the answer is
-    the same.
-    """
+    """The databases are open for writing, and the worker's lock is held: the answer is the same."""
     answer = run(*command, "--data-dir", data_dir)
     with ExitStack() as worker:
         lock = worker.enter_context((data_dir / "lock").open())

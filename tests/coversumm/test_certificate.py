@@ -172,9 +172,7 @@ def test_fewer_rows_than_k_with_copies_enough() -> None:
 
 
 def test_copies_at_the_centre_cost_no_more() -> None:
-    """Ten thousand copies: one row, a few ids, and steps that touch neither all ids nor
-    the index.
-    """
+    """Ten thousand copies: one row, few ids, and steps that touch neither all ids nor the index."""
     d = 16
     x = quantize(np.ones((1, d)))
     ids = [b"c%06d" % i for i in range(10_000)]

@@ -126,6 +126,10 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "vectors = ['x']\nthreshold = nan", "threshold: Expected float"),
         (FACET + "rating = { low = 3 }", "rating: Object contains unknown field low"),
         (FACET + "newest = 3\nhidden = true", "every facet is hidden: nothing would be published"),
+        (
+            "[[facet]]\nname = 'a (en)'\nrating = {min = 4}\n" + FACET + "language = ['en']",
+            "facet 'a (en)': two are published by this name",
+        ),
         ("# one\n\n" + FACET + "newest = 3\n" + FACET + "newest = 4",
          "line 6: facet 'a': another facet has the same name"),
         ("".join(f"[[facet]]\nname = '{i}'\nnewest = 1\n" for i in range(MAX_FACETS + 1)),

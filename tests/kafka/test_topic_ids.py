@@ -227,9 +227,7 @@ def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker
 
 
 def test_partitions_added_to_the_input_are_refused() -> None:
-    """Between two commits too: keys move at once, among the partitions that a worker has
-    as well.
-    """
+    """Between two commits too: keys move at once, also among the partitions that a worker has."""
     admin = FakeAdmin({"in": "a", "changelog": "b"})
     ids = TopicIds(
         FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock()

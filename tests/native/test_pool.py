@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tests.fuzz.mutate import mutated
-from tests.harness.drive import Driver, base64_vector, config
+from tests.harness.drive import Driver, base64_vector, config, upsert
 from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
@@ -34,7 +34,7 @@ def run(seed, oddness, driver=None, **settings):
     while batch := list(islice(stream, random.choice([1, 2, 5, 20, 50]))):
         driver.run(batch)
         if random.random() < 0.2:
-            driver.pool.evict(random.choice([0, 3000, 10_000]))
+            driver.evict(random.choice([0, 3000, 10_000]))
     return driver
 
 
@@ -67,6 +67,17 @@ def test_facets_equal_pythons(seed):
         limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
     )
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
+
+
+def test_a_facet_is_stored_in_the_order_of_its_publication():
+    """It is ranked in another order before its row is written."""
+    facet = Facet("all", rating=RatingRange(min=0), k=3)
+    driver = PoolDriver(**of_facets(facet_criteria(Definitions([facet]), 3, None)))
+    vectors = [base64_vector(one) for one in ([1, 0, 0], [0.8, 0.6, 0], [0, 1, 0.5])]
+    for_texts = [zip("abc", of, strict=True) for of in (vectors, vectors[::-1])]
+    fields = {"rating": 4}
+    driver.run([upsert(0, "r", *for_texts[0], **fields), upsert(1, "r", *for_texts[1], **fields)])
+    assert driver.taken == 2
 
 
 def test_facets_of_all_criteria_are_drawn():

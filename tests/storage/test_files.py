@@ -117,9 +117,7 @@ def test_a_killed_database_is_whole(folder: Path) -> None:
 def test_a_damage_is_refused_or_gives_an_older_state_as_a_whole(
     folder: Path, file: str, damage: str
 ) -> None:
-    """Never some rows of one state and the offset of another: the restore goes on from
-    the offset.
-    """
+    """Never some rows of one state and the offset of another: a restore goes on from the offset."""
     damaged(FILES[file](folder), damage)
     refused, found = None, {}
     try:

@@ -645,9 +645,7 @@ async def test_a_micro_batch_of_another_tenure_is_dropped(tenure: Tenure) -> Non
 
 
 async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
-    """Faust waits for it, and the group does not wait for ever: dozens of commits may be
-    too many.
-    """
+    """Faust waits for it, and the group not for ever: dozens of commits may be too many."""
     rig = Rig(takes=1)
     rig.take_over(p0=5)
     committed = rig.committed

@@ -199,9 +199,7 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
 async def test_a_short_view_is_reported_beside_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
-    """Of a large entity in the thread of the large ones, so that the others need not
-    wait for it.
-    """
+    """Of a large entity in the thread of the large ones, so that the others need not wait."""
     monkeypatch.setattr(processing, "LARGE", large)
     records = [upsert(2, "r2", "wait")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))

@@ -311,9 +311,7 @@ async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
 async def test_a_micro_batch_is_filled_from_its_partition(
     app: Any, events: int, size: int, lengths: list[int]
 ) -> None:
-    """By whole fetches, as long as they fit by events and bytes; ten records have 10 to
-    20 bytes.
-    """
+    """By whole fetches, while they fit by events and bytes; ten records have 10 to 20 bytes."""
     logs = {A: Log(list(range(35)), stable=35, end=35), B: Log([0], stable=1, end=1)}
     rig = await bounded(app, logs, {0: 35, 1: 1})
     rig.reader._batch_events, rig.reader._batch_bytes = events, size

@@ -248,9 +248,7 @@ async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
 
 
 async def test_what_was_restored_continues_under_the_next_assignment(rig: Rig) -> None:
-    """Only rows after the stored offset are read again, and the old assignment can write
-    no more.
-    """
+    """Only rows after the stored offset are read again, and the old assignment writes no more."""
     await rig.recovered({0})
     old = rig.readers[0]
     await rig.takeover.let_go()
@@ -393,9 +391,7 @@ async def test_a_commit_that_had_not_happened_is_read_again(rig: Rig) -> None:
 
 
 async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: Rig) -> None:
-    """It waits for the end of it: the restore is not completed, and nothing is found out
-    or read.
-    """
+    """It waits for its end: the restore is not completed, and nothing is found out or read."""
     await rig.flowing({0})
     rig.logs.bounds = LogBounds(0, 14, 0)
     rig.at_restore = rig.assignment.revoke

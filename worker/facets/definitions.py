@@ -372,6 +372,9 @@ def _check_together(definitions: Definitions) -> None:
         raise ValueError("every facet is hidden: nothing would be published")
     if languages and any(facet.name == EVERYTHING for facet in definitions.defined):
         raise ValueError(f"facet {EVERYTHING!r}: with languages another facet has this name")
+    labels = [one.label for one in definitions.summaries]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"facet {max(labels, key=labels.count)!r}: two are published by this name")
     if definitions.sided and definitions.polarity is None:
         name = definitions.facets[definitions.sided[0]].name
         raise ValueError(f"facet {name!r}: sides need polarity = {{ good = [...], bad = [...] }}")

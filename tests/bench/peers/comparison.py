@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +47,8 @@ from tests.harness.workers import Pipeline, WorkerProcess
 
 KILLED = warm(100)
 """The entities in the turns with a `kill -9`."""
-PATIENCE_SECONDS = 1800
+PATIENCE_SECONDS, STALLED_SECONDS = 1800, 600
+"""The most for a history or a load, and without a published message in it."""
 QUIET_SECONDS = 2.0
 """Seconds without a further published message before the output is looked through."""
 SETTLE_SECONDS, SETTLE_TIMES, BUSY = 3.0, 20, 0.2
@@ -93,12 +95,14 @@ class Output:
         """Wait until all entities' marks are published, or nothing was for `quiet_s`; when the last
         one was, in ms of the broker's clock, and the processor time until then.
 
-        Raises TimeoutError where it takes too long or the contender ended.
+        Raises TimeoutError where it takes too long, or the contender stalled or ended.
         """
         started_s = grown_s = looked_s = time.monotonic()
         count, cpu_s = 0, 0.0
         while time.monotonic() - grown_s < quiet_s:
-            if not self._worker.alive or time.monotonic() - started_s > PATIENCE_SECONDS:
+            now_s = time.monotonic()
+            has_time = now_s - started_s < PATIENCE_SECONDS and now_s - grown_s < STALLED_SECONDS
+            if not self._worker.alive or not has_time:
                 raise TimeoutError(f"{count} messages, no mark {mark}\n{self._site.logs()}")
             now = self.count()
             if now != count:
@@ -153,17 +157,22 @@ def measured(
     classpath: str,
 ) -> Iterator[dict[str, Any]]:
     """After each workload all turns so far, and what they make together; the large ones once, at
-    the end.
+    the end. A contender that stalled is noted, and the others go on.
     """
     done: list[dict[str, Any]] = []
+    stalled: list[dict[str, Any]] = []
     small = [one for one in workloads if one.entities < ONCE]
     turns = [(number, one) for number in range(rounds) for one in small]
     for number, workload in turns + [(0, one) for one in workloads if one not in small]:
         for one in in_turns([one for one in who if one.entities >= workload.entities], number):
             turn = {"round": number, **workload._asdict(), "contender": one.name}
-            done.append(turn | take(one, number, workload, events, kafka, folder, classpath))
-            print(done[-1], flush=True)
-        yield {"rounds": number + 1, "rows": rows(done), "turns": done}
+            try:
+                done.append(turn | take(one, number, workload, events, kafka, folder, classpath))
+                print(done[-1], flush=True)
+            except TimeoutError as cause:
+                stalled.append(turn)
+                print(f"{turn}: {cause}", file=sys.stderr, flush=True)
+        yield {"rounds": number + 1, "rows": rows(done), "turns": done, "stalled": stalled}
 
 
 def take(

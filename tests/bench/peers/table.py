@@ -33,11 +33,10 @@ def peers_table(path: Path = RESULTS) -> str:
         memory = " / ".join(f"{row[name]['peak_mib']:,.0f}" for row in rows.values() if name in row)
         killed = _killed(record["kills"].get(name))
         facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
-    rounds = "one round" if record["rounds"] == 1 else f"medians of {record['rounds']} rounds"
-    measured = f"Measured on {machine_of(record)}, {rounds}, by `{record['command']}`."
-    if again := record.get("again"):
-        later = f"Those with {again['sentences']} sentences come from a later run"
-        measured += f" {later}: `{again['command']}`."
+    rounds = ", ".join(f"{row['rounds']} of {size:,} sentences" for size, row in rows.items())
+    measured = (
+        f"Measured on {machine_of(record)}, medians by `{record['command']}`; turns: {rounds}."
+    )
     return "\n\n".join(["\n".join(speed), "\n".join(facts), measured])
 
 

@@ -561,9 +561,7 @@ async def test_a_takeover_that_gave_way_to_the_group_seeks_nothing(app: Any) -> 
 
 
 async def test_a_tenure_lasts_until_its_partitions_are_revoked(app: Any) -> None:
-    """What is handed over later, or not committed by then, is read again after the next
-    takeover.
-    """
+    """What is handed over later, or not committed by then, is read again after the takeover."""
     rig = Rig(app, {A: [0], B: []})
     assert rig.held.tenure is None
     await rig.join({0: 0})

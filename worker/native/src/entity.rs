@@ -98,14 +98,14 @@ impl Review {
     }
 
     /// Those to change.
-    pub fn find(&mut self) -> &mut Findings {
+    pub fn findings_mut(&mut self) -> &mut Findings {
         self.findings.get_or_insert_default()
     }
 
     /// Note its language, and the facets whose words its sentences have.
     pub fn note(&mut self, language: Option<Box<str>>, mentions: u64) {
         if self.findings.is_some() || language.is_some() || mentions != 0 {
-            let findings = self.find();
+            let findings = self.findings_mut();
             (findings.language, findings.mentions) = (language, mentions);
         }
     }
@@ -220,7 +220,7 @@ pub struct Entity {
     pub touched: Option<usize>,
     /// The last micro-batch that used it.
     pub used: u64,
-    /// As `measure` found it then.
+    /// Approximate bytes in memory then, with its key.
     pub bytes: usize,
 }
 
@@ -291,7 +291,7 @@ impl Entity {
         let (row, own) = (self.sentences.len(), square(vector));
         push(&mut self.vectors, vector.into());
         self.reviews[sentence.review as usize].live += 1;
-        push(&mut self.squares, own as i32); // its length is SCALE
+        push(&mut self.squares, own as i32); // about SCALE squared, below 2^31
         push(&mut self.sentences, sentence);
         let product = match self.count_sentence(row) {
             Some(copy) => self.products[copy],

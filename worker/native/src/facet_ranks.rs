@@ -23,7 +23,7 @@ impl Entity {
         &mut self,
         criteria: &Criteria,
         of: Vec<Sets>,
-        published: &[(Vec<Member>, u32)],
+        published: Vec<(Vec<Member>, u32)>,
     ) -> Option<()> {
         let mut facets =
             FacetSets { of, sequence: self.facets.sequence, ..FacetSets::new(criteria) };
@@ -43,9 +43,10 @@ impl Entity {
             return sets.iter().all(|set| set.now.is_empty()).then_some(());
         }
         let is_same = published.len() == sets.len()
-            && sets.iter().zip(published).all(|(set, (stored, _))| is_same(&set.now, stored));
-        for (set, (_, mentions)) in sets.iter_mut().zip(published) {
-            set.published_mentions = *mentions;
+            && sets.iter().zip(&published).all(|(set, (stored, _))| is_same(&set.now, stored));
+        for (set, (stored, mentions)) in sets.iter_mut().zip(published) {
+            set.published_mentions = mentions;
+            set.stored = (stored != set.now).then_some(stored);
         }
         is_same.then_some(())
     }
@@ -65,7 +66,7 @@ impl Entity {
         let mentions = words.fold(0, |bits, one| bits | one);
         let review = &mut self.reviews[number as usize];
         if mentions != review.findings().mentions {
-            review.find().mentions = mentions;
+            review.findings_mut().mentions = mentions;
         }
     }
 
@@ -101,7 +102,10 @@ impl Entity {
                         facets.shown[*row as usize][set.of.part] |= set.of.bit;
                     }
                     is_changed = !is_same(&now, &set.now);
-                    set.now = now;
+                    let before = replace(&mut set.now, now);
+                    if !is_changed && set.now != before {
+                        set.stored.get_or_insert(before);
+                    }
                 }
                 (ranked, centroid)
             });

@@ -14,8 +14,10 @@ pub struct Set {
     pub products: Vec<i64>,
     /// |S|^2.
     pub total_square: i64,
-    /// The present set: ids and digests.
+    /// The present set, which is that last published: ids and digests.
     pub now: Vec<Member>,
+    /// Likewise in the order of then, if it was another.
+    pub stored: Option<Vec<Member>>,
     pub published_mentions: u32,
     /// Whether its sentences changed since it was ranked.
     pub is_touched: bool,
@@ -47,6 +49,7 @@ impl FacetSets {
             products: Vec::new(),
             total_square: 0,
             now: Vec::new(),
+            stored: None,
             published_mentions: 0,
             is_touched: false,
         };
@@ -145,15 +148,16 @@ impl FacetSets {
         counts.map(|reviews| reviews.count).collect()
     }
 
-    /// Ids and digests of each set, and the reviews that mentioned its facet when it was published.
+    /// Ids and digests of each set last published, and the reviews that mentioned its facet then.
     pub fn published(&self) -> impl ExactSizeIterator<Item = (&[Member], u32)> {
-        self.sets.iter().map(|set| (&*set.now, set.published_mentions))
+        self.sets.iter().map(|set| (set.published(), set.published_mentions))
     }
 
     /// The present sets and mentions are those last published.
     pub fn on_published(&mut self, sequence: u64) {
         self.sequence = Some(sequence);
         for set in &mut self.sets {
+            set.stored = None;
             set.published_mentions =
                 if set.of.part == 0 { self.mentions[set.of.facet].count } else { 0 };
         }
@@ -177,7 +181,9 @@ impl FacetSets {
     }
 
     pub fn measure(&self) -> usize {
-        let members = |set: &Set| set.now.iter().map(|(id, _)| id.len() + 48).sum::<usize>();
+        let stored = |set: &Set| if set.stored.is_some() { 2 } else { 1 };
+        let of_list = |list: &[Member]| list.iter().map(|(id, _)| id.len() + 48).sum::<usize>();
+        let members = |set: &Set| stored(set) * of_list(&set.now);
         let set = |set: &Set| size_of::<Set>() + 8 * set.products.capacity() + members(set);
         let encoded = self.encoded.iter().flatten().map(|one| one.len()).sum::<usize>();
         self.sets.iter().map(set).sum::<usize>()
@@ -188,6 +194,10 @@ impl FacetSets {
 }
 
 impl Set {
+    fn published(&self) -> &[Member] {
+        self.stored.as_ref().unwrap_or(&self.now)
+    }
+
     /// Add the products with a sentence that comes (1) or goes (-1) to those of all others, and
     /// return their sum.
     fn change(&mut self, of: &[Sets], products: &[i64], sign: i64) -> i64 {

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 /// So many bits of a version are enough, and one more event is far from the last one.
 const MOST_VERSION: u64 = 1 << 62;
 /// Reviews of an entity in the pool for each live sentence that it may have: deleted ones too.
-const MOST_REVIEWS: usize = 8;
+pub const MOST_REVIEWS: usize = 8;
 
 /// A live sentence: its position, its text, and the facets that take one of its labels.
 type Stored = (u32, Box<str>, u64);
@@ -110,7 +110,7 @@ impl<'a> Loader<'a> {
             self.entity.begin_order(criteria);
             let rows = 0..self.entity.sentences.len() as u32;
             let of = rows.map(|row| self.entity.sets_of(criteria, row)).collect();
-            self.entity.fill_facets(criteria, of, &self.facet_sets)?;
+            self.entity.fill_facets(criteria, of, std::mem::take(&mut self.facet_sets))?;
             for number in 0..self.entity.reviews.len() as u32 {
                 self.entity.count_in_facets(criteria, number, 1);
             }

@@ -77,7 +77,7 @@ impl Entity {
             return;
         }
         let review = &mut self.reviews[number as usize];
-        review.find().instant = review.details.occurred_at.as_deref().and_then(Instant::of);
+        review.findings_mut().instant = review.details.occurred_at.as_deref().and_then(Instant::of);
         if let Err(at) = self.place(number) {
             self.order.insert(at, number);
         }
@@ -119,7 +119,7 @@ impl Entity {
             }
         }
         for (number, bits) in self.moved_in_order(criteria) {
-            self.reviews[number as usize].find().recent = bits;
+            self.reviews[number as usize].findings_mut().recent = bits;
         }
     }
 
@@ -127,7 +127,7 @@ impl Entity {
     pub fn settle_order(&mut self, criteria: &Criteria) {
         for (number, bits) in self.moved_in_order(criteria) {
             self.count_in_facets(criteria, number, -1);
-            self.reviews[number as usize].find().recent = bits;
+            self.reviews[number as usize].findings_mut().recent = bits;
             for row in self.sentences_of(number) {
                 let sets = self.sets_of(criteria, row);
                 self.move_sentence(row, sets);

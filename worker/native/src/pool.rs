@@ -4,7 +4,7 @@ use crate::apply::Batch;
 use crate::entity::{Copies, MOST};
 use crate::event::{self, Change, Event, Limits, Origin};
 use crate::facets::{Criteria, PlainFacets};
-use crate::loader::Loader;
+use crate::loader::{Loader, MOST_REVIEWS};
 use crate::message::{Emit, Publication};
 use crate::results::{Names, Processed, keys_for_python};
 use crate::store::{Key, Store, key_of};
@@ -157,15 +157,21 @@ impl Pool {
 
     /// The entities that would become too large.
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut most: HashMap<Key, usize> = HashMap::new();
+        let mut most: HashMap<Key, (usize, usize)> = HashMap::new();
         for event in &self.held {
             let key = key_of(&event.origin);
-            let live = self.entities.get(&key).map_or(0, |entity| entity.sentences.len());
+            let now = self.entities.get(&key);
+            let now = now.map_or((0, 0), |entity| (entity.reviews.len(), entity.sentences.len()));
+            let (reviews, sentences) = most.entry(key).or_insert(now);
+            *reviews += 1;
             if let Change::Upsert(upsert) = &event.change {
-                *most.entry(key).or_insert(live) += upsert.sentences.len();
+                *sentences += upsert.sentences.len();
             }
         }
-        most.retain(|_, most| *most > self.limits.most_sentences);
+        let limit = self.limits.most_sentences;
+        most.retain(|_, (reviews, sentences)| {
+            *reviews > MOST_REVIEWS * limit || *sentences > limit
+        });
         keys_for_python(py, most.into_keys())
     }
 
@@ -230,7 +236,8 @@ impl Pool {
 
     /// Drop those not used for longest, down to so many bytes; how many it dropped.
     fn evict(&mut self, most_bytes: usize) -> usize {
-        self.entities.evict(most_bytes.saturating_sub(self.text_reader.memory_bytes))
+        self.text_reader.evict(most_bytes);
+        self.entities.evict(most_bytes - self.text_reader.memory_bytes)
     }
 
     #[getter]

@@ -66,8 +66,11 @@ impl Store {
         self.used(key);
     }
 
-    /// Note that an entity was used, and what it takes now.
+    /// Note that an entity was used, and what it takes now. Its id is kept once.
     pub fn used(&mut self, key: Key) {
+        let Some(key) = self.entities.get_key_value(&key).map(|(own, _)| own.clone()) else {
+            return;
+        };
         let Some(entity) = self.entities.get_mut(&key) else { return };
         self.memory_bytes -= entity.bytes;
         (entity.used, entity.bytes) = (self.now, entity.measure() + measure(&key));

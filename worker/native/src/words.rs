@@ -11,8 +11,9 @@ use std::collections::{HashMap, HashSet};
 
 /// Bytes of known words, before they are forgotten.
 const MOST_BYTES: usize = 8 << 20;
-/// Bytes that a word or a run takes beside its texts.
+/// Bytes that a word or a run takes beside its texts, and the words of a language beside theirs.
 const WORD_BYTES: usize = 96;
+const TABLE_BYTES: usize = 512;
 const MOST_WORD_BYTES: usize = 40;
 
 /// What is asked: `language` of the text, given its tag; what each of `words` means in the
@@ -57,7 +58,11 @@ impl TextReader {
     /// A micro-batch begins.
     pub fn begin(&mut self) {
         self.asked.clear();
-        if self.memory_bytes > MOST_BYTES {
+    }
+
+    /// Forget known words if they take more than this, or too much.
+    pub fn evict(&mut self, most_bytes: usize) {
+        if self.memory_bytes > most_bytes.min(MOST_BYTES) {
             (self.lexicon, self.memory_bytes) = Default::default();
         }
     }
@@ -188,14 +193,18 @@ impl TextReader {
             let mut answers = answers.into_iter();
             match asked {
                 Asked::Language { event } => {
-                    if let (Change::Upsert(upsert), Answer::Language(language)) =
+                    let (Change::Upsert(upsert), Answer::Language(language)) =
                         (&mut held.get_mut(event)?.change, answers.next()?)
-                    {
-                        upsert.language = (!language.is_empty()).then(|| language.into());
-                    }
+                    else {
+                        return None;
+                    };
+                    upsert.language = (!language.is_empty()).then(|| language.into());
                 }
                 Asked::Words(language, words) => {
-                    let known = self.lexicon.entry(language).or_default();
+                    let known = self.lexicon.entry(language).or_insert_with(|| {
+                        self.memory_bytes += TABLE_BYTES;
+                        Words::default()
+                    });
                     for word in words {
                         let Answer::Word(bits, runs) = answers.next()? else { return None };
                         self.memory_bytes += measure(&word, &runs);
@@ -304,9 +313,12 @@ mod tests {
             reader.asked = vec![Asked::Words(None, words)];
             assert!(reader.answer(&mut [], &mut Store::default(), vec![answers]).is_some());
             most = most.max(reader.memory_bytes);
+            reader.evict(usize::MAX);
         }
         assert!(most > MOST_BYTES && reader.memory_bytes < MOST_BYTES);
         let known: usize = reader.lexicon.values().map(HashMap::len).sum();
         assert!(known * WORD_BYTES < reader.memory_bytes);
+        reader.evict(reader.memory_bytes - 1);
+        assert_eq!((reader.lexicon.len(), reader.memory_bytes), (0, 0));
     }
 }
