@@ -130,7 +130,7 @@ THREADS = {
     "Thread": "fetching",
 }
 STAGES = {
-    "decode": "of processing, run by itself: decoding",
+    "decode": "of the Python form, by itself: decoding",
     "plan": "... planning",
     "rank": "... ranking",
     "messages": "... messages",
