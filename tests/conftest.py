@@ -25,6 +25,7 @@ from tests.deploy import tools
 from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
 from tests.harness.fake_clients import FakeClock
+from tests.harness.fake_producer import Bounded, Producers
 from tests.harness.node import INSTALL, missing_tools
 from worker.processing.native import native_module
 from worker.text import openvino
@@ -72,6 +73,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def clock() -> FakeClock:
     """A clock that a test moves."""
     return FakeClock()
+
+
+@pytest.fixture
+def producers() -> Producers:
+    return Producers()
+
+
+@pytest.fixture
+def bounded() -> Bounded:
+    return Bounded()
 
 
 _opened_sockets = 0

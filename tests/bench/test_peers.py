@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.kafka_streams.application import INSTALL, missing_tools
 from tests.bench.machine import machine
-from tests.bench.peers.comparison import Output, differences, rows, wrong
+from tests.bench.peers.comparison import Output, differences, measured, rows, wrong
 from tests.bench.peers.contenders import (
     BRUTE,
     BYTEWAX,
@@ -160,7 +160,7 @@ def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     assert "make bench-peers" in peers_table(record)
     kills = {"quix": {"events": 5000, "lost": 1, "repeated": 2000, "resumed_s": 50.4}}
-    told = {"rounds": 3, "rows": found, "kills": kills}
+    told = {"rounds": 3, "rows": found, "kills": kills, "stalled": []}
     record.write_text(json.dumps(HEAD | told))
     lines = peers_table(record).splitlines()
     assert lines[:3] == ["| sentences an entity | 10 |", "|---|---|", "| the worker | 60 (100) |"]
@@ -169,6 +169,22 @@ def test_a_row_has_medians_and_the_record_is_shown(tmp_path: Path) -> None:
         "resumed after 50 s | 1,300 |"
     ) in lines
     assert lines[-1].endswith("; turns: 3 of 10 sentences.")
+
+
+def test_a_contender_that_stalls_is_shown_and_the_others_go_on(tmp_path, monkeypatch):
+    def take(one, _, workload, *_rest):
+        if one is QUIX and workload.sentences == 100:
+            raise TimeoutError("no mark")
+        return {"events_per_s": 50.0, "events_per_cpu_s": 100.0, "peak_mib": 1300}
+
+    monkeypatch.setattr("tests.bench.peers.comparison.take", take)
+    sizes = [warm(10), warm(100)]
+    *_, found = measured([QUIX, TRIVIAL], sizes, 1, 1, None, tmp_path, "")
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps(HEAD | found | {"kills": {}}))
+    lines = peers_table(record).splitlines()
+    assert lines[2] == "| Kafka Streams, reviews kept | 50 (100) | 50 (100) |"
+    assert lines[3] == "| Quix Streams, reviews kept | 50 (100) | stalled |"
 
 
 def test_cold_entities_have_a_table_of_their_own(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""The line to go on from: all before it were acknowledged, whatever the order of
-acknowledgements.
-"""
+"""The line to go on from: all before it were acknowledged, in whatever order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -38,16 +38,6 @@ SETTINGS = Settings(
 
 
 @pytest.fixture
-def producers() -> Producers:
-    return Producers()
-
-
-@pytest.fixture
-def bounded() -> Bounded:
-    return Bounded()
-
-
-@pytest.fixture
 def producer(clock: FakeClock, producers: Producers, bounded: Bounded) -> TransactionalProducer:
     return TransactionalProducer(
         SETTINGS, FakeClients(producer=producers), clock=clock, bounded=bounded

@@ -56,16 +56,6 @@ def commit(transactions: Transactions, **more: Any) -> None:
 
 
 @pytest.fixture
-def producers() -> Producers:
-    return Producers()
-
-
-@pytest.fixture
-def bounded() -> Bounded:
-    return Bounded()
-
-
-@pytest.fixture
 def transactions(producers: Producers, bounded: Bounded) -> Transactions:
     """As the worker has them: what fails is decided by another client."""
     return Transactions(

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tests.fuzz.mutate import mutated
-from tests.harness.drive import Driver, base64_vector, config, upsert
+from tests.harness.drive import Driver, base64_vector, config, delete, upsert
 from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
@@ -69,14 +69,21 @@ def test_facets_equal_pythons(seed):
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
 
 
+def test_an_entity_leaves_before_it_has_too_many_reviews():
+    driver = PoolDriver(most_sentences=2)
+    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])))])
+    driver.run([delete(at, f"r{at}") for at in range(1, 16)])
+    driver.run([delete(16, "r16")])
+    assert (driver.taken, driver.seen) == (16, 17)
+
+
 def test_a_facet_is_stored_in_the_order_of_its_publication():
     """It is ranked in another order before its row is written."""
     facet = Facet("all", rating=RatingRange(min=0), k=3)
     driver = PoolDriver(**of_facets(facet_criteria(Definitions([facet]), 3, None)))
     vectors = [base64_vector(one) for one in ([1, 0, 0], [0.8, 0.6, 0], [0, 1, 0.5])]
     for_texts = [zip("abc", of, strict=True) for of in (vectors, vectors[::-1])]
-    fields = {"rating": 4}
-    driver.run([upsert(0, "r", *for_texts[0], **fields), upsert(1, "r", *for_texts[1], **fields)])
+    driver.run([upsert(0, "r", *for_texts[0], rating=4), upsert(1, "r", *for_texts[1], rating=4)])
     assert driver.taken == 2
 
 
@@ -108,17 +115,13 @@ def test_reviews_at_the_ends_of_days(monkeypatch):
         run(seed, 0, most_sentences=300, **made)
 
 
+@pytest.mark.parametrize("has_facets", [True, False])
 @pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])
-def test_facets_of_other_dimensions(dimension):
-    facets = random_facets(Random(f"facets {dimension}"), dimension)
-    made = of_facets(facets, k=5, limits={"dimension": dimension})
-    driver = run(3, 0, most_sentences=300, **made)
-    assert driver.taken == driver.seen
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 7, 384, 1000])
-def test_other_dimensions(dimension):
-    driver = run(3, 0, k=5, most_sentences=300, limits={"dimension": dimension})
+def test_other_dimensions(dimension, has_facets):
+    settings = {"k": 5, "limits": {"dimension": dimension}}
+    if has_facets:
+        settings = of_facets(random_facets(Random(f"facets {dimension}"), dimension), **settings)
+    driver = run(3, 0, most_sentences=300, **settings)
     assert driver.taken == driver.seen
 
 

@@ -60,9 +60,7 @@ class Checks:
 
 
 class Worker:
-    """What the watchdog watches, and what it said, on a clock of its own: it looks once
-    a second.
-    """
+    """What the watchdog watches, and what it said, on its own clock: it looks once a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1e6

@@ -65,8 +65,8 @@ TARGETS = {QUIX_BRUTE.name: 2.0, BYTEWAX_BRUTE.name: 1.0}
 
 
 def main() -> int:
-    """Measure, print, write; 1 where a contender published something wrong, 0 also where a target
-    is missed: the figures say so.
+    """Measure, print, write; 1 where a contender published something wrong, stalled or ended; 0
+    also where a target is missed: the figures say so.
     """
     parser = command_line(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=2)
@@ -111,7 +111,8 @@ def main() -> int:
         ):
             for found in measured(who, workloads, given.rounds, given.events, *where):
                 write(path, record | found | more)
-                right = not any(turn["wrong"] for turn in found["turns"]) and right
+                wrong = found["stalled"] or any(turn["wrong"] for turn in found["turns"])
+                right = right and not wrong
     if of_warm:
         print(peers_table(given.out))
     if of_cold:

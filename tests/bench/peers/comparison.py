@@ -157,7 +157,7 @@ def measured(
     classpath: str,
 ) -> Iterator[dict[str, Any]]:
     """After each workload all turns so far, and what they make together; the large ones once, at
-    the end. A contender that stalled is noted, and the others go on.
+    the end. A contender that stalled or ended is noted, and the others go on.
     """
     done: list[dict[str, Any]] = []
     stalled: list[dict[str, Any]] = []

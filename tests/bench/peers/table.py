@@ -22,12 +22,16 @@ def peers_table(path: Path = RESULTS) -> str:
         return "Not recorded yet: `make bench-peers` does it."
     record = json.loads(path.read_text(encoding="utf-8"))
     rows = {row["sentences"]: row for row in record["rows"]}
+    stalled = [(one["sentences"], one["contender"]) for one in record["stalled"]]
     who = [name for name in TITLES if any(name in row for row in rows.values())]
     speed = ["| sentences an entity | " + " | ".join(f"{size:,}" for size in rows) + " |"]
     speed.append("|---" * (1 + len(rows)) + "|")
     facts = ["| | guarantee | commits every | one `kill -9` | peak memory, MiB |", "|---" * 5 + "|"]
     for name in who:
-        cells = (_cell(row.get(name)) for row in rows.values())
+        cells = (
+            "stalled" if (size, name) in stalled and name not in row else _cell(row.get(name))
+            for size, row in rows.items()
+        )
         speed.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
         one = CONTENDERS[name]
         memory = " / ".join(f"{row[name]['peak_mib']:,.0f}" for row in rows.values() if name in row)

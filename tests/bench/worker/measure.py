@@ -1,6 +1,4 @@
-"""What is read off a worker and its group: progress, processor time, commits, what was
-published.
-"""
+"""What is read off a worker and its group: progress, processor time, commits, what it published."""
 
 from __future__ import annotations
 

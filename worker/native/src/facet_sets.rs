@@ -181,9 +181,10 @@ impl FacetSets {
     }
 
     pub fn measure(&self) -> usize {
-        let stored = |set: &Set| if set.stored.is_some() { 2 } else { 1 };
-        let of_list = |list: &[Member]| list.iter().map(|(id, _)| id.len() + 48).sum::<usize>();
-        let members = |set: &Set| stored(set) * of_list(&set.now);
+        let members = |set: &Set| {
+            let all = set.now.iter().chain(set.stored.iter().flatten());
+            all.map(|(id, _)| id.len() + 48).sum::<usize>()
+        };
         let set = |set: &Set| size_of::<Set>() + 8 * set.products.capacity() + members(set);
         let encoded = self.encoded.iter().flatten().map(|one| one.len()).sum::<usize>();
         self.sets.iter().map(set).sum::<usize>()

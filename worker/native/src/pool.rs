@@ -114,7 +114,6 @@ impl Pool {
     ) -> PyResult<Vec<usize>> {
         self.held.clear();
         self.entities.begin();
-        self.text_reader.begin();
         let mut taken = Vec::new();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;

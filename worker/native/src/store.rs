@@ -68,14 +68,14 @@ impl Store {
 
     /// Note that an entity was used, and what it takes now. Its id is kept once.
     pub fn used(&mut self, key: Key) {
-        let Some(key) = self.entities.get_key_value(&key).map(|(own, _)| own.clone()) else {
-            return;
-        };
-        let Some(entity) = self.entities.get_mut(&key) else { return };
-        self.memory_bytes -= entity.bytes;
-        (entity.used, entity.bytes) = (self.now, entity.measure() + measure(&key));
-        self.memory_bytes += entity.bytes;
-        self.order.push_back((self.now, key));
+        let Some((own, _)) = self.entities.get_key_value(&key) else { return };
+        let own = own.clone();
+        if let Some(entity) = self.entities.get_mut(&own) {
+            self.memory_bytes -= entity.bytes;
+            (entity.used, entity.bytes) = (self.now, entity.measure() + measure(&own));
+            self.memory_bytes += entity.bytes;
+            self.order.push_back((self.now, own));
+        }
     }
 
     pub fn remove(&mut self, key: &Key) {

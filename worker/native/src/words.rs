@@ -55,11 +55,6 @@ enum Found {
 }
 
 impl TextReader {
-    /// A micro-batch begins.
-    pub fn begin(&mut self) {
-        self.asked.clear();
-    }
-
     /// Forget known words if they take more than this, or too much.
     pub fn evict(&mut self, most_bytes: usize) {
         if self.memory_bytes > most_bytes.min(MOST_BYTES) {
@@ -307,7 +302,6 @@ mod tests {
         let mut reader = TextReader::default();
         let mut most = 0;
         for round in 0..200 {
-            reader.begin();
             let words: Vec<String> = (0..1000).map(|word| format!("{round}-{word}")).collect();
             let answers = words.iter().map(|_| Answer::Word(0, Vec::new())).collect();
             reader.asked = vec![Asked::Words(None, words)];
