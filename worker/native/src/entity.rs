@@ -11,7 +11,9 @@ use crate::newest::Instant;
 use crate::vector::{Row, SCALE, add_products, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 pub const RATINGS: usize = 21;
@@ -22,12 +24,39 @@ const ALLOCATED: usize = 16;
 /// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
 pub const MOST: usize = 4096;
 pub type TextDigest = [u8; 16];
-/// A sentence of a set by its id, and the digest of its text.
-pub type Member = (Box<str>, TextDigest);
+/// A sentence of a set, and the digest of its text.
+pub type Member = (SentenceId, TextDigest);
+
+/// `review#ordinal`, whose text is made where it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SentenceId {
+    pub ordinal: u32, // compared first
+    pub review: Arc<str>,
+}
+
+impl SentenceId {
+    /// `None`: no worker wrote this.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (review, ordinal) = text.rsplit_once('#')?;
+        let id = SentenceId { review: review.into(), ordinal: ordinal.parse().ok()? };
+        (id.len() == text.len()).then_some(id)
+    }
+
+    /// Bytes of its text.
+    pub fn len(&self) -> usize {
+        self.review.len() + 2 + self.ordinal.checked_ilog10().unwrap_or(0) as usize
+    }
+}
+
+impl Display for SentenceId {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}#{}", self.review, self.ordinal)
+    }
+}
 
 #[derive(Debug)]
 pub struct Review {
-    pub id: Box<str>,
+    pub id: Arc<str>,
     pub version: u64,
     pub is_deleted: bool,
     /// As `ReviewRow.embedded`.
@@ -198,7 +227,7 @@ pub struct Entity {
     pub counts: Counts,
     pub reviews: Vec<Review>,
     /// By id the numbers of the reviews, if they are more than few.
-    numbers: HashMap<Box<str>, u32>,
+    numbers: HashMap<Arc<str>, u32>,
     /// Of live ones by date, where facets depend on it.
     pub order: Vec<u32>,
     pub sentences: Vec<Sentence>,
@@ -272,10 +301,16 @@ impl Entity {
 
     // -- sentences
 
-    /// The id of a live sentence. None is stored: they would take as much as short texts.
-    pub fn id(&self, at: usize) -> Box<str> {
+    /// The id of a live sentence.
+    fn id(&self, at: usize) -> SentenceId {
         let one = &self.sentences[at];
-        format!("{}#{}", self.reviews[one.review as usize].id, one.ordinal).into()
+        let review = &self.reviews[one.review as usize].id;
+        SentenceId { review: review.clone(), ordinal: one.ordinal }
+    }
+
+    /// The order of their texts.
+    fn by_id(&self, at: usize, other: usize) -> Ordering {
+        self.id(at).to_string().cmp(&self.id(other).to_string())
     }
 
     pub fn squares(&self) -> impl Iterator<Item = i64> {
@@ -415,7 +450,7 @@ impl Entity {
         }
         let lowest = copies.into_iter().find(|row| self.sentences[*row].is_lowest);
         if let Some(row) = lowest {
-            let is_lower = self.id(at) < self.id(row);
+            let is_lower = self.by_id(at, row).is_lt();
             self.sentences[if is_lower { row } else { at }].is_lowest = false;
         }
         let counting = lowest.filter(|_| self.copies == Copies::CountedOnce);
@@ -429,7 +464,7 @@ impl Entity {
         for row in &copies {
             self.sentences[*row].support = copies.len() as u32;
         }
-        let lowest = copies.into_iter().min_by_key(|row| self.id(*row));
+        let lowest = copies.into_iter().min_by(|a, b| self.by_id(*a, *b));
         if let Some(row) = lowest {
             self.sentences[row].is_lowest = true;
         }
@@ -453,8 +488,8 @@ impl Entity {
 
     /// The k lowest keys in order, by id where keys are equal.
     pub fn nearest(&self, mut ranked: Vec<Ranked>, k: usize) -> Vec<Ranked> {
-        let id = |one: &Ranked| self.id(one.1 as usize);
-        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| id(a).cmp(&id(b)));
+        let by_id = |a: &Ranked, b: &Ranked| self.by_id(a.1 as usize, b.1 as usize);
+        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| by_id(a, b));
         if k < ranked.len() {
             ranked.select_nth_unstable_by(k, order);
             ranked.truncate(k);
@@ -507,7 +542,7 @@ impl Entity {
         let of_review = |one: &Review| {
             let Details { occurred_at, language, country, author_id, .. } = &one.details;
             let texts = [occurred_at, language, country, author_id];
-            allocated(one.id.len())
+            allocated(one.id.len() + 16)
                 + one.findings.as_deref().map_or(0, of_findings)
                 + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
         };
@@ -520,9 +555,8 @@ impl Entity {
             + self.sentences.iter().map(of_sentence).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()
             + self.reviews.iter().map(of_review).sum::<usize>()
-            + self.numbers.keys().map(|id| allocated(id.len()) + 48).sum::<usize>()
+            + self.numbers.capacity() * 32
             + self.published.capacity() * size_of::<Member>()
-            + self.published.iter().map(|(id, _)| allocated(id.len())).sum::<usize>()
             + self.facets.measure()
     }
 }
@@ -537,4 +571,20 @@ fn make_room<T>(list: &mut Vec<T>, more: usize) {
 fn push<T>(list: &mut Vec<T>, one: T) {
     make_room(list, 1);
     list.push(one);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_one_text() {
+        for text in ["r#0", "a#b#10", "#4294967295", "é#999"] {
+            let id = SentenceId::from_text(text).unwrap();
+            assert_eq!((id.to_string().as_str(), id.len()), (text, text.len()));
+        }
+        for text in ["r", "r#", "r#05", "r#+5", "r# 5", "r#4294967296"] {
+            assert_eq!(SentenceId::from_text(text), None);
+        }
+    }
 }

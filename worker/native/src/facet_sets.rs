@@ -183,7 +183,7 @@ impl FacetSets {
     pub fn measure(&self) -> usize {
         let members = |set: &Set| {
             let all = set.now.iter().chain(set.stored.iter().flatten());
-            all.map(|(id, _)| id.len() + 48).sum::<usize>()
+            size_of::<Member>() * all.count()
         };
         let set = |set: &Set| size_of::<Set>() + 8 * set.products.capacity() + members(set);
         let encoded = self.encoded.iter().flatten().map(|one| one.len()).sum::<usize>();

@@ -3,7 +3,9 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{Copies, Counts, Entity, Member, RATINGS, Review, ReviewCounts, Sentence};
+use crate::entity::{
+    Copies, Counts, Entity, Member, RATINGS, Review, ReviewCounts, Sentence, SentenceId,
+};
 use crate::event::Details;
 use crate::facets::Criteria;
 use crate::rows::{
@@ -103,9 +105,9 @@ impl<'a> Loader<'a> {
             return None;
         }
         let now = self.entity.set_of(&ranked);
-        if !now.iter().all(|one| self.entity.published.contains(one)) {
-            return None;
-        }
+        let published = self.entity.published.iter(); // in its order, with the ids of reviews
+        let present = published.map(|one| now.iter().find(|other| *other == one).cloned());
+        self.entity.published = present.collect::<Option<_>>()?;
         if let Some(criteria) = self.criteria {
             self.entity.begin_order(criteria);
             let rows = 0..self.entity.sentences.len() as u32;
@@ -319,14 +321,15 @@ impl<'a> Bytes<'a> {
         for _ in 0..self.u32()? {
             lengths.push(self.u32()?);
         }
-        let mut ids = Vec::new();
+        let mut texts = Vec::new();
         for length in lengths {
-            ids.push(self.text(length as usize)?);
+            texts.push(std::str::from_utf8(self.take(length as usize)?).ok()?);
         }
-        if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
+        if texts.iter().collect::<HashSet<_>>().len() != texts.len() {
             return None;
         }
-        ids.into_iter().map(|id| Some((id, self.take(16)?.try_into().ok()?))).collect()
+        let member = |text| Some((SentenceId::from_text(text)?, self.take(16)?.try_into().ok()?));
+        texts.into_iter().map(member).collect()
     }
 
     /// A texts section, which is all that is left.

@@ -1,6 +1,8 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Centroid, Counts, Entity, Member, RATINGS, Ranked, Review, Sentence};
+use crate::entity::{
+    Centroid, Counts, Entity, Member, RATINGS, Ranked, Review, Sentence, SentenceId,
+};
 use crate::event::{Change, Event, Origin};
 use crate::json::write_string;
 use sha1::{Digest, Sha1};
@@ -68,11 +70,12 @@ impl ShownSet {
     /// Appends the sentences.
     pub fn write(&self, out: &mut Vec<u8>) {
         for (rank, (quote, key, support)) in self.sentences.iter().enumerate() {
-            let comma = if rank > 0 { "," } else { "" };
-            write(out, comma, format_args!("{{\"rank\":{rank}"));
+            out.extend_from_slice(if rank > 0 { b",{\"rank\":" } else { &b"{\"rank\":"[..] });
+            write_digits(out, rank as u64, 1);
             out.extend_from_slice(quote);
             write_millionths(out, self.centroid.micros(*key));
-            write(out, ",\"support\":", support);
+            out.extend_from_slice(b",\"support\":");
+            write_digits(out, u64::from(*support), 1);
             out.push(b'}');
         }
     }
@@ -91,8 +94,8 @@ pub struct Message {
 
 /// Ids that a change names, in order.
 pub struct Difference {
-    pub added: Vec<Box<str>>,
-    pub removed: Vec<Box<str>>,
+    pub added: Vec<SentenceId>,
+    pub removed: Vec<SentenceId>,
 }
 
 impl Difference {
@@ -245,6 +248,18 @@ pub fn write(out: &mut Vec<u8>, before: &str, value: impl std::fmt::Display) {
     let _ = write!(out, "{before}{value}");
 }
 
+/// A number with at least so many digits, in less time than `write` takes.
+pub fn write_digits(out: &mut Vec<u8>, mut number: u64, least: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while number > 0 || digits.len() - at < least {
+        at -= 1;
+        digits[at] += (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
 fn write_optional(out: &mut Vec<u8>, before: &str, number: Option<u64>) {
     match number {
         Some(number) => write(out, before, number),
@@ -266,13 +281,13 @@ fn write_fact(out: &mut Vec<u8>, before: &str, fact: &Option<Box<str>>) {
     }
 }
 
-fn write_ids(out: &mut Vec<u8>, before: &str, ids: &[Box<str>]) {
+fn write_ids(out: &mut Vec<u8>, before: &str, ids: &[SentenceId]) {
     out.extend_from_slice(before.as_bytes());
     for (position, id) in ids.iter().enumerate() {
         if position > 0 {
             out.push(b',');
         }
-        write_string(out, id);
+        write_string(out, &id.to_string());
     }
 }
 
@@ -289,13 +304,13 @@ fn write_millionths(out: &mut Vec<u8>, millionths: u64) {
     if (1..10).contains(&millionths) {
         return write(out, "", format_args!("{millionths}e-6"));
     }
-    write(out, "", millionths / 1_000_000);
+    write_digits(out, millionths / 1_000_000, 1);
     out.push(b'.');
     let (mut digits, mut left) = (6, millionths % 1_000_000);
     while digits > 1 && left % 10 == 0 {
         (digits, left) = (digits - 1, left / 10);
     }
-    write(out, "", format_args!("{left:0digits$}"));
+    write_digits(out, left, digits);
 }
 
 /// UUIDv5 in the URL namespace.

@@ -2,6 +2,7 @@
 
 use crate::entity::{Entity, Member, Review};
 use crate::event::Details;
+use crate::message::write_digits;
 use crate::vector::write_vector;
 
 pub const SEAL_BYTES: usize = 5;
@@ -192,7 +193,9 @@ fn push_set(out: &mut Vec<u8>, set: &[Member]) {
         push_u32(out, id.len());
     }
     for (id, _) in set {
-        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(id.review.as_bytes());
+        out.push(b'#');
+        write_digits(out, id.ordinal.into(), 1);
     }
     for (_, digest) in set {
         out.extend_from_slice(digest);
