@@ -102,7 +102,7 @@ def _body(random: Random, oddness: float, dimension: int):
     review_id = random.choice(REVIEWS)
     if kind < 0.75:
         body = {"type": "review.upserted", "review_id": review_id}
-        count = random.choice([0, 1, 1, 2, 2, 3, 5])
+        count = 35 if random.random() < 0.03 else random.choice([0, 1, 1, 2, 2, 3, 5])
         body["sentences"] = [_sentence(random, oddness, dimension) for _ in range(count)]
         fields = random.sample(list(FIELDS), random.randint(0, 4))
         body |= {name: random.choice(FIELDS[name]) for name in fields}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
 API: Final = 7  # of the module; one that was built from other sources is not used
-MOST_SENTENCES: Final = 2048
+MOST_SENTENCES: Final = 4096
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
 """

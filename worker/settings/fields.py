@@ -194,7 +194,7 @@ class Fields:
         "auto",
         kinds.choice("auto", "off", "require"),
         "Whether [native code](../image.md#native-code) takes the usual events of entities with at "
-        "most 2,048 sentences, with the same results. `auto` uses it if it is installed, `require` "
+        "most 4,096 sentences, with the same results. `auto` uses it if it is installed, `require` "
         "ends the worker if it is not, `off` processes all events in Python",
     )
     embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)

@@ -128,14 +128,15 @@ impl Batch {
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, 1);
-        for (given, vector) in added.into_iter().zip(vectors.chunks_exact(entity.dimension())) {
-            let Given { ordinal, text, labels, words } = given;
-            let sets =
-                facets.zip(bits).map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
+        let added = added.into_iter().zip(vectors.chunks_exact(entity.dimension()));
+        let added = added.map(|(Given { ordinal, text, labels, words }, vector)| {
+            let sets = facets.zip(bits);
+            let sets = sets.map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
             let mut sentence = Sentence::new(number, ordinal, text);
             (sentence.labels, sentence.words) = (labels, words);
-            entity.add(sentence, vector, sets.unwrap_or_default());
-        }
+            (sentence, sets.unwrap_or_default())
+        });
+        entity.add(added.collect(), &vectors);
         count(entity, facets, number, 1);
         if let Some(facets) = facets {
             entity.join_order(facets, number);

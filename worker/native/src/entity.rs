@@ -8,7 +8,7 @@ use crate::event::Details;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::Instant;
-use crate::vector::{Row, SCALE, add_products, products_with, square, total};
+use crate::vector::{AT_ONCE, Row, SCALE, products_of, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::cmp::Ordering;
@@ -321,17 +321,37 @@ impl Entity {
         &self.vectors[at as usize]
     }
 
-    /// Add a live sentence, which is in these sets of facets.
-    pub fn add(&mut self, sentence: Sentence, vector: &[i16], sets: Sets) {
-        let (row, own) = (self.sentences.len(), square(vector));
-        push(&mut self.vectors, vector.into());
+    /// Add live sentences with these vectors, each of them in these sets of facets.
+    pub fn add(&mut self, added: Vec<(Sentence, Sets)>, vectors: &[i16]) {
+        make_room(&mut self.vectors, added.len());
+        let mut added = added.into_iter();
+        for vectors in vectors.chunks(AT_ONCE * self.dimension) {
+            let vectors: Vec<&[i16]> = vectors.chunks_exact(self.dimension).collect();
+            self.vectors.extend(vectors.iter().map(|vector| Row::from(*vector)));
+            let products = products_of(&self.vectors, &vectors);
+            for (products, (sentence, sets)) in products.iter().zip(added.by_ref()) {
+                self.add_sentence(sentence, sets, products);
+            }
+        }
+    }
+
+    /// Add the next sentence, whose vector is there; `products` are its own with all others.
+    fn add_sentence(&mut self, sentence: Sentence, sets: Sets, products: &[i64]) {
+        let row = self.sentences.len();
+        let (own, products) = (products[row], &products[..row]);
         self.reviews[sentence.review as usize].live += 1;
         push(&mut self.squares, own as i32); // about SCALE squared, below 2^31
         push(&mut self.sentences, sentence);
         let product = match self.count_sentence(row) {
             Some(copy) => self.products[copy],
             None => {
-                let before = self.add_to_total(vector, sets, own); // vector.S
+                let counting = products.iter().zip(&self.sentences);
+                let counting = counting.filter(|(_, one)| self.is_counting(one));
+                let before: i64 = counting.map(|(product, _)| product).sum(); // vector.S
+                self.change(products, 1);
+                if !self.facets.is_empty() {
+                    self.facets.add(sets, products, own);
+                }
                 self.centroid.total_square += 2 * before + own;
                 before + own
             }
@@ -339,57 +359,43 @@ impl Entity {
         push(&mut self.products, product);
     }
 
-    /// Add to the product of each sentence but this new one, and return its own with their sum.
-    fn add_to_total(&mut self, vector: &[i16], sets: Sets, own: i64) -> i64 {
-        if self.copies != Copies::CountedOnce {
-            return self.change(vector, 1, |facets, products| facets.add(sets, products, own));
-        }
-        let counted = |products: &[i64]| -> i64 {
-            let counted = products.iter().zip(&self.sentences).filter(|(_, one)| one.is_lowest);
-            counted.map(|(product, _)| product).sum()
-        };
-        let before = counted(&self.products);
-        add_products(&self.vectors, vector, &mut self.products, 1);
-        counted(&self.products) - before
-    }
-
     /// Remove these live sentences.
     pub fn remove(&mut self, mut gone: Vec<u32>) {
         gone.sort_unstable();
-        for at in gone.into_iter().rev() {
+        while !gone.is_empty() {
+            self.remove_last(gone.split_off(gone.len().saturating_sub(AT_ONCE)));
+        }
+    }
+
+    /// Remove these, from the last one to the first.
+    fn remove_last(&mut self, mut gone: Vec<u32>) {
+        let vectors: Vec<&[i16]> = gone.iter().map(|row| self.vector(*row)).collect();
+        let mut products = products_of(&self.vectors, &vectors);
+        while let (Some(at), Some(own)) = (gone.pop(), products.pop()) {
             let row = at as usize;
-            let vector = self.vectors[row].clone();
             if self.uncount_sentence(row) {
-                let own = i64::from(self.squares[row]);
-                self.centroid.total_square += own - 2 * self.products[row];
-                self.change(&vector, -1, |facets, products| facets.remove(row, products, own));
+                self.centroid.total_square += own[row] - 2 * self.products[row];
+                self.change(&own, -1);
+                if !self.facets.is_empty() {
+                    self.facets.remove(row, &own, own[row]);
+                }
             }
             let sentence = self.sentences.swap_remove(row);
             self.reviews[sentence.review as usize].live -= 1;
             self.squares.swap_remove(row);
             self.products.swap_remove(row);
             self.vectors.swap_remove(row);
+            for others in &mut products {
+                others.swap_remove(row);
+            }
         }
     }
 
-    /// Add the products with this vector, `sign` times, to those of the live sentences, and return
-    /// their sum, vector.S; `of_facets` gets the products where there are facets.
-    fn change(
-        &mut self,
-        vector: &[i16],
-        sign: i64,
-        of_facets: impl FnOnce(&mut FacetSets, &[i64]),
-    ) -> i64 {
-        if self.facets.is_empty() {
-            return add_products(&self.vectors, vector, &mut self.products, sign);
-        }
-        let mut products = vec![0; self.products.len()];
-        let sum = add_products(&self.vectors, vector, &mut products, 1);
-        for (of_all, product) in self.products.iter_mut().zip(&products) {
+    /// Add the products with a vector, `sign` times, to those of the live sentences.
+    fn change(&mut self, products: &[i64], sign: i64) {
+        for (of_all, product) in self.products.iter_mut().zip(products) {
             *of_all += sign * product;
         }
-        of_facets(&mut self.facets, &products);
-        sum
     }
 
     /// Move a live sentence to these sets of facets.
@@ -397,10 +403,9 @@ impl Entity {
         if self.facets.of[row as usize] == sets {
             return;
         }
-        let mut products = vec![0; self.products.len()];
-        add_products(&self.vectors, self.vector(row), &mut products, 1);
-        let own = i64::from(self.squares[row as usize]);
-        self.facets.move_to(row as usize, sets, &products, own);
+        let products = &products_of(&self.vectors, &[self.vector(row)])[0];
+        let row = row as usize;
+        self.facets.move_to(row, sets, products, products[row]);
     }
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
@@ -440,6 +445,11 @@ impl Entity {
         let alike = self.squares[..rows].iter().enumerate().filter(|(_, other)| **other == own);
         let copies = alike.map(|(row, _)| row).filter(|row| *row != at);
         copies.filter(|row| self.vector(*row as u32) == vector).collect()
+    }
+
+    /// Whether a live sentence counts in the centroid.
+    fn is_counting(&self, one: &Sentence) -> bool {
+        one.is_lowest || self.copies != Copies::CountedOnce
     }
 
     /// Count a sentence with the copies before it; one that counts in the centroid for it.

@@ -2,7 +2,7 @@
 
 use crate::entity::{RATINGS, Review};
 use crate::newest::Recent;
-use crate::vector::{Row, add_products, read_vectors, square};
+use crate::vector::{Row, products_of, read_vectors, square};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -239,8 +239,7 @@ impl Rivals {
     /// The facets of the phrase with the highest cosine, the first of equals; 0 if it is below that
     /// phrase's threshold. `own`: |x|^2.
     fn nearest(&self, vector: &[i16], own: i128) -> u64 {
-        let mut products = vec![0; self.phrases.len()];
-        add_products(&self.vectors, vector, &mut products, 1);
+        let products = &products_of(&self.vectors, &[vector])[0];
         let mut best: Option<(i128, &Phrase)> = None;
         for (product, phrase) in products.iter().zip(&self.phrases) {
             let signed = i128::from(*product) * i128::from(product.abs());
