@@ -48,6 +48,13 @@ impl SentenceId {
     }
 }
 
+/// The present set in the order of the stored one, so that its ids are those of its reviews. `None`:
+/// it is another set.
+pub fn in_order_of(stored: &[Member], now: &[Member]) -> Option<Vec<Member>> {
+    let present = stored.iter().map(|one| now.iter().find(|other| *other == one).cloned());
+    present.collect::<Option<Vec<_>>>().filter(|_| stored.len() == now.len())
+}
+
 impl Display for SentenceId {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{}#{}", self.review, self.ordinal)
@@ -596,5 +603,19 @@ mod tests {
         for text in ["r", "r#", "r#05", "r#+5", "r# 5", "r#4294967296"] {
             assert_eq!(SentenceId::from_text(text), None);
         }
+    }
+
+    #[test]
+    fn a_set_in_the_order_of_another_has_the_same_members() {
+        let members = |texts: &[&str]| -> Vec<Member> {
+            texts.iter().map(|text| (SentenceId::from_text(text).unwrap(), [7; 16])).collect()
+        };
+        let (stored, now) = (members(&["b#0", "a#1"]), members(&["a#1", "b#0"]));
+        let ordered = in_order_of(&stored, &now).unwrap();
+        assert_eq!(ordered, stored);
+        assert!(Arc::ptr_eq(&ordered[0].0.review, &now[1].0.review));
+        assert_eq!(in_order_of(&stored[..1], &now), None);
+        assert_eq!(in_order_of(&members(&["b#0", "a#2"]), &now), None);
+        assert_eq!(in_order_of(&[(stored[0].0.clone(), [8; 16]), now[0].clone()], &now), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
 
-use crate::entity::{Centroid, Entity, Member, Ranked};
+use crate::entity::{Centroid, Entity, Member, Ranked, in_order_of};
 use crate::facet_sets::{FacetSets, Set};
 use crate::facets::{Criteria, Sets};
 use std::mem::{replace, take};
@@ -42,13 +42,13 @@ impl Entity {
         if published.is_empty() {
             return sets.iter().all(|set| set.now.is_empty()).then_some(());
         }
-        let is_same = published.len() == sets.len()
-            && sets.iter().zip(&published).all(|(set, (stored, _))| is_same(&set.now, stored));
+        let is_complete = published.len() == sets.len();
         for (set, (stored, mentions)) in sets.iter_mut().zip(published) {
+            let stored = in_order_of(&stored, &set.now)?;
             set.published_mentions = mentions;
             set.stored = (stored != set.now).then_some(stored);
         }
-        is_same.then_some(())
+        is_complete.then_some(())
     }
 
     /// The sets that a live sentence belongs to.

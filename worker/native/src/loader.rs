@@ -5,6 +5,7 @@
 
 use crate::entity::{
     Copies, Counts, Entity, Member, RATINGS, Review, ReviewCounts, Sentence, SentenceId,
+    in_order_of,
 };
 use crate::event::Details;
 use crate::facets::Criteria;
@@ -101,13 +102,8 @@ impl<'a> Loader<'a> {
         self.entity.fill(self.sentences, self.vectors)?;
         let ranked = self.entity.rank(k);
         // The set last published is the present one, unless it was made with other settings.
-        if ranked.len() != self.entity.published.len() {
-            return None;
-        }
         let now = self.entity.set_of(&ranked);
-        let published = self.entity.published.iter(); // in its order, with the ids of reviews
-        let present = published.map(|one| now.iter().find(|other| *other == one).cloned());
-        self.entity.published = present.collect::<Option<_>>()?;
+        self.entity.published = in_order_of(&self.entity.published, &now)?;
         if let Some(criteria) = self.criteria {
             self.entity.begin_order(criteria);
             let rows = 0..self.entity.sentences.len() as u32;

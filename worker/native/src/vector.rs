@@ -240,6 +240,12 @@ mod tests {
         let rows: [Row; 2] = [x.clone().into(), y.clone().into()];
         let many = vec![y.as_slice(); AT_ONCE];
         assert_eq!(products_of(&rows, &many), vec![[exact, square(&y)]; many.len()]);
+        for length in [3, 16, 37] {
+            let (x, y) = (&x[..length], &y[..length]);
+            let exact: i64 = x.iter().zip(y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
+            assert_eq!(products_of(&[x.into()], &[y]), [[exact]]);
+            assert_eq!(i64::from(product(x, y)), exact);
+        }
         let sum = total(&rows, x.len());
         assert_eq!(products_with(&rows, &sum), [square(&x) + exact, exact + square(&y)]);
     }
