@@ -447,16 +447,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
         with pytest.raises(SetupError):
             check_port("127.0.0.1", port)
         app.web.init_server()
-        routes = {resource.canonical for resource in app.web.web_app.router.resources()}
-        assert routes == {
-            "/",
-            "/healthz",
-            "/readyz",
-            "/metrics",
-            "/status",
-            "/entities",
-            "/entities/{id}/summary",
-            "/entities/{id}/facets",
-        }
+        with pytest.raises(SetupError):
+            check_port("127.0.0.1", port)
     finally:
         app.web._bound.close()

@@ -265,7 +265,8 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
     assert "taken down" not in terminal.shown
     assert "Loud." not in terminal.shown
     assert all(len(frame.split("\n")) <= rows for frame in terminal.frames())
-    groups = kafka.admin().list_consumer_groups().result(PATIENCE_SECONDS)
+    admin = kafka.admin()  # its futures are never done once it is collected
+    groups = admin.list_consumer_groups().result(PATIENCE_SECONDS)
     assert APP_ID not in {group.group_id for group in groups.valid}
 
 
