@@ -33,10 +33,8 @@ from worker.coversumm.index.flat import READ_ROWS, keys_of
 def test_nearest_is_a_full_ball(seed: int, grid: int, size: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     disk = Disk(2)
-    disk.live = {
-        b"%d" % i: v
-        for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
-    }
+    drawn = rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16)
+    disk.live = {b"%d" % i: vector for i, vector in enumerate(drawn)}
     live = dict(disk.live)
     index = FlatIndex(2, disk.scan)
     for i in rng.permutation(size)[: size // 3]:  # removed, edited, back again

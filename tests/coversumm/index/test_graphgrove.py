@@ -94,10 +94,8 @@ def test_nearest_is_the_flat_indexs(
 ) -> None:
     rng = np.random.default_rng(seed)
     disk = Disk(2)
-    disk.live = {
-        b"%d" % i: v
-        for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
-    }
+    drawn = rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16)
+    disk.live = {b"%d" % i: vector for i, vector in enumerate(drawn)}
     live = dict(disk.live)
     index, flat = GraphgroveIndex(2, disk.scan), FlatIndex(2, disk.scan)
     for round_ in range(3):
