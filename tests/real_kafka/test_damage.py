@@ -86,14 +86,16 @@ def killed(site: Pipeline) -> WorkerProcess:
 
 
 def goes_on(
-    site: Pipeline, worker: WorkerProcess, *, broken_history: bool = False
+    site: Pipeline, worker: WorkerProcess, *, is_reset: bool = False, broken_history: bool = False
 ) -> dict[str, Any]:
-    """Started again it processes the rest, and everything was right all the time; the verifier's
-    report.
+    """Started again, or first reset, it processes the rest, and everything was right all the time;
+    the verifier's report.
 
     With a `broken_history` the changelog no longer has all that was ever committed: only its end is
     compared.
     """
+    if is_reset:
+        reset(worker, "--local")
     if not worker.alive:
         worker.start()
     worker.wait_ready()
@@ -278,8 +280,7 @@ def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(
     (name,) = flip_rows(databases(worker)[0], kind)
     worker.refused_again(f"corrupt state row ({name})", "coversumm-worker reset --local")
     assert published(site) == before
-    reset(worker, "--local")
-    goes_on(site, worker)
+    goes_on(site, worker, is_reset=True)
 
 
 @pytest.mark.parametrize(
@@ -310,8 +311,7 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     line = worker.refused("corrupt state row", "coversumm-worker reset --local")
     assert any(name in line for name in names), line
     assert published(site) == before
-    reset(worker, "--local")
-    goes_on(site, worker)
+    goes_on(site, worker, is_reset=True)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -324,8 +324,7 @@ def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
     folder = databases(worker)[0]
     cut(next(folder.glob("MANIFEST-*")), 0.5)
     worker.refused_again(str(folder), "manifest", "coversumm-worker reset --local")
-    reset(worker, "--local")
-    goes_on(site, worker)
+    goes_on(site, worker, is_reset=True)
 
 
 @pytest.mark.faults
@@ -334,8 +333,7 @@ def test_a_lost_table_file_is_refused(site: Pipeline) -> None:
     folder = databases(worker)[-1]
     sorted(folder.glob("*.sst"))[0].unlink()
     worker.refused_again(str(folder), "coversumm-worker reset --local")
-    reset(worker, "--local")
-    goes_on(site, worker)
+    goes_on(site, worker, is_reset=True)
 
 
 @pytest.mark.faults
@@ -351,8 +349,7 @@ def test_a_flipped_table_file_ends_the_worker_when_it_is_read(site: Pipeline) ->
     feed(site, [event for event in FIRST if event.value])
     worker.refused("is damaged: Corruption", "coversumm-worker reset --local")
     assert published(site) == before
-    reset(worker, "--local")
-    goes_on(site, worker)
+    goes_on(site, worker, is_reset=True)
 
 
 @pytest.mark.faults
