@@ -94,9 +94,7 @@ class Proof(NamedTuple):
 
 
 class Foretold(NamedTuple):
-    """How long a replay took beside what was said before and after a tenth of it, in seconds; None:
-    nothing was said.
-    """
+    """Seconds a replay took, and what was said before and after a tenth of it (None: nothing)."""
 
     history: str
     replay: str
@@ -112,7 +110,8 @@ class Foretold(NamedTuple):
         if abs(self.estimated - self.took) > ESTIMATE_OFF * self.took:
             yield f"{what}: estimated {self.estimated} s, took {self.took} s"
         if self.left_told is None or self.left is None:
-            yield f"{what}: no time left was reported"
+            if self.took >= LEFT_SECONDS:
+                yield f"{what}: no time left was reported"
         elif self.left >= LEFT_SECONDS and abs(self.left_told - self.left) > LEFT_OFF * self.left:
             yield f"{what}: {self.left_told} s left after a tenth, were {self.left} s"
 

@@ -87,6 +87,7 @@ def test_changes_agree_by_entity_whatever_their_places() -> None:
         ((74.0, 100.0, 105.0, 90.0), 2),
         ((100.0, 100.0, None, None), 1),
         ((40.0, 40.0, 10.0, 29.0), 0),
+        ((10.0, 10.0, None, None), 0),
     ],
 )
 def test_what_was_foretold_badly_is_a_fault(
