@@ -62,14 +62,14 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
 demo: setup ## Start (40 s): Real reviews through the real worker, on an embedded broker
 	@$(BIN)/coversumm-worker demo
 
-check: setup-dev ## Check (4 min): Lint, format, types and the fast tests
+check: setup-dev ## Check (9 min): Lint, format, types and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## Check (3 min): The unit tests on PYTHON=python3.13, in a venv of their own
+check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv of their own
 	@$(MAKE) --no-print-directory unit VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 unit: setup-dev
@@ -86,13 +86,13 @@ check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/
 	  cargo clippy --locked --quiet --all-targets -- --deny warnings && cargo test --locked --quiet
 
 # Tests on a real Kafka mostly wait: three processes keep two cores busy, here and below.
-test: setup-dev ## Check (9 min): Every kind of test; skips and names those that need Java or Maven if these are missing
+test: setup-dev ## Check (20 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 3 $(BY_FILE)
 
-test-long: setup-dev ## Check (16 min): The long sweeps: more of each kind, and property tests with every example
+test-long: setup-dev ## Check (22 min): The long sweeps: more of each kind, and property tests with every example
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 3 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
