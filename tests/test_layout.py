@@ -185,7 +185,7 @@ def test_an_upward_import_anywhere_is_found() -> None:
 
 
 def test_no_admin_client_is_collected_before_its_futures_are_done() -> None:
-    """They never are then, in one of 150 calls on a busy machine; topics are listed at once."""
+    """Else one of 150 is never done on a busy machine; `list_topics` has its answer at once."""
     tests = {str(path): path.read_text() for path in ROOT.joinpath("tests").rglob("*.py")}
     lost = re.compile(r"(admin\(\)|AdminClient\([^()]*\))\s*\.(?!list_topics\()")
     assert [path for path, text in (SOURCES | tests).items() if lost.search(text)] == []

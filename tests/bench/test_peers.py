@@ -180,11 +180,13 @@ def test_a_contender_that_stalls_is_shown_and_the_others_go_on(tmp_path, monkeyp
     monkeypatch.setattr("tests.bench.peers.comparison.take", take)
     sizes = [warm(10), warm(100)]
     *_, found = measured([QUIX, TRIVIAL], sizes, 1, 1, None, tmp_path, "")
+    found["stalled"].append({"sentences": 10, "contender": "quix"})  # in another round
     record = tmp_path / "record.json"
     record.write_text(json.dumps(HEAD | found | {"kills": {}}))
     lines = peers_table(record).splitlines()
     assert lines[2] == "| Kafka Streams, reviews kept | 50 (100) | 50 (100) |"
-    assert lines[3] == "| Quix Streams, reviews kept | 50 (100) | stalled |"
+    assert lines[3] == "| Quix Streams, reviews kept | 50 (100); 1 stalled | stalled |"
+    assert lines[-3].endswith(" | - | 1,300 / - |")
 
 
 def test_cold_entities_have_a_table_of_their_own(tmp_path: Path) -> None:

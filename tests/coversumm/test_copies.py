@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.coversumm.scripts import (
-    Disk,
-    Script,
-    points,
-    tight,
-)
+from tests.coversumm.scripts import Disk, Script, points, tight
 from worker.coversumm import (
     EntityCore,
     FlatIndex,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,16 @@ def peers_table(path: Path = RESULTS) -> str:
         return "Not recorded yet: `make bench-peers` does it."
     record = json.loads(path.read_text(encoding="utf-8"))
     rows = {row["sentences"]: row for row in record["rows"]}
-    stalled = [(one["sentences"], one["contender"]) for one in record["stalled"]]
+    stalled = Counter((one["sentences"], one["contender"]) for one in record["stalled"])
     who = [name for name in TITLES if any(name in row for row in rows.values())]
     speed = ["| sentences an entity | " + " | ".join(f"{size:,}" for size in rows) + " |"]
     speed.append("|---" * (1 + len(rows)) + "|")
     facts = ["| | guarantee | commits every | one `kill -9` | peak memory, MiB |", "|---" * 5 + "|"]
     for name in who:
-        cells = (
-            "stalled" if (size, name) in stalled and name not in row else _cell(row.get(name))
-            for size, row in rows.items()
-        )
+        cells = (_cell(row.get(name), stalled[size, name]) for size, row in rows.items())
         speed.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
         one = CONTENDERS[name]
-        memory = " / ".join(f"{row[name]['peak_mib']:,.0f}" for row in rows.values() if name in row)
+        memory = " / ".join(_memory(row.get(name)) for row in rows.values())
         killed = _killed(record["kills"].get(name))
         facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
     rounds = ", ".join(f"{row['rounds']} of {size:,} sentences" for size, row in rows.items())
@@ -56,10 +54,7 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
     lines = [f"| | {' | '.join(heads)} | bounds of memory |", "|---" * (2 + 2 * len(rows)) + "|"]
     for name in [name for name in TITLES if any(name in row for row in rows)]:
         one = CONTENDERS[name]
-        cells = (
-            f"{_cell(row.get(name))} | " + (f"{row[name]['peak_mib']:,.0f}" if name in row else "-")
-            for row in rows
-        )
+        cells = (f"{_cell(row.get(name))} | {_memory(row.get(name))}" for row in rows)
         lines.append(f"| {TITLES[name]} | {' | '.join(cells)} | {one.memory} |")
     loads = [turn["load"] for turn in record["turns"]]
     rounds = ", ".join(f"{row['entities']:,} entities: {row['rounds']}" for row in rows)
@@ -72,11 +67,16 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
     return "\n\n".join(["\n".join(lines), measured])
 
 
-def _cell(measured: Mapping[str, Any] | None) -> str:
-    """By the clock, and by processor time."""
+def _cell(measured: Mapping[str, Any] | None, stalled: int = 0) -> str:
+    """By the clock, and by processor time; and how many turns stalled."""
     if measured is None:
-        return "-"
-    return f"{measured['events_per_s']:,.0f} ({measured['events_per_cpu_s']:,.0f})"
+        return "stalled" if stalled else "-"
+    told = f"{measured['events_per_s']:,.0f} ({measured['events_per_cpu_s']:,.0f})"
+    return f"{told}; {stalled} stalled" if stalled else told
+
+
+def _memory(measured: Mapping[str, Any] | None) -> str:
+    return "-" if measured is None else f"{measured['peak_mib']:,.0f}"
 
 
 def _killed(measured: Mapping[str, Any] | None) -> str:

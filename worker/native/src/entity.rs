@@ -48,17 +48,17 @@ impl SentenceId {
     }
 }
 
+impl Display for SentenceId {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}#{}", self.review, self.ordinal)
+    }
+}
+
 /// The present set in the order of the stored one, so that its ids are those of its reviews. `None`:
 /// it is another set.
 pub fn in_order_of(stored: &[Member], now: &[Member]) -> Option<Vec<Member>> {
     let present = stored.iter().map(|one| now.iter().find(|other| *other == one).cloned());
     present.collect::<Option<Vec<_>>>().filter(|_| stored.len() == now.len())
-}
-
-impl Display for SentenceId {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "{}#{}", self.review, self.ordinal)
-    }
 }
 
 #[derive(Debug)]

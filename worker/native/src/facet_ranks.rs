@@ -42,13 +42,15 @@ impl Entity {
         if published.is_empty() {
             return sets.iter().all(|set| set.now.is_empty()).then_some(());
         }
-        let is_complete = published.len() == sets.len();
+        if published.len() != sets.len() {
+            return None;
+        }
         for (set, (stored, mentions)) in sets.iter_mut().zip(published) {
             let stored = in_order_of(&stored, &set.now)?;
             set.published_mentions = mentions;
             set.stored = (stored != set.now).then_some(stored);
         }
-        is_complete.then_some(())
+        Some(())
     }
 
     /// The sets that a live sentence belongs to.
