@@ -11,10 +11,11 @@ from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
 from tests.native.streams import ENTITIES, records
+from worker.events.publishing import FACETS
 from worker.facets.definitions import CRITERIA, Definitions, Facet, Polarity, RatingRange
 from worker.facets.membership import facet_criteria
-from worker.state.keys import header_key
-from worker.state.rows import seal
+from worker.state.keys import FACET_SETS, header_key, parse_entity_key
+from worker.state.rows import PublishedSets, decode_published, encode_published, seal
 
 pytestmark = pytest.mark.native
 
@@ -85,6 +86,18 @@ def test_a_facet_is_stored_in_the_order_of_its_publication():
     for_texts = [zip("abc", of, strict=True) for of in (vectors, vectors[::-1])]
     driver.run([upsert(0, "r", *for_texts[0], rating=4), upsert(1, "r", *for_texts[1], rating=4)])
     assert driver.taken == 2
+
+
+def test_a_row_with_fewer_facets_is_refused():
+    facets = [Facet("fans", rating=RatingRange(min=4)), Facet("critics", rating=RatingRange(max=2))]
+    driver = PoolDriver(**of_facets(facet_criteria(Definitions(facets), 3, None)))
+    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])), rating=4)])
+    rows = dict(driver.driver.rows[0].scan(header_key(b"e")))
+    (key,) = (key for key in rows if parse_entity_key(key).kind == FACET_SETS)
+    assert driver.pool.load(0, b"e", rows.items())
+    sequence, sets, mentions = decode_published(key, FACETS, rows[key])
+    rows[key] = encode_published(key, FACETS, PublishedSets(sequence, sets[:1], mentions[:1]))
+    assert not driver.pool.load(0, b"e", rows.items())
 
 
 def test_facets_of_all_criteria_are_drawn():

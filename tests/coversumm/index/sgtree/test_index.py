@@ -18,12 +18,7 @@ from tests.coversumm.index.sgtree.truth import (
     random_live,
     small_constants,
 )
-from tests.coversumm.scripts import (
-    Disk,
-    Script,
-    points,
-    scripts,
-)
+from tests.coversumm.scripts import Disk, Script, points, scripts
 from worker.coversumm import DuplicateSentence, UnknownSentence, no_points
 from worker.coversumm.copies import Copies
 from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
