@@ -1,6 +1,5 @@
 """Help: of each command with examples that work, of a bare call, and the name that was meant."""
 
-import os
 import re
 import shlex
 
@@ -76,7 +75,7 @@ def test_an_example_that_does_not_work_is_found():
 @pytest.mark.parametrize("columns", [80, 160])
 def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
     """Only an example may be longer: a line that is copied has no breaks."""
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("COLUMNS", str(columns))
     lines = set(run(*names, "--help").out.splitlines()) - {
         f"  {line}" for line, _ in command.examples
     }
