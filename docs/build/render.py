@@ -12,13 +12,12 @@ from docs.build.copies import RECORDED as COPIES
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.facets import JUDGED
 from docs.build.facets import RECORDED as FACETS
-from docs.build.languages import RECORDED as LANGUAGES
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.openapi import addresses_table, openapi_yaml, parameters_table
 from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
-from docs.build.scale import disk_table, first_build_table, pauses_table, rates_table
+from docs.build.scale import first_build_table, pauses_table, rates_table
 from docs.build.soaks import (
     outage_table,
     quiet_soak_line,
@@ -33,18 +32,14 @@ from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.peers.table import cold_peers_table, peers_table
 from tests.bench.tables import (
-    calls_table,
     core_table,
     embed_table,
     engines_table,
     facets_table,
-    image_table,
     memory_table,
     paper_table,
-    queries_table,
     scale_table,
     text_line,
-    text_precision_table,
     worker_table,
 )
 from tests.harness.record import cluster_table, faults_table
@@ -65,13 +60,10 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "rates": rates_table,
         "build": first_build_table,
         "pauses": pauses_table,
-        "disk": disk_table,
     },
-    "docs/quality.md": {**QUALITY, **FACETS, **LANGUAGES, **SUPPORT},
+    "docs/quality.md": {**QUALITY, **FACETS, **SUPPORT},
     "docs/facets.md": JUDGED,
     "docs/choosing.md": COPIES,
-    "docs/llm.md": {"calls": calls_table},
-    "docs/image.md": {"sizes": image_table},
     "docs/reference/results.md": {
         "numbers": numbers_table,
         "core": core_table,
@@ -82,8 +74,6 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "embed": embed_table,
         "engines": engines_table,
         "text": text_line,
-        "text_precision": text_precision_table,
-        "queries": queries_table,
         "memory": memory_table,
         "scale": scale_table,
         "faults": faults_table,

@@ -101,31 +101,6 @@ def pauses_table() -> str:
     )
 
 
-def disk_table() -> str:
-    """Bytes per sentence in a volume and in the changelog."""
-    record = read_record("disk.json")
-    sentences, dimension = record["sentences"], record["dimension"]
-    rows = [
-        (
-            one["step"],
-            *(
-                f"{one[name] / sentences:,.0f}"
-                for name in ("volume_bytes", "most_bytes", "changelog_bytes")
-            ),
-        )
-        for one in record["rows"]
-    ]
-    table = markdown(("bytes per sentence", "volume", "peak of the volume", "changelog"), rows)
-    each = record["rows"][0]["volume_bytes"] / sentences
-    return (
-        f"{sentences:,} sentences, each with {dimension} numbers ({2 * dimension} bytes) and a "
-        "line of text; "
-        f"`make bench-disk` on {machine_of(record)}, before Kafka compacted "
-        f"anything:\n\n{table}\n\n"
-        f"So 50 million such sentences are about {50e6 * each / 1e9:.0f} GB of state per copy."
-    )
-
-
 def _reviews(replay: dict[str, Any]) -> int:
     """Of `of 10,000 reviews without embeddings`."""
     return int(replay["replay"].split()[1].replace(",", ""))

@@ -1,8 +1,7 @@
 """The figures of `docs/reference/results.md`, from the records."""
 
 import json
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -237,8 +236,7 @@ def embed_table(record: dict[str, Any] | None = None) -> str:
 
 def engines_table() -> str:
     """What each precision of the default engine gives and takes, beside PyTorch."""
-    speed, worth = read_record("embed.json"), read_record("quality_bf16.json")
-    sizes = read_record("image.json")["bytes"]
+    speed = read_record("embed.json")
     rows: dict[str, dict[str, str]] = {
         "sentences/s, 1,024 at once, 1 and 2 threads": _of_threads(
             speed, "sentences_per_s", lambda value: f"{value:,.0f}"
@@ -253,22 +251,7 @@ def engines_table() -> str:
             precision: " and ".join(f"{mib:,.0f}" for mib in of.values())
             for precision, of in speed["memory_mib"].items()
         },
-        "image": {
-            "fp32": f"{sizes[''] / 1e6:,.0f} MB",
-            "bf16": f"{sizes['openvino'] / 1e6:,.0f} MB",
-        },
     }
-    for row in worth["rouge"]:
-        (low, high), (least, most) = row["fp32_interval"], row["difference"]
-        rows[f"ROUGE-1 / 2 / L of {ROUGE_OF[row['method']]}"] = {
-            "fp32": f"{_scores(row['fp32'])} (ROUGE-1 {low} to {high})",
-            "bf16": f"{_scores(row['bf16'])} ({least:+} to {most:+})",
-        }
-    for row in worth["sets"]:
-        rows[f"the same 20 sentences, {row['set']}"] = {
-            "bf16": f"{100 * row['overlap']:.1f} %, {row['identical']} of {row['entities']} sets "
-            "identical"
-        }
     columns = [name for name in ENGINES if name in speed["memory_mib"]]
     lines = [
         f"| | {' | '.join(ENGINES[name] for name in columns)} |",
@@ -278,10 +261,7 @@ def engines_table() -> str:
         f"| {name} | {' | '.join(of.get(column, '') for column in columns)} |"
         for name, of in rows.items()
     ]
-    return "\n".join(lines) + (
-        f"\n\nSpeed and memory on {machine_of(speed)}; in brackets 95 % intervals: of fp32, and of "
-        "the difference between the two."
-    )
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(speed)}."
 
 
 ENGINES = {
@@ -290,11 +270,6 @@ ENGINES = {
     "pytorch_fp32": "PyTorch, fp32",
     "pytorch_bf16": "PyTorch, bf16",
 }
-ROUGE_OF = {"ours": "summaries", "facets": "overviews of facets"}
-
-
-def _scores(values: Sequence[float]) -> str:
-    return " / ".join(f"{value:.2f}" for value in values)
 
 
 def _of_threads(
@@ -310,31 +285,6 @@ def _of_threads(
     }
 
 
-def image_table() -> str:
-    """The image and its variants, and how large they are."""
-    record = read_record("image.json")
-    sizes = dict(record["bytes"])
-    plain = sizes.pop("")
-    rows = [
-        f"| `{extra}` | {size / 1e6:,.0f} MB | {(size - plain) / 1e6:,.0f} MB |"
-        for extra, size in sizes.items()
-    ]
-    head = ["| variant | uncompressed | more than the image |", "|---|---|---|"]
-    return "\n".join([*head, *rows]) + (
-        f"\n\nThe image itself has {plain / 1e6:,.0f} MB. Measured with {record['engine']}, on the "
-        f"local base ({record['date'][:10]}, `make bench-image`)."
-    )
-
-
-def precision_lines(record: dict[str, Any]) -> str:
-    """ROUGE-1 of both precisions, and the sentences that their sets share."""
-    scores = (
-        f"{row['method']}: {row['bf16'][0]} beside {row['fp32'][0]}" for row in record["rouge"]
-    )
-    sets = (f"{row['set']} {100 * row['overlap']:.1f} %" for row in record["sets"])
-    return f"ROUGE-1 {'; '.join(scores)}. The same sentences: {', '.join(sets)}."
-
-
 def text_line() -> str:
     """Reviews a second of a worker and of `summarize`, as text."""
     if not (RESULTS / "text.json").exists():
@@ -344,27 +294,6 @@ def text_line() -> str:
         f"The worker works off {record['worker_per_s']:.0f} reviews a second as text, and "
         f"`summarize` {record['summarize_per_s']:.0f}. Measured on {machine_of(record)}, with "
         f"{record['reviews']:,} reviews of the sample."
-    )
-
-
-def text_precision_table() -> str:
-    """Reviews a second of the engine alone, of a worker and of `summarize`, as text."""
-    record = read_record("text_precision.json")
-    rows = [
-        f"| {precision} | {of['engine_per_s']:.0f} | {of['worker_per_s']:.0f} "
-        f"({100 * of['worker_of_engine']:.0f} %) | {of['summarize_per_s']:.0f} "
-        f"({100 * of['summarize_of_engine']:.0f} %) | {of['split_us']:.0f} | "
-        f"{of['tokenize_us']:.0f} |"
-        for precision, of in record["precisions"].items()
-    ]
-    head = "| precision | engine alone | worker | `summarize` | split, µs | tokenize, µs |"
-    starts = " and ".join(
-        f"{of['summarize_start_s']:.1f} s in {precision}"
-        for precision, of in record["precisions"].items()
-    )
-    return "\n".join([head, "|---" * 6 + "|", *rows]) + (
-        f"\n\nWith one review `summarize` takes {starts}, which is subtracted here. Measured on "
-        f"{machine_of(record)}, with {record['reviews']:,} reviews of the sample."
     )
 
 
@@ -416,70 +345,6 @@ def scale_table() -> str:
         ),
     ]
     return "\n".join(table) + f"\n\nMeasured on {machine_of(record)}."
-
-
-def queries_table() -> str:
-    """How long answers take under full load, and what they cost the stream."""
-    record = read_record("queries.json")
-    load, huge = record["under_load"], record["huge_cold_entity"]
-    lines = ["| asked for, 20 times a second | median | 99 of 100 within |", "|---|---|---|"]
-    named = {
-        "hot": "entities of the backlog",
-        "large": "the large ones",
-        "cold": "entities out of memory",
-    }
-    for kind, name in (*named.items(), ("healthz", "`/healthz`, to compare with")):
-        lines.append(
-            f"| {name} | {load[kind]['answer_p50_ms']:.0f} ms | {load[kind]['answer_p99_ms']:.0f} "
-            "ms |"
-        )
-    quiet, asked = (
-        statistics.median(load[f"cpu_us_per_event_{name}"]) for name in ("quiet", "asked")
-    )
-    first, again = huge["answers_ms"][:2]
-    return "\n".join(lines) + (
-        f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while "
-        "it is asked. "
-        f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms "
-        "when it is asked for again. "
-        f"{_pages(record)}Measured on {machine_of(record)}."
-    )
-
-
-def _pages(record: dict[str, Any]) -> str:
-    """What open live pages cost, where that was measured."""
-    if "under_pages" not in record:
-        return ""
-    found = record["under_pages"]
-    low, high = found["throughput_ratio_95"]
-    return (
-        f"With {found['pages']} [live pages](../page.md) open in place of these clients it has "
-        f"{100 * found['throughput_ratio']:.1f} % of the throughput (95 %: {100 * low:.1f} to "
-        f"{100 * high:.1f}). "
-    )
-
-
-def calls_table() -> str:
-    """Calls of a language model for 1,000 reviews, a line for each occasion."""
-    record = read_record("calls.json")
-    rows = record["rows"]
-    titles = [
-        f"`{row['file'].partition('.')[0]}`: {row['reviews']:,} reviews of {row['entities']:,}"
-        for row in rows
-    ]
-    counts = {
-        "each review": [row["reviews"] for row in rows],
-        "each night, every product": [row["every_night"] for row in rows],
-        "each night, products with a new review": [row["changed_nights"] for row in rows],
-    }
-    for kind in ("summary.changed", "facets.changed"):
-        for least in rows[0][kind]:
-            counts[f"`{kind}`, m = {least}"] = [row[kind][least] for row in rows]
-    lines = [f"| a call at | {' | '.join(titles)} |", "|---" * (1 + len(rows)) + "|"]
-    for name, calls in counts.items():
-        cells = (f"{1000 * n / row['reviews']:,.0f}" for n, row in zip(calls, rows, strict=True))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
 
 
 PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "reviews": "reviews"}

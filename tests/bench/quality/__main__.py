@@ -1,5 +1,4 @@
-"""`python -m tests.bench.quality [--data FOLDER] [--sample | --facets | --support |
---precision]`; see
+"""`python -m tests.bench.quality [--data FOLDER] [--sample | --facets | --support]`; see
 `tests.bench.quality` and docs/quality.md.
 
 Exit status 2 where data are missing, 1 where published texts do not score what they are known to
@@ -17,12 +16,10 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     )
 
 from docs.build import facets, quality, support  # noqa: E402
-from tests.bench import tables  # noqa: E402
 from tests.bench.paper.screen import Screen  # noqa: E402
 from tests.bench.quality.calibration import NotCalibrated  # noqa: E402
 from tests.bench.quality.data import DataError  # noqa: E402
 from tests.bench.quality.facets_study import FacetStudy  # noqa: E402
-from tests.bench.quality.precision import PrecisionStudy  # noqa: E402
 from tests.bench.quality.study import Study, sample  # noqa: E402
 from tests.bench.quality.support_study import SupportStudy  # noqa: E402
 
@@ -42,19 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--facets", action="store_true", help="the part with facets alone")
     parser.add_argument("--support", action="store_true", help="support and suggested facets alone")
-    parser.add_argument(
-        "--precision",
-        action="store_true",
-        help="bf16 beside fp32 alone, on a processor that has it",
-    )
     options = parser.parse_args(arguments)
     screen = Screen()
     try:
         if options.sample:
             print(quality.staleness_table({"staleness": sample(screen)}))
-            return 0
-        if options.precision:
-            print(tables.precision_lines(PrecisionStudy(options.data, screen).run()))
             return 0
         is_all = not (options.facets or options.support)
         found = Study(options.data, screen).run() if is_all else {}
