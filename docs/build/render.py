@@ -22,10 +22,8 @@ from docs.build.soaks import (
     outage_table,
     quiet_soak_line,
     restarts_table,
-    rollout_table,
     soak_line,
     storm_table,
-    upgrade_table,
 )
 from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
@@ -83,8 +81,6 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "soak": soak_line,
         "outage": outage_table,
         "restarts": restarts_table,
-        "rollout": rollout_table,
-        "upgrade": upgrade_table,
         "replays": replays_table,
         "quiet_soak": quiet_soak_line,
         "paper": paper_table,

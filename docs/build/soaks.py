@@ -9,9 +9,7 @@ from tests.bench.tables import RESULTS, read_record
 
 QUIET_SOAK = "quiet_soak.json"
 RESTARTS = "restarts.json"
-ROLLOUT = "rollout.json"
 STORM = "storm.json"
-UPGRADE = "upgrade.json"
 COUNTED = ("lost", "repeated", "wrong")
 
 
@@ -94,58 +92,6 @@ def restarts_table() -> str:
         ),
     )
     return f"{table}\n\n{_outcome(record)}"
-
-
-def rollout_table() -> str:
-    """How long partitions stop during an update, by kind of members, standbys and time away."""
-    if not (RESULTS / ROLLOUT).exists():
-        return "Not recorded yet."
-    record = read_record(ROLLOUT)
-    table = markdown(
-        (
-            "members",
-            "standbys",
-            "away",
-            "longest pause",
-            "process ends",
-            "successor ready",
-            "complete update",
-        ),
-        (
-            (
-                row["members"],
-                str(row["standbys"]),
-                f"{row['away_s']:g} s",
-                f"{row['pause_s']:.1f} s",
-                *(f"{row[name]:.1f} s" for name in ("stop_s", "ready_s", "update_s")),
-            )
-            for row in record["rows"]
-        ),
-    )
-    return f"{table}\n\n{_outcome(record)}"
-
-
-def upgrade_table() -> str:
-    """What was lost, repeated or wrong in upgrades from earlier builds, and how long they took."""
-    if not (RESULTS / UPGRADE).exists():
-        return "Not recorded yet."
-    record = read_record(UPGRADE)
-    table = markdown(
-        ("upgrade", "from commit", "events", "result", "seconds", "longest pause"),
-        (
-            (
-                row["upgrade"],
-                row["commit"],
-                f"{row['events']:,}",
-                _found({what: row[what] for what in COUNTED}),
-                f"{row['seconds']:.0f}",
-                f"{row['pause_s']:.1f} s",
-            )
-            for row in record["rows"]
-        ),
-    )
-    load = record["machine"]["load_before"]  # times are worth less beside other work
-    return f"{table}\n\n{_recorded(record)} The load average before it was {load:.0f}."
 
 
 def _outcome(record: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def page(name: str) -> str:
 
 
 def lines(name: str) -> list[str]:
-    """Its lines for a shell, without the sections of test_scale.py and `make deploy-upgrade`."""
+    """Its lines for a shell, without the section of test_scale.py and the one of two versions."""
     other = "The first build|A new version with a new epoch"
     text = re.sub(rf"^## ({other})$.*?(?=^## )", "", page(name), flags=re.M | re.S)
     return [
