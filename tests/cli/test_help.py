@@ -106,8 +106,8 @@ def test_a_bare_call_is_answered_with_the_help(run, names):
          "No such option '--limt'. Did you mean '--limit'? See `coversumm-worker dlq list"),
         (["--verson"], "No such option '--verson'. Did you mean '--version'?"),
         (
-            ["history", "x", "--html"],
-            "Option '--html' requires an argument. See `coversumm-worker history --help`.",
+            ["history", "x", "--from"],
+            "Option '--from' requires an argument. See `coversumm-worker history --help`.",
         ),
         (["verify", "--xyzzy"], "No such option '--xyzzy'. See `coversumm-worker verify --help`."),
     ],

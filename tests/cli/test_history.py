@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.harness.terminal import CONTROL
-from tests.page.test_saved import data_of
 from tests.view.changes import body, facets_body
 
 DAYS = [f"2026-11-{day:02d}T12:00:00Z" for day in range(1, 5)]
@@ -124,34 +123,6 @@ def test_times_that_contradict(run, file):
     assert "--until is not after --since" in ended.err
 
 
-def test_a_page(run, file, tmp_path):
-    path = tmp_path / "history.html"
-    ended = run("history", "e", "--from", file, "--html", path)
-    assert (ended.code, ended.out) == (0, "")
-    assert f"{path} has 5 changes of e" in ended.err
-    html = path.read_text("utf-8")
-    assert html.startswith("<!doctype html>")
-    assert "\x1b" not in html
-    assert [one["sequence"] for one in data_of(html)["changes"]] == [1, 3, 5, 8, 9]
-    assert not data_of(html)["is_incomplete"]
-    assert run("history", "e", "--from", file, "--html", path, "--limit", "2").code == 0
-    assert [one["sequence"] for one in data_of(path.read_text("utf-8"))["changes"]] == [8, 9]
-
-
-def test_no_page_of_nothing(run, file, tmp_path):
-    path = tmp_path / "history.html"
-    ended = run("history", "nobody", "--from", file, "--html", path)
-    assert ended.code == 1
-    assert not path.exists()
-
-
-def test_a_page_that_cannot_be_written(run, file, tmp_path):
-    ended = run("history", "e", "--from", file, "--html", tmp_path / "none" / "history.html")
-    assert ended.code == 2
-    assert "cannot be written" in ended.err
-    assert ended.err.count("\n") == 1
-
-
 FACETS = [
     facets_body("e", 1, {"parking": {"a#0": "Easy."}, "noise": {}}, ["parking"], previous=None,
                 review="a", occurred_at=DAYS[0]),
@@ -189,12 +160,3 @@ def test_facets_on_a_terminal(run, both, terminal):
     assert f"noise  sequence 5  {DAYS[1]}  review.upserted b  1 of 10 sentences, 1 review" in shown
     assert "parking  sequence 9" in shown
     assert "-   a#0        Easy." in shown
-
-
-def test_a_page_of_facets(run, both, tmp_path):
-    path = tmp_path / "facets.html"
-    assert run("history", "e", "--from", both, "--facets", "--html", path).code == 0
-    data = data_of(path.read_text("utf-8"))
-    assert [one["facet"] for one in data["changes"]] == ["parking", "noise", "parking"]
-    shown = {one["name"]: len(one["sentences"]) for one in data["facets"]["facets"]}
-    assert shown == {"noise": 1, "parking": 0}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -12,7 +11,6 @@ from worker.cli import output
 from worker.cli.command import new_command
 from worker.cli.options import TIME, check_utf8, facets_option, limit_option
 from worker.cli.tables import PROSE, Column, show_table
-from worker.cli.writing import sink
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 
 CHANGES_SHOWN = 20  # changes on a terminal without --limit
-CHANGES_ON_PAGE = 500  # changes on a page without --limit
 UNKNOWN_TEXT = "(its text is not known here)"
 _COLUMNS = (Column(""), Column("sentence"), Column("text", prose=PROSE))
 
@@ -86,22 +83,11 @@ def _heading(change: PublishedChange) -> Iterator[str]:
             yield output.many(change.mention_count, "mentions")
 
 
-def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]) -> ShownSteps:
-    """Write the page, if there is a step."""
-    from worker.page.saved import saved_page
-
-    if steps:
-        with sink(path) as target:
-            target.write(saved_page(entity, source, steps).encode())
-        output.note(f"{path} has {output.many(len(steps), 'changes')} of {entity}")
-    return reduce(ShownSteps.plus, steps, ShownSteps())
-
-
 @new_command(
     "history",
     ("history B00X", "its last changes, from the output topic"),
     ("history B00X --facets", "those of its facets, such as parking"),
-    ("history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
+    ("history B00X --since 2026-11-01", "those since a date"),
     ("history B00X --from changes.jsonl --json", "all its changes, from a file of `summarize`"),
 )
 @click.argument("entity")
@@ -116,13 +102,6 @@ def write_page(path: str, entity: str, source: str, steps: Sequence[HistoryStep]
 @click.option("--since", type=TIME, help="Begin with the first change at or past this time.")
 @click.option("--until", type=TIME, help="End before the first change at or past this time.")
 @limit_option(f"Maximum number, the latest. [default: {CHANGES_SHOWN} on a terminal]")
-@click.option(
-    "--html",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write a page with a timeline to this file instead; "
-    f"without --limit the last {CHANGES_ON_PAGE:,} changes.",
-)
 @output.json_option
 def command(
     entity: str,
@@ -131,12 +110,10 @@ def command(
     since: int | None,
     until: int | None,
     limit: int | None,
-    html: str | None,
     as_json: bool,
 ) -> int:
     """Show each change of the entity's summary, deletions too: time, cause, and the sentences that
     came and went. The newest is the last. With --facets it shows each change of one of its facets.
-    With --html it writes one file with a timeline of the sentences and all changes.
 
     For a topic, --since and --until compare the time of publication, and only that range of the
     entity's partition is read. For a file they compare occurred_at.
@@ -151,8 +128,8 @@ def command(
     from worker.published.history import last_steps
     from worker.published.published import TimeSpan, published
 
-    if limit is None:
-        limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
+    if limit is None and not as_json:
+        limit = CHANGES_SHOWN
     place = place or (kind.of(settings))
     with published(place, settings, kind=kind) as source:
         span = TimeSpan(since, until)
@@ -162,18 +139,14 @@ def command(
             with output.file_progress(None, "messages searched") as progress:
                 found = source.of(entity, span, lambda count: progress.update(count, count))
                 steps = list(last_steps(found, limit))
-            shown = (
-                list_changes(steps, as_json)
-                if html is None
-                else write_page(html, entity, source.name, steps)
-            )
+            shown = list_changes(steps, as_json)
     if shown.is_incomplete:
         unread = ", or lie before --since" if since is not None else ""
         output.note(
             f"changes before or between these are not in {source.name}{unread}: compaction, and "
             "summarize --final, keep only the last one of an entity for certain"
         )
-    if shown.has_earlier and (html is not None or not as_json):
+    if shown.has_earlier and not as_json:
         output.note(f"earlier changes are left out: --limit {2 * shown.changes} shows more")
     if not shown.changes:
         by_time = " in that time (a topic goes by its messages' timestamps, a file by occurred_at)"
