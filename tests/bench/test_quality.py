@@ -5,39 +5,29 @@ and what is out of date.
 import gzip
 import hashlib
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from scipy.sparse import csr_array
 
 from docs.build import quality as tables
 from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.paper.screen import Screen
 from tests.bench.quality import (
-    aspects,
     calibration,
     data,
-    hotels,
-    staleness,
     study,
-    tracking,
-    views,
 )
 from tests.bench.quality.__main__ import main
 from tests.bench.quality.calibration import Known, NotCalibrated, calibrate
-from tests.bench.quality.contenders import OURS, SHORT, contenders, step_by_step
-from tests.bench.quality.data import DataError
-from tests.bench.quality.entity import Entity, Review, entity
-from tests.bench.quality.figures import Figures
+from tests.bench.quality.contenders import OURS, step_by_step
+from tests.bench.quality.entity import Review, entity
 from tests.bench.quality.ranking import by_sumy, centroid_opt, lex_rank, lsa, sum_basic, text_rank
-from tests.bench.quality.rouge import Rouge, jackknife, mean, rouge, scored
+from tests.bench.quality.rouge import Rouge, jackknife, mean, rouge
 from tests.bench.quality.silver import Silver
-from tests.bench.quality.walk import text_of, vectorizer, walk
-from tests.bench.quality.words import content_words, words_of
+from tests.bench.quality.words import words_of
 from worker.coversumm import quantize
 
 pytestmark = pytest.mark.long
@@ -66,11 +56,6 @@ def of(reviews, ratings=None):
         Review(list(sentences), stars) for sentences, stars in zip(reviews, ratings, strict=True)
     ]
     return entity("e", made, embed([one for review in made for one in review.sentences]))
-
-
-def hotel_of(entity_, references):
-    fitted = vectorizer(entity_.sentences)
-    return hotels.Hotel(entity_, references, csr_array(fitted.transform(entity_.sentences)))
 
 
 # ---- scores
@@ -134,51 +119,7 @@ def test_calibration_stops_what_is_not(protocol):
         calibrate({}, REFERENCES, [known()])
 
 
-def test_a_text_that_is_missing_scores_nothing():
-    half = calibration.system_score({"h1": TEXTS["s"]["h1"]}, REFERENCES)["mean"].r1
-    assert half == pytest.approx(
-        mean([rouge(TEXTS["s"]["h1"], one) for one in REFERENCES["h1"]]).r1 / 2
-    )
-
-
 # ---- the walk and silver summaries
-
-
-def test_the_walk_goes_on_behind_what_it_skips():
-    sentences = [
-        "lovely quiet garden",
-        "lovely quiet garden!",
-        "Nice.",
-        "one two three four five",
-        "friendly staff",
-        "big pool",
-    ]
-    tfidf = csr_array(vectorizer(sentences).transform(sentences))
-    # the twin, the single word and what does not fit are skipped, the rest is taken in the order of
-    # the ranking
-    assert walk([0, 1, 2, 3, 4, 5], sentences, tfidf, words=7) == [0, 4, 5]
-    assert walk([4, 3, 0], sentences, tfidf, words=7) == [4, 3]
-    assert walk([], sentences, tfidf) == []
-    assert text_of([4, 0], sentences) == "friendly staff lovely quiet garden"
-
-
-def test_a_silver_summary_is_greedy_and_looks_at_what_came_so_far():
-    sentences = [
-        "the pool is big",
-        "we ate fish",
-        "the staff was kind and the pool is big",
-        "staff was kind",
-    ]
-    silver = Silver(sentences, ["the staff was kind", "kind staff"])
-    assert silver.after(0) == []
-    assert silver.after(1) == [0]  # "the": better than nothing
-    assert silver.after(3) == [2]
-    assert silver.after(4) == [3]
-    apart, both = [*sentences[:2], sentences[3]], ["the staff was kind", "the pool is big"]
-    assert Silver(apart, both).after(3) == [0, 2]
-    assert Silver(apart, both, words=4).after(3) == [0]  # the second does not fit
-    assert Silver(["kind staff"] * 2, ["kind staff"]).after(2) == [0]  # said once is enough
-    assert Silver(sentences, ["zebra"]).after(4) == []
 
 
 @given(
@@ -211,23 +152,6 @@ def test_silver_scores_are_those_of_rouge(sentences, references):
 # ---- rankings
 
 
-def test_content_words_are_stems_without_stop_words():
-    assert content_words("The rooms weren't cleaned, and the ROOM smelled!") == [
-        "room",
-        "weren't",
-        "clean",
-        "room",
-        "smell",
-    ]
-
-
-def test_words_of_the_first_sentences():
-    words = words_of([["a", "a", "b"], [], ["c", "a"]])
-    assert words.counts.toarray().tolist() == [[2, 1, 0], [0, 0, 0], [1, 0, 1]]
-    assert words.first(2).counts.toarray().tolist() == [[2, 1], [0, 0]]
-    assert words.lengths.tolist() == [3, 0, 2]
-
-
 def test_sum_basic_by_hand():
     """a is 3 of 6, so "a" comes first; a is then a quarter, and "b" with 2 of 6 is likelier than
     what has a in it.
@@ -254,28 +178,6 @@ def test_rankings_of_next_to_nothing(rank, sentences):
     ranked = rank(words_of(sentences), 2)
     assert sorted(set(ranked)) == sorted(ranked)
     assert len(ranked) == min(2, len(sentences))
-
-
-def test_the_central_sentence_is_the_one_that_others_are_like():
-    words = words_of(
-        [
-            ["x", "y"],
-            ["room", "clean", "bed"],
-            ["room", "p"],
-            ["clean", "q"],
-            ["bed", "r"],
-            ["v", "w"],
-        ]
-    )
-    assert lex_rank.lex_rank(words, 1) == [1]
-    assert text_rank.text_rank(words, 1) == [1]
-
-
-def test_lsa_looks_at_the_strong_topics_alone():
-    """Sentences of one topic outweigh a long one of words that nobody else has; sumy's does not."""
-    words = words_of([["a", "b"]] * 7 + [["p", "q", "r"]])
-    assert lsa.lsa(words, 1) != [7]
-    assert lsa.by_length_of_column(words, 1) == [7]
 
 
 def test_rankings_are_those_of_sumy():
@@ -325,41 +227,6 @@ REVIEWS = (
 )
 
 
-def test_an_entity_in_another_order():
-    one = of(REVIEWS, [5.0, 1.0, 2.0, 4.0, 3.0])
-    assert [one.after(count) for count in range(6)] == [0, 2, 4, 4, 7, 9]
-    other = one.in_order([3, 2, 0])
-    assert other.sentences == [*REVIEWS[3], *REVIEWS[0]]
-    assert other.review_of.tolist() == [0, 0, 0, 2, 2]
-    assert other.ratings == [4.0, 2.0, 5.0]
-    assert (other.vectors == embed(other.sentences)).all()
-    assert one.only([8, 0]).sentences == [REVIEWS[4][1], REVIEWS[0][0]]
-
-
-def test_contenders_rank_what_came_so_far():
-    one = of(REVIEWS)
-    names = set()
-    for contender in contenders(SETTING):
-        made = contender.make(one, [2, 5, 9])
-        names.add(contender.name)
-        for mark, ranked in made.after.items():
-            assert len(ranked) == len(set(ranked)) <= 3
-            assert max(ranked) < mark
-            if contender.name != "naive-hnsw":
-                assert len(ranked) == min(3, mark)
-        assert made.summaries in (3, 9)
-    assert {
-        OURS,
-        "random",
-        "SumBasic",
-        "LexRank",
-        "TextRank",
-        "LSA",
-        "Centroid-OPT",
-        "brute-force",
-    } <= names
-
-
 def test_exact_contenders_are_ours_and_ours_is_nearest():
     one = of(REVIEWS)
     marks = list(range(1, 10))
@@ -369,47 +236,6 @@ def test_exact_contenders_are_ours_and_ours_is_nearest():
     for mark in marks:
         distances = np.linalg.norm(x[:mark] - x[:mark].mean(axis=0), axis=1)
         assert sorted(distances[ours[mark]]) == pytest.approx(sorted(distances)[:3])
-
-
-def test_a_hotel_is_looked_at_on_the_way_and_at_the_end(monkeypatch):
-    monkeypatch.setattr(hotels, "EVERY", 2)
-    one = of(REVIEWS)
-    references = ["the room was clean and the staff was kind", "a clean room"]
-    assert hotels.marks_of(one) == {"sentences": [2, 4, 6, 8], "reviews": [4, 7]}
-    ways = [hotels.look_at(hotel_of(one, references), SETTING)]
-    rows = {row["method"]: row for row in hotels.on_the_way([one], ways)}
-    assert (
-        rows["oracle"]["silver_sentences"]
-        == rows["oracle"]["silver_reviews"]
-        == [100.0, 100.0, 100.0]
-    )
-    assert rows[OURS]["silver_sentences"] == rows["brute-force"]["silver_sentences"]
-    assert rows[OURS]["a_hotel"] == 9
-    assert rows["SumBasic"]["a_hotel"] == 6  # after 2, 4, 6, 7, 8 and 9 sentences
-    ends = {row["method"]: row for row in hotels.at_the_end(ways)}
-    ranked = step_by_step(METHODS["exact"], SETTING, one, [9]).after[9]
-    text = text_of(ranked, one.sentences)
-    assert ends[hotels.UNCUT]["mean"] == [round(v, 2) for v in scored(text, references)["mean"]]
-    assert ends[OURS]["r1_from_ours"] == [0.0, 0.0]
-    low, high = ends["oracle"]["r1_from_ours"]
-    assert low == high == pytest.approx(ends["oracle"]["mean"][0] - ends[OURS]["mean"][0], abs=0.02)
-    assert {row["method"] for row in hotels.curves(ways, 1)} == set(rows)
-
-
-def test_how_much_sentences_repeat_and_cover():
-    one = of([["a b"], ["a b"], ["c d"]])
-    assert hotels.repeats(one, [0, 1]) == pytest.approx(1.0, abs=0.01)
-    assert hotels.repeats(one, [0, 2]) == pytest.approx(float(one.unit[0] @ one.unit[2]), abs=1e-6)
-    assert hotels.repeats(one, [0]) == 0.0
-    assert hotels.near(one, [0, 1, 2]) == pytest.approx(1.0, abs=0.01)
-    assert hotels.near(one, [0]) == pytest.approx(float((one.unit @ one.unit[0]).mean()), abs=1e-6)
-    assert hotels.near(one, []) == 0.0
-
-
-def test_an_interval_is_around_the_mean():
-    assert hotels.interval([2.0] * 5) == [2.0, 2.0]
-    low, high = hotels.interval([0.0, 1.0, 2.0, 3.0])
-    assert 0 <= low < 1.5 < high <= 3
 
 
 # ---- aspects
@@ -423,171 +249,13 @@ SEEDS = {
 }
 
 
-def test_the_aspect_of_a_sentence():
-    assert aspects.aspect_of("A clean room, a clean bed", SEEDS) == "rooms"
-    assert aspects.aspect_of("Clean, clean, clean", SEEDS) == "cleanliness"
-    assert aspects.aspect_of("Clean, clean, clean room", SEEDS) == "rooms"  # each word once
-    assert aspects.aspect_of("We arrived late", SEEDS) is None
-    assert aspects.aspect_of("anything", {}) is None
-
-
-def test_summaries_aspect_by_aspect():
-    one = of(REVIEWS)
-    references = {
-        "food": ["good breakfast", "breakfast was good"],
-        "rooms": ["clean room"],
-        "cleanliness": ["all was clean"],
-    }
-    words = aspects.budgets(
-        {
-            "general": {"x": ["too many words"]},
-            "food": {"x": ["one two", "one two three four five"]},
-        }
-    )
-    assert words == {"food": 4}  # 3.5, to the even number
-    published = {"food": {"qt_stefanos": "cold breakfast"}}
-    scores = aspects.look_at(
-        hotel_of(one, ["x"]), references, published, SEEDS, dict.fromkeys(references, 4), SETTING
-    )
-    rows = {(row["aspect"], row["method"]): row for row in aspects.over_all([scores])}
-    # of the sentences about food both have four words or fewer: "the breakfast was good" fits alone
-    assert rows["food", "oracle"]["mean"] == [
-        round(v, 2) for v in scored("the breakfast was good", references["food"])["mean"]
-    ]
-    assert rows["food", "QT"]["mean"] == [
-        round(v, 2) for v in scored("cold breakfast", references["food"])["mean"]
-    ]
-    assert ("rooms", "QT") not in rows
-    assert rows["cleanliness", OURS]["mean"][0] > 0
-
-
 # ---- what is followed
-
-
-def test_the_stars_of_summaries_in_three_orders():
-    one = of([*REVIEWS, ["we came by bus"]], [5.0, 1.0, 2.0, 4.0, 3.0, None])
-    marks = {"temporal": [5, 1, 4, 3], "rising": [1, 3, 4, 5], "falling": [5, 4, 3, 1]}
-    for (
-        order,
-        stars,
-    ) in marks.items():  # a review without sentences and one without stars are left out
-        found = tracking.ratings(one, order, SETTING)
-        course = found[OURS]
-        assert course.at == [1, 2, 3, 4]
-        assert course.all.tolist() == pytest.approx(
-            [np.mean(stars[:count]) for count in range(1, 5)]
-        )
-        assert course.summary[0] == stars[0]
-        assert set(found) == {OURS, "coversumm-random", "coversumm-decay", "random"}
-    by_review = np.array([5.0, 1.0, np.nan, 4.0, 3.0])
-    ranked = step_by_step(METHODS["exact"], SETTING, of(REVIEWS), [9]).after[9]
-    last = tracking.ratings(one, "temporal", SETTING)[OURS].summary[-1]
-    assert last == pytest.approx(np.mean(by_review[of(REVIEWS).review_of[ranked]]))
-
-
-def test_an_error_begins_where_there_are_enough():
-    course = tracking.Course(
-        list(range(1, 23)), np.zeros(22), np.array([9.0] * 19 + [1.0, 2.0, 6.0])
-    )
-    assert course.error == 3.0
-    assert tracking.Course([1, 2], np.zeros(2), np.array([1.0, 3.0])).error == 2.0
-    assert course.thinned()[-1] == [22, 0.0, 6.0]
-    assert (
-        len(tracking.Course(list(range(1000)), np.zeros(1000), np.zeros(1000)).thinned())
-        == tracking.POINTS
-    )
-
-
-def test_polarity():
-    assert (
-        tracking.polarity_of("A wonderful, lovely place!")
-        > 0.5
-        > -0.3
-        > tracking.polarity_of("It was dirty and horrible.")
-    )
-    one = of([["a wonderful place"], [], ["a horrible smell", "we came"]])
-    course = tracking.polarity(one, SETTING)[OURS]
-    assert course.at == [1, 3]
-    assert course.all == pytest.approx(course.summary)  # all sentences are in the summary
-    assert course.all[0] == pytest.approx(tracking.polarity_of("a wonderful place"))
-    assert tracking.polarity_of_texts(["Lovely. Horrible."]) == round(
-        (tracking.polarity_of("Lovely.") + tracking.polarity_of("Horrible.")) / 2, 3
-    )
-
-
-def test_aspects_come_one_by_one():
-    one = of(
-        [
-            ["staff", "room", "breakfast"],
-            ["a room", "kind staff", "we came", "big breakfast", "the bed"],
-        ]
-    )
-    course = tracking.aspects(one, SEEDS, SETTING)[OURS]
-    assert course.at == [1, 2, 3, 4, 5, 6, 7]
-    assert course.all.tolist() == [1, 1, 2, 2, 3, 3, 3]
-    assert (course.summary <= course.all).all()
-    assert course.summary[:3].tolist() == [1, 1, 2]
 
 
 # ---- what a reader gets
 
 
-def test_the_short_view_passes_over_twins():
-    one = of([["a b", "a b c"], ["a b", "d e", "a b"], ["c d e"]])
-    both = views.look_at(one, SETTING)
-    assert both[OURS].twins == 1.0
-    assert both[SHORT].twins == 0.0
-    assert both[SHORT].repeats < both[OURS].repeats
-    assert both[SHORT].stands_for > both[OURS].stands_for
-    lines = views.row("x", [both, both])
-    assert [line["view"] for line in lines] == [OURS, SHORT]
-    assert lines[1]["stands_for"] == pytest.approx(both[SHORT].stands_for, abs=1e-4)
-
-
 # ---- what is out of date
-
-
-def test_what_is_published_by_m():
-    sets = [[1], [1, 2], [1, 2, 3], [1, 2, 3], [4, 2, 3], [4, 5, 3], [], [7]]
-    assert staleness.shown(sets, 1) == [0, 1, 2, 2, 4, 5, 6, 7]
-    assert staleness.shown(sets, 2) == [0, 0, 2, 2, 2, 5, 6, 7]
-    assert staleness.shown(sets, 20) == [0, 0, 0, 0, 0, 0, 6, 7]
-    assert staleness.shown([[], [1]], 1) == [-1, 1]
-    assert staleness.changes(staleness.shown(sets, 2)) == 5
-    assert staleness.out_of_date(sets, staleness.shown(sets, 2)) == pytest.approx(
-        (1 / 2 + 1 / 3) / 8
-    )
-    assert staleness.out_of_date([[], [1]], [-1, -1]) == 0.5
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=20), st.integers(1, 5)
-)
-def test_the_rule_of_m(sets, m):
-    """After every event what is published differs by fewer than m, and is empty only if the set is;
-    m = 1 is never old.
-    """
-    places = staleness.shown(sets, m)
-    for now, place in zip(sets, places, strict=True):
-        last = set(sets[place]) if place >= 0 else set()
-        assert max(len(last - set(now)), len(set(now) - last)) < m
-        assert bool(last) == bool(now)
-    for before, after in pairwise([-1, *places]):
-        if after != before:
-            old, new = (set(sets[place]) if place >= 0 else set() for place in (before, after))
-            assert max(len(old - new), len(new - old)) >= m or not old or not new
-
-
-def test_every_m_of_an_entity():
-    one = of(REVIEWS)
-    sent = staleness.look_at(one, SETTING, hotel_of(one, ["the room was clean"]))
-    assert [each.least for each in sent] == list(staleness.LEAST)
-    assert sent[0].out_of_date == 0.0
-    assert [each.changes for each in sent] == sorted((each.changes for each in sent), reverse=True)
-    rows = staleness.row("x", [sent, sent])
-    assert rows[0]["r1_lost"] == 0.0
-    assert rows[0]["changes"] == sent[0].changes
-    assert "r1_lost" not in staleness.row("x", [staleness.look_at(one, SETTING)])[0]
 
 
 # ---- files
@@ -657,19 +325,6 @@ def folder(tmp_path):
     return folder
 
 
-def test_files_are_read(folder):
-    first, second = data.hotels(folder, embed)
-    assert (first.id, second.id, len(first.ratings)) == ("h0", "h1", 25)
-    assert first.sentences[:2] == REVIEWS[-1]  # by order_key, and nothing blank
-    (product,) = data.products(folder, 2, embed)
-    assert product.id == "p"
-    assert len(product.ratings) == 25  # without the one that has no date
-    assert product.ratings[:2] == [5.0, 4.0]  # by date
-    assert data.references(folder)["food"]["h1"][1] == "good breakfast, clean pool"
-    assert data.published(folder)["general"]["qt_stefanos"]["h0"] == "the room was clean"
-    assert data.seeds(folder)["food"] == {"breakfast": 0.5}
-
-
 def test_what_is_missing_is_named_with_where_to_get_it(folder, capsys):
     (folder / data.HOTELS.name).unlink()
     assert main(["--data", str(folder)]) == 2
@@ -678,28 +333,6 @@ def test_what_is_missing_is_named_with_where_to_get_it(folder, capsys):
     assert data.HOTELS.where in errors
     assert "DATA=FOLDER" in errors
     assert data.PRODUCTS.name not in errors
-
-
-def test_a_bad_line_is_named(folder, tmp_path):
-    packed(
-        folder / data.PRODUCTS.name,
-        [{"entity_id": "p", "text": "x"}, {"entity_id": "p", "text": 7}],
-    )
-    with pytest.raises(DataError, match=r"amazon_datafiniti.jsonl.gz, line 2: .*\$\.text"):
-        data.products(folder, 1, embed)
-    (folder / data.HOTELS.name).write_bytes(b"not gzip")
-    with pytest.raises(DataError, match="cannot be read"):
-        data.hotels(folder, embed)
-    (folder / data.SEEDS.name).write_text('{"food": [["much", "egg"]]}')
-    with pytest.raises(DataError, match=data.SEEDS.name):
-        data.seeds(folder)
-
-
-def test_a_hotel_without_references_is_named():
-    one = of(REVIEWS)
-    data.check_references([one], {"general": {"e": ["x"]}})
-    with pytest.raises(DataError, match="'food' for e"):
-        data.check_references([one], {"general": {"e": ["x"]}, "food": {}})
 
 
 # ---- all of it
@@ -762,19 +395,3 @@ def test_nothing_is_measured_with_scores_that_are_wrong(small_study, monkeypatch
     with pytest.raises(NotCalibrated, match="SemAE"):
         small_study.run()
     assert not small_study.results.exists()
-
-
-def test_without_matplotlib_nothing_is_drawn(tmp_path):
-    figures = Figures(tmp_path, "quality")
-    figures.able = False
-    figures.draw({})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_entities_can_go_to_another_process():
-    import pickle
-
-    one = of(REVIEWS)
-    again = pickle.loads(pickle.dumps(one))
-    assert isinstance(again, Entity)
-    assert (again.vectors == one.vectors).all()
