@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.bench import streams
 from tests.bench.judge import added, brute_force
-from tests.bench.paper import evaluation, experiments, theirs
+from tests.bench.paper import experiments, theirs
 from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.evaluation import Evaluation
 from tests.bench.paper.measure import run_once
@@ -204,66 +204,6 @@ def check_rows(rows):
     here = [name for name in METHODS if METHODS[name].available]
     for stream in ("uniform", "lda", "reviews", "adversarial"):
         assert [row["method"] for row in rows if row["stream"] == stream] == here
-
-
-def test_the_evaluation_fails_if_an_exact_method_is_wrong_once(
-    evaluated, tmp_path, screen, monkeypatch
-):
-    monkeypatch.setattr(evaluation.Plots, "__init__", without_matplotlib)
-    made = METHODS["exact"]._replace(make=lambda of: EachStep(Swapped(of.k, of.dimension)))
-    monkeypatch.setitem(METHODS, "exact", made)
-    assert evaluated() == 1
-    assert "exact is wrong: 98.3 % on uniform" in screen.console.export_text()
-    rows = json.loads((tmp_path / "paper-quick.json").read_text())["rows"]
-    assert {row["accuracy"] for row in rows if row["method"] == "exact"} <= {98.3333, 98.0}
-
-
-def test_a_missing_library_is_a_row_left_out_and_a_line(evaluated, tmp_path, screen, monkeypatch):
-    for name in ("naive-faiss", "naive-hnsw"):
-        monkeypatch.setitem(METHODS, name, METHODS[name]._replace(needs="no_such_module"))
-    monkeypatch.setattr(evaluation.Plots, "__init__", without_matplotlib)
-    assert evaluated() == 0
-    shown = screen.console.export_text()
-    assert "naive-faiss left out: no_such_module is not installed (pip install faiss-cpu)" in shown
-    assert "no figures: matplotlib is not installed" in shown
-    assert [file.name for file in tmp_path.iterdir()] == ["paper-quick.json"]
-    rows = json.loads((tmp_path / "paper-quick.json").read_text())["rows"]
-    assert not {row["method"] for row in rows} & {"naive-faiss", "naive-hnsw"}
-
-
-def without_matplotlib(self, folder, prefix):
-    self.able, self.written = False, []
-
-
-def test_graphgrove_is_measured_where_there_is_one(evaluated, tmp_path, screen, monkeypatch):
-    def found(python, vectors, k, *, budget):
-        assert python == "a python"
-        nearest = brute_force(vectors[:50], k)[-1].tolist()
-        return {
-            "graphgrove": "0.0.11",
-            "steps": 50,
-            "insert_seconds": [0.01] * 50,
-            "knn_seconds": [0.03] * 50,
-            "nearest": nearest if vectors.shape[1] == 3 else nearest[::-1],
-        }
-
-    monkeypatch.setattr(evaluation.Plots, "__init__", without_matplotlib)
-    monkeypatch.setattr(
-        evaluation.graphgrove_real, "find_python", lambda: ("a python", "found one")
-    )
-    monkeypatch.setattr(evaluation.graphgrove_real, "measure", found)
-    assert evaluated() == 0
-    rows = json.loads((tmp_path / "paper-quick.json").read_text())["graphgrove"]
-    assert {row["stream"]: row["last_right"] for row in rows} == {
-        "uniform": False,
-        "lda": False,
-        "reviews": True,
-        "adversarial": False,
-    }
-    assert {(row["seconds"], row["us_per_event"], row["n"]) for row in rows} == {
-        (2.0, 40_000.0, 50)
-    }
-    assert "found one" in screen.console.export_text()
 
 
 # ---- data and tables
