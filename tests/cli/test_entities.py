@@ -1,4 +1,4 @@
-"""`entities`: of a data directory and of workers, paged, searched, and honest about what is not in
+"""`entities`: of the workers of a group, paged, searched, and honest about what is not in
 the list.
 """
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.cli.events import sample
-from tests.cli.stored import rows_after, store_rows
+from tests.cli.stored import rows_after
 from tests.harness.http_server import Handler, HttpServer
 from worker.cli import entities, entity_sources
 from worker.state import MemoryRows
@@ -26,13 +26,6 @@ def partitions():
         0: rows_after([one for i, one in enumerate(events) if i % 3], 0),
         1: rows_after(events[::3], 1),
     }
-
-
-@pytest.fixture
-def data_dir(tmp_path, partitions):
-    for number, rows in partitions.items():
-        store_rows(tmp_path / "data", number, rows)
-    return tmp_path / "data"
 
 
 @contextmanager
@@ -70,32 +63,25 @@ def listed(ended):
     return [json.loads(line)["entity_id"] for line in ended.out.splitlines()]
 
 
-def test_all_of_a_data_directory_in_the_order_of_the_rows(run, data_dir):
-    ended = run("entities", "--data-dir", data_dir)
-    assert listed(ended) == sorted(IDS, key=order)
-    first = json.loads(ended.out.splitlines()[0])
+def test_the_fields_of_an_entity(run, group):
+    first = json.loads(run("entities", "--url", group).out.splitlines()[0])
     assert first.keys() == {"entity_id", "sentences", "reviews", "sequence", "partition"}
-    view = json.loads(run("inspect", "B000", "--data-dir", data_dir).out)
-    (row,) = (json.loads(line) for line in ended.out.splitlines() if '"B000"' in line)
-    assert [row[name] for name in ("sentences", "reviews", "sequence", "partition")] == [
-        view[name] for name in ("sentence_count", "review_count", "sequence", "partition")
+
+
+def test_searched_and_paged(run, group):
+    source = ["--url", group]
+    assert listed(run("entities", "B00", *source)) == IDS[:10]
+    assert listed(run("entities", "--contains", "-id-", *source)) == ["long-id-of-a-stay"]
+    assert listed(run("entities", "B", "--contains", "5", "--limit", "2", *source)) == [
+        "B005",
+        "B015",
     ]
-
-
-def test_searched_and_paged(run, data_dir, group):
-    for source in (["--data-dir", data_dir], ["--url", group]):
-        assert listed(run("entities", "B00", *source)) == IDS[:10]
-        assert listed(run("entities", "--contains", "-id-", *source)) == ["long-id-of-a-stay"]
-        assert listed(run("entities", "B", "--contains", "5", "--limit", "2", *source)) == [
-            "B005",
-            "B015",
-        ]
-        assert listed(run("entities", "--after", "B036", "--limit", "3", *source)) == [
-            "B037",
-            "B038",
-            "B039",
-        ]
-        assert listed(run("entities", "nothing", *source)) == []
+    assert listed(run("entities", "--after", "B036", "--limit", "3", *source)) == [
+        "B037",
+        "B038",
+        "B039",
+    ]
+    assert listed(run("entities", "nothing", *source)) == []
 
 
 def test_the_workers_of_a_group_are_one_list(run, group):
@@ -119,19 +105,19 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
     assert ended.err.count("\n") == 1
 
 
-def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
+def test_on_a_terminal(run, group, terminal, monkeypatch):
     terminal()
     monkeypatch.setattr(entities, "SHOWN", 5)
-    ended = run("entities", "--data-dir", data_dir)
+    ended = run("entities", "--url", group)
     assert [one for one in IDS if f"{one} " in ended.out] == IDS[:5]
     assert "\n5 entities, of partitions 0-1; continue with --after B004\n" in ended.out
     assert (
         "3 entities, of partitions 0-1\n"
-        in run("entities", "B03", "--after", "B036", "--data-dir", data_dir).out
+        in run("entities", "B03", "--after", "B036", "--url", group).out
     )
     monkeypatch.setattr(entities, "SEARCH_SECONDS", 0)
     monkeypatch.setattr(entity_sources, "PAGE", 2)
-    ended = run("entities", "--contains", "B0", "--data-dir", data_dir, "--limit", "9")
+    ended = run("entities", "--contains", "B0", "--url", group, "--limit", "9")
     assert "2 entities" in ended.out
     assert "continue with --after" in ended.out
 
@@ -147,9 +133,7 @@ def test_only_a_search_says_how_many_were_looked_at(run, group, terminal):
     assert f"\n1 entity among the {len(IDS)} searched, of partitions 0-1\n" in found
 
 
-def test_nobody_there_and_nothing_stored(run, tmp_path):
+def test_nobody_there(run):
     ended = run("entities", "--url", "http://127.0.0.1:9")
     assert (ended.code, ended.out) == (2, "")
     assert "no worker answers at http://127.0.0.1:9" in ended.err
-    (tmp_path / "empty").mkdir()
-    assert run("entities", "--data-dir", tmp_path / "empty").code == 2

@@ -113,9 +113,7 @@ dlq list --since yesterday
 dlq show 7
 dlq send 1:x
 entities --limit 0
-entities --data-dir missing
 inspect
-inspect grown --data-dir missing
 inspect grown --view all
 inspect grown --url nonsense
 verify --data-dir missing

@@ -6,24 +6,22 @@ group has committed more for longer than a commit takes to reach the database, a
 it. Without a broker's answer the age of a copy is unknown.
 """
 
+from __future__ import annotations
+
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-import msgspec
 from confluent_kafka import KafkaException, TopicCollection
 
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import changelog_topic, partition_of
-from worker.processing.entity_view import KINDS, Extent, read_view
 from worker.settings import Settings
 from worker.state.keys import header_key, review_of
 from worker.state.snapshot import read_snapshots
@@ -31,7 +29,6 @@ from worker.storage.lock import is_running
 from worker.storage.snapshot import StoredPartition, some_databases, stored_partition
 from worker.stream.gate import CHANGELOG_ID_KEY
 
-Found = TypeVar("Found")
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 5.0  # for each answer of a broker: a data directory must be readable without one
 ARRIVES_SECONDS = 5.0  # seconds until a running worker, or a standby, has stored a commit
@@ -122,29 +119,13 @@ def _is_reachable(servers: str) -> bool:
     return False
 
 
-def stored_views(
-    entity: str, data_dir: Path, settings: Settings, view: str, extent: Extent | None
-) -> list[dict[str, Any]]:
-    """The view of the entity in each partition of the data directory that has it, and its age."""
-    least = settings.language_min
-    read = partial(stored_view, view=view, extent=extent, language_min=least)
-    return [
-        {**fields, "as_of": copy.words, "current": copy.is_current}
-        for copy, fields in look_up(entity, data_dir, settings, read)
-    ]
-
-
-def look_up(
-    entity: str,
-    data_dir: Path,
-    settings: Settings,
-    read: Callable[[StoredPartition, str], Found | None],
-) -> Iterator[tuple[Copy, Found]]:
-    """What `read` finds of an entity, by partition: one, unless producers mixed up its keys.
+def look_up(entity: str, settings: Settings) -> Iterator[tuple[Copy, list[StoredReview]]]:
+    """The reviews of an entity by partition: one, unless producers mixed up its keys.
 
     Raises SetupError if no partition has rows, or if the entity is unknown here and may be known
     to another worker. Raises StateError for damaged rows.
     """
+    data_dir = settings.data_dir
     databases = some_databases(data_dir)
     group = GroupOffsets(settings, list(databases))
     copies, count, is_found = [], 0, False
@@ -153,7 +134,7 @@ def look_up(
             if part is not None:
                 count = part.partitions
                 copies.append(group.copy_of(part, path))
-                if found := read(part, entity):
+                if found := stored_reviews(part, entity):
                     is_found = True
                     yield copies[-1], found
     if not copies:
@@ -172,37 +153,17 @@ def _refuse_unknown(entity: str, data_dir: Path, number: int, copies: list[Copy]
         here = _listed(one.partition for one in copies)
         raise SetupError(
             f"partition {number}, where {entity!r} belongs, is not here (here: {here}): name "
-            f"another worker's directory than {data_dir} (--data-dir, COVERSUMM_DATA_DIR), or ask "
-            "a running worker (--url)"
+            f"another worker's directory than {data_dir} (COVERSUMM_DATA_DIR)"
         )
     if own.is_current is False:
         raise SetupError(
             f"there is no entity {entity!r} in partition {number} {own.words}: name its owner's "
-            "directory (--data-dir, COVERSUMM_DATA_DIR), or ask a running worker (--url)"
+            "directory (COVERSUMM_DATA_DIR)"
         )
 
 
 def _listed(partitions: Iterable[int]) -> str:
     return ", ".join(map(str, partitions))
-
-
-def stored_view(
-    part: StoredPartition, entity: str, view: str, extent: Extent | None, language_min: int
-) -> dict[str, Any]:
-    """The fields of this view of the entity; empty if it is unknown. See `read_view`."""
-    found = read_view(
-        part.rows,
-        entity,
-        KINDS[view],
-        extent,
-        partition=part.number,
-        dimension=part.dimension,
-        k=part.k,
-        distinct=part.distinct,
-        by_text=part.by_text,
-        language_min=language_min,
-    )
-    return {} if found is None else msgspec.to_builtins(found)
 
 
 @dataclass(frozen=True, slots=True)

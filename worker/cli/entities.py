@@ -1,14 +1,12 @@
 """`entities`: the entities, searched and paged."""
 
 import shlex
-from contextlib import ExitStack
-from pathlib import Path
 
 import click
 
 from worker.cli import output
 from worker.cli.command import new_command
-from worker.cli.options import check_utf8, data_dir_option, limit_option, url_option
+from worker.cli.options import check_utf8, limit_option, url_option
 from worker.cli.tables import Column, show
 from worker.settings import Settings
 
@@ -28,7 +26,7 @@ COLUMNS = (
     "entities",
     ("entities", "the first ones, from the workers"),
     ("entities B00 --after B00X --limit 20", "the next twenty whose ids begin with B00"),
-    ("entities --contains albany --data-dir /var/lib/coversumm", "of a data directory"),
+    ("entities --contains albany", "those whose ids contain a text"),
     ("entities --json | jq -r .entity_id", "the ids of all"),
 )
 @click.argument("prefix", default="")
@@ -38,7 +36,6 @@ COLUMNS = (
 @click.option("--after", metavar="ID", help="Only ids after this one, the last of a page.")
 @limit_option(f"Maximum number. [default: {SHOWN} on a terminal, else all]")
 @url_option
-@data_dir_option("Read the data directory of a worker, running or stopped, instead.")
 @output.json_option
 def command(
     prefix: str,
@@ -46,41 +43,33 @@ def command(
     after: str | None,
     limit: int | None,
     url: str | None,
-    data_dir: Path | None,
     as_json: bool,
 ) -> None:
     """List the entities, or those whose ids begin with PREFIX: live reviews and sentences, the
     sequence (the offset of the event that last changed the summary), the partition.
 
-    Reads from a running worker and those of its group that can be reached, or from a data
-    directory. Shorter ids come first, ids of one length by their bytes. --contains reads every id,
-    on a terminal for ten seconds at most; the last line gives the next --after.
+    Reads from a running worker and those of its group that can be reached. Shorter ids come first,
+    ids of one length by their bytes. --contains reads every id, on a terminal for ten seconds at
+    most; the last line gives the next --after.
     """
     for name, value in (("PREFIX", prefix), ("--contains", contains), ("--after", after or "")):
         check_utf8(name, value)
-    if url is not None and data_dir is not None:
-        raise click.UsageError("--url and --data-dir exclude each other.")
-    from worker.cli.entity_sources import Listing, ServedEntities, StoredEntities, local_worker
+    from worker.cli.entity_sources import Listing, ServedEntities, local_worker
     from worker.state.listing import EntitySearch
 
     search, listing = EntitySearch(prefix, contains, after), Listing()
-    with ExitStack() as opened:
-        source = (
-            ServedEntities(url or local_worker(Settings.from_environment()))
-            if data_dir is None
-            else StoredEntities(data_dir, opened)
-        )
-        if as_json:
-            show(listing.entities(source, search, limit), COLUMNS, as_json)
-        else:
-            seconds = SEARCH_SECONDS if contains else None
-            show(listing.entities(source, search, limit or SHOWN, seconds), COLUMNS, as_json)
-            partitions = output.ranges(source.partitions)
-            of = f"partitions {partitions}" if source.partitions else "no partition"
-            among = f" among the {listing.searched:,} searched" if contains else ""
-            more = ""
-            if listing.after is not None:
-                more = f"; continue with --after {shlex.quote(output.printable(listing.after))}"
-            output.say(f"{output.many(listing.shown, 'entities')}{among}, of {of}{more}")
+    source = ServedEntities(url or local_worker(Settings.from_environment()))
+    if as_json:
+        show(listing.entities(source, search, limit), COLUMNS, as_json)
+    else:
+        seconds = SEARCH_SECONDS if contains else None
+        show(listing.entities(source, search, limit or SHOWN, seconds), COLUMNS, as_json)
+        partitions = output.ranges(source.partitions)
+        of = f"partitions {partitions}" if source.partitions else "no partition"
+        among = f" among the {listing.searched:,} searched" if contains else ""
+        more = ""
+        if listing.after is not None:
+            more = f"; continue with --after {shlex.quote(output.printable(listing.after))}"
+        output.say(f"{output.many(listing.shown, 'entities')}{among}, of {of}{more}")
     for address, why in source.missing.items():
         output.note(f"not listed: the worker at {address} with {why}")

@@ -1,10 +1,9 @@
-"""Entities as running workers, or a data directory, list and show them."""
+"""Entities as running workers list and show them."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,27 +11,9 @@ from worker.errors import SetupError
 from worker.peers import PeerAnswer, PeerUnreachable, ask
 from worker.processing.entity_view import Extent
 from worker.settings import Settings
-from worker.state.listing import EntitySearch, ListedEntity, Page, merged, read_page
-from worker.storage.snapshot import some_databases, stored_partition
+from worker.state.listing import EntitySearch, ListedEntity, Page, merged
 
 PAGE = 500  # entities in one request; a worker answers at most LONGEST_PAGE
-
-
-class StoredEntities:
-    """The entities of a data directory, as of one snapshot; none is missing. Raises SetupError if
-    it has no state; StateError for damaged rows.
-    """
-
-    def __init__(self, data_dir: Path, opened: ExitStack) -> None:
-        databases = some_databases(data_dir)
-        self.partitions = list(databases)
-        self.missing: dict[str, str] = {}
-        parts = {p: opened.enter_context(stored_partition(p, databases[p])) for p in databases}
-        self._rows = {p: part.rows for p, part in parts.items() if part is not None}
-
-    def page(self, search: EntitySearch, limit: int) -> Page:
-        """The next page, of at most `limit` entities."""
-        return read_page(self._rows, search, limit)
 
 
 class ServedEntities:
@@ -48,7 +29,7 @@ class ServedEntities:
         self.missing: dict[str, str] = {}
 
     def page(self, search: EntitySearch, limit: int) -> Page:
-        """See `StoredEntities`. Raises SetupError if the first worker does not answer."""
+        """The next page, of at most `limit` entities. Raises SetupError without an answer."""
         return merged(self._pages(search, limit), limit)
 
     def _pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
@@ -89,7 +70,7 @@ class Listing:
 
     def entities(
         self,
-        source: StoredEntities | ServedEntities,
+        source: ServedEntities,
         search: EntitySearch,
         limit: int | None,
         seconds: float | None = None,
@@ -144,10 +125,7 @@ def answered(url: str, ask: Callable[[], PeerAnswer], missing_status: int = 0) -
             raise SetupError(f"the worker at {url} answers {answer.status}: {reason}")
         body: dict[str, Any] = answer.json()
     except PeerUnreachable as cause:
-        raise SetupError(
-            f"no worker answers at {url} ({cause}): set --url to a worker, "
-            "or --data-dir to a data directory"
-        ) from cause
+        raise SetupError(f"no worker answers at {url} ({cause}): set --url to a worker") from cause
     return body
 
 

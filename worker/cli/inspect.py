@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from worker.cli import output
 from worker.cli.command import new_command
 from worker.cli.history import CHANGES_SHOWN, list_changes
-from worker.cli.options import check_utf8, data_dir_option, extent_of, url_option, view_options
+from worker.cli.options import check_utf8, extent_of, url_option, view_options
 from worker.cli.tables import PROSE, Column, show, show_facts
 from worker.settings import Settings
 
@@ -59,16 +58,14 @@ COLUMNS = {
     ("inspect B00X --view facets", "each of its facets, such as parking"),
     ("inspect B00X --view overview --language fr", "what its French reviews say of each subject"),
     ("inspect B00X --history 5", "its last five changes"),
-    ("inspect B00X --reviews --data-dir /var/lib/coversumm", "its reviews, deleted ones too"),
+    ("inspect B00X --reviews", "its reviews, deleted ones too, from COVERSUMM_DATA_DIR"),
 )
 @click.argument("entity")
 @url_option
-@data_dir_option("Read the data directory of a worker, running or stopped, instead.")
 @click.option(
     "--reviews",
     is_flag=True,
-    help="Show the versions of its reviews, deleted ones too, from a data directory "
-    "(COVERSUMM_DATA_DIR without --data-dir).",
+    help="Show the versions of its reviews, deleted ones too, from COVERSUMM_DATA_DIR.",
 )
 @click.option(
     "--history",
@@ -83,7 +80,6 @@ COLUMNS = {
 def command(
     entity: str,
     url: str | None,
-    data_dir: Path | None,
     reviews: bool,
     history: int | None,
     view: str,
@@ -93,17 +89,16 @@ def command(
     language: str | None,
     as_json: bool,
 ) -> int:
-    """Show an entity's summary, counts and last offsets; from a data directory its reservoir too.
-    Or show its short view, its facets or their overview, its reviews, or its history.
+    """Show an entity's summary, counts and last offsets, as its worker answers. Or show its short
+    view, its facets or their overview, its reviews, or its history.
 
-    A data directory may lack the entity's partition, or have an old copy of a partition that has
-    moved. The output gives the offset of the copy and, if a broker answers, whether the group has
-    committed more. Exit code 1 if the entity is unknown, 2 if another worker may have it.
+    --reviews reads a data directory, of a worker that is running or not. It may lack the entity's
+    partition, or have an old copy of a partition that has moved; a warning says so if a broker
+    answers. Exit code 1 if the entity is unknown, 2 if another worker may have it.
     """
-    from worker.cli.copies import stored_views
     from worker.cli.entity_sources import listed_in, local_worker, served_view
 
-    _check_usage(entity, url, data_dir, reviews, history)
+    _check_usage(entity, url, reviews, history)
     extent = extent_of(view, sentences, words, threshold, language)
     if view != "set" and (reviews or history is not None):
         raise click.UsageError(f"--view {view}: leave --reviews and --history out.")
@@ -113,33 +108,27 @@ def command(
         is_found = _show_history(entity, history, settings, as_json)
         problem = f"there is nothing published of {entity!r}"
     elif reviews:
-        is_found = _show_reviews(entity, data_dir or settings.data_dir, settings, as_json)
-    elif data_dir is not None:
-        is_found = _show_views(
-            stored_views(entity, data_dir, settings, view, extent), view, as_json
-        )
+        is_found = _show_reviews(entity, settings, as_json)
     else:
         url = url or local_worker(settings)
         served = served_view(url, entity, view, extent)
-        is_found = _show_views([served] if served else [], view, as_json)
+        is_found = bool(served)
+        if is_found:
+            _show_view(served, view, as_json)
         if not is_found and (at := listed_in(entity, url)):
             problem = (
                 f"{entity!r} is in partition {at}, where queries do not look: its producer does "
                 "not choose partitions as Kafka's default partitioner does. Set "
-                "partitioner=murmur2_random there (librdkafka); until then --data-dir shows it"
+                "partitioner=murmur2_random there (librdkafka)"
             )
     return output.exit_code([] if is_found else [problem])
 
 
-def _check_usage(
-    entity: str, url: str | None, data_dir: Path | None, reviews: bool, history: int | None
-) -> None:
+def _check_usage(entity: str, url: str | None, reviews: bool, history: int | None) -> None:
     check_utf8("ENTITY", entity)
-    if url is not None and data_dir is not None:
-        raise click.UsageError("--url and --data-dir exclude each other.")
     if reviews and history is not None:
         raise click.UsageError("--reviews and --history exclude each other.")
-    if (reviews and url is not None) or (history is not None and (url or data_dir) is not None):
+    if url is not None and (reviews or history is not None):
         raise click.UsageError(
             "--reviews needs a data directory, --history the output topic: leave --url out."
         )
@@ -156,11 +145,11 @@ def _show_history(entity: str, limit: int, settings: Settings, as_json: bool) ->
     return bool(shown.changes)
 
 
-def _show_reviews(entity: str, data_dir: Path, settings: Settings, as_json: bool) -> bool:
-    from worker.cli.copies import StoredReview, look_up, stored_reviews
+def _show_reviews(entity: str, settings: Settings, as_json: bool) -> bool:
+    from worker.cli.copies import StoredReview, look_up
 
     found: list[StoredReview] = []
-    for copy, reviews in look_up(entity, data_dir, settings, stored_reviews):
+    for copy, reviews in look_up(entity, settings):
         found += reviews
         if copy.is_current is False:
             output.note(f"warning: partition {copy.partition} {copy.words}")
@@ -168,27 +157,21 @@ def _show_reviews(entity: str, data_dir: Path, settings: Settings, as_json: bool
     return bool(found)
 
 
-def _show_views(found: list[dict[str, Any]], view: str, as_json: bool) -> bool:
-    """Show the entity as each partition that has it knows it: one, unless its keys are mixed up."""
+def _show_view(found: dict[str, Any], view: str, as_json: bool) -> None:
     from worker.view.overview import overview_table
 
-    for one in found:
-        if as_json:
-            output.print_json(one)
-        else:
-            _show_facts(one)
-            if view == "overview":
-                output.console().print(overview_table(one))
-            else:
-                _show_sentences(one, COLUMNS[view])
-    return bool(found)
+    if as_json:
+        output.print_json(found)
+        return
+    _show_facts(found)
+    if view == "overview":
+        output.console().print(overview_table(found))
+    else:
+        _show_sentences(found, COLUMNS[view])
 
 
 def _show_facts(view: dict[str, Any]) -> None:
     facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
-    facts.pop("current", None)  # `as_of` says it in words
-    if "as_of" in facts:
-        facts["as_of"] = facts["as_of"].removeprefix("as of ")
     if "ratings" in facts:
         facts["ratings"] = _ratings(facts["ratings"])
     show_facts((name.replace("_", " "), value) for name, value in facts.items())
