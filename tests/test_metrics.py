@@ -1,17 +1,23 @@
 """Metrics: what a committed batch adds, what is looked up at each scrape."""
 
 import platform
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.harness.certificates import Authority
 from worker import __version__
 from worker.coversumm import Counters
 from worker.events import Reason
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.processing.stats import Stats
+from worker.settings import Settings
+from worker.tokens import Token, kafka_tokens
 
 
 class Moment:
@@ -178,6 +184,59 @@ def test_limits_are_there_before_they_are_hit_and_add_up(metrics):
 
 def test_the_databases_memory_is_looked_up_at_each_scrape(metrics):
     assert samples(metrics)["coversumm_rocksdb_bytes"] == 4096
+
+
+def expiry(certificate):
+    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
+
+
+def test_the_volume_and_the_oldest_record_are_looked_up_at_each_scrape(metrics, tmp_path):
+    waiting = {3: 5.04}
+    metrics.watch(Settings(data_dir=tmp_path, input_topic="in"), lambda: waiting)
+    found = samples(metrics)
+    assert 0 < found["coversumm_data_volume_free_bytes"] < found["coversumm_data_volume_size_bytes"]
+    assert found["coversumm_oldest_unprocessed_seconds", "3", "in"] == 5.0
+    waiting.clear()
+    assert ("coversumm_oldest_unprocessed_seconds", "3", "in") not in samples(metrics)
+
+
+@pytest.mark.parametrize("days", [2, 30_000])
+def test_a_chain_expires_with_the_first_of_its_certificates(metrics, tmp_path, days):
+    """From 2050 on a time in a certificate has another form."""
+    authority = Authority(tmp_path, "authority")
+    authority.days = days
+    certificate, key = map(str, authority.issue("client"))
+    metrics.watch(
+        Settings(
+            security_protocol="SSL", ssl_certificate_location=certificate, ssl_key_location=key
+        )
+    )
+    file = Path(certificate)
+    name = ("coversumm_certificate_expiry_seconds", certificate)
+    assert samples(metrics)[name] == expiry(file)
+    with file.open("ab") as chain:
+        chain.write(authority.path.read_bytes())
+    assert samples(metrics)[name] == expiry(authority.path) < expiry(file)
+    file.write_text("no certificate")
+    assert name not in samples(metrics)
+    file.unlink()
+    assert name not in samples(metrics)
+
+
+def test_a_token_expires(metrics, monkeypatch):
+    settings = Settings(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_url="https://expires",
+        sasl_oauth_client_id="id",
+        sasl_oauth_client_secret="secret",
+    )
+    tokens = kafka_tokens(settings)
+    monkeypatch.setattr(tokens, "_fetch", lambda: Token("text", time.time() + 1000.0))
+    metrics.watch(settings)
+    name = ("coversumm_token_expiry_seconds", "OAUTHBEARER")
+    assert name not in samples(metrics)
+    assert tokens.token().expires == samples(metrics)[name]
 
 
 def test_the_build_is_named(metrics):

@@ -317,6 +317,8 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
     status = WorkerStatus(app, worker)
+    metrics.watch(settings, status.oldest_unprocessed_seconds)
+    app.watch_oldest = status.watch_oldest
     app.watchdog = Watchdog(
         status.stall,
         lambda: status.progressed_at,

@@ -6,7 +6,8 @@ Counters and histograms count committed micro-batches; gauges are read when the 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from prometheus_client import (
@@ -23,6 +24,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from worker import __version__
 from worker.events import Reason
 from worker.limits import Limit
+from worker.settings import Settings
+from worker.tls import certificate_expiries
+from worker.tokens import kafka_tokens
 
 if TYPE_CHECKING:
     from worker.processing.stats import Stats
@@ -75,6 +79,7 @@ class Metrics:
 
     def __init__(self, component: str = "worker") -> None:
         self._component = component
+        self._watched: tuple[Settings, Callable[[], Mapping[int, float]] | None] | None = None
         self.registry = CollectorRegistry()
         self.families: list[Family] = []
         self._make_event_metrics()
@@ -205,6 +210,13 @@ class Metrics:
             "Records up to the last stable offset that are not committed",
             "partition",
         )
+        self._oldest = self._add(
+            Gauge,
+            "oldest_unprocessed_seconds",
+            "Seconds that the first uncommitted record waits, by its timestamp; 0 without one",
+            "topic",
+            "partition",
+        )
         self._undecided = self._add(
             Gauge,
             "upstream_open_transaction_records",
@@ -222,6 +234,22 @@ class Metrics:
             Gauge,
             "rocksdb_bytes",
             "Memory of the databases: blocks, indexes, filters, write buffers",
+        )
+        self._volume_free, self._volume_size = (
+            self._add(Gauge, f"data_volume_{what}_bytes", f"{help} of COVERSUMM_DATA_DIR")
+            for what, help in (("free", "Free space on the volume"), ("size", "Size of the volume"))
+        )
+        self._certificates_expiry = self._add(
+            Gauge,
+            "certificate_expiry_seconds",
+            "Unix time at which the first certificate in a client's or server's file expires",
+            "file",
+        )
+        self._token_expiry = self._add(
+            Gauge,
+            "token_expiry_seconds",
+            "Unix time at which the last token for Kafka expires",
+            "mechanism",
         )
         self._native = self._add(
             Gauge, "native", "1 if native code takes usual events, 0 if Python takes all"
@@ -252,6 +280,14 @@ class Metrics:
         for value in values:
             made.labels(str(value))
         return made
+
+    def watch(
+        self, settings: Settings, oldest: Callable[[], Mapping[int, float]] | None = None
+    ) -> None:
+        """Show when credentials expire, and of a worker the data volume and its `oldest` records:
+        by partition the seconds that the first one that is not committed waits.
+        """
+        self._watched = settings, oldest
 
     def observe_form(self, is_native: bool) -> None:
         """Native code takes usual events, or Python takes all."""
@@ -321,4 +357,21 @@ class Metrics:
         for client, seconds in source.broker_silent_seconds().items():
             self._broker_silent.labels(client).set(round(seconds, 1))
         self._rocksdb_bytes.set(source.rocksdb_bytes())
+        if self._watched is not None:
+            self._look(*self._watched)
         return generate_latest(self.registry)
+
+    def _look(self, settings: Settings, oldest: Callable[[], Mapping[int, float]] | None) -> None:
+        self._certificates_expiry.clear()
+        for file, expires in certificate_expiries(settings).items():
+            self._certificates_expiry.labels(file).set(expires)
+        if (tokens := kafka_tokens(settings)) is not None and tokens.expires:
+            self._token_expiry.labels(settings.sasl_mechanism).set(tokens.expires)
+        if oldest is None:
+            return
+        volume = shutil.disk_usage(settings.data_dir)
+        self._volume_free.set(volume.free)
+        self._volume_size.set(volume.total)
+        self._oldest.clear()
+        for partition, seconds in oldest().items():
+            self._oldest.labels(settings.input_topic, str(partition)).set(round(seconds, 1))

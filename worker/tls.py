@@ -2,15 +2,23 @@
 
 import logging
 import os
+import re
 import ssl
 import time
+from calendar import timegm
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from worker.errors import SetupError
 from worker.settings import Settings
 
 LOOK_SECONDS: Final = 5.0  # between looks at the files, while there are connections
+
+PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+VALIDITY: Final = re.compile(rb"(?:\x17\r|\x18\x0f)\d{12,14}Z(?:\x17\r|\x18\x0f)(\d{12,14})Z")
+"""Two times in a row in the DER of a certificate, with two digits of the year or with four."""
 
 log = logging.getLogger(__name__)
 
@@ -79,3 +87,24 @@ def client_context(settings: Settings) -> FileContext | None:
         return None
     make = lambda: ssl.create_default_context(cafile=location)  # noqa: E731
     return FileContext("COVERSUMM_WEB_TLS_CA_LOCATION", make, location)
+
+
+def certificate_expiries(settings: Settings) -> dict[str, float]:
+    """By file with a certificate of this process, when the first of its chain expires in Unix
+    seconds. A file that cannot be read is left out.
+    """
+    found: dict[str, float] = {}
+    for of in ("ssl", "schema_registry", "web_tls"):
+        if file := getattr(settings, f"{of}_certificate_location"):
+            with suppress(OSError, ValueError):
+                found[file] = min(map(_expiry, PEM.findall(Path(file).read_text())))
+    return found
+
+
+def _expiry(pem: str) -> float:
+    """Raises ValueError if it is no certificate."""
+    if (validity := VALIDITY.search(ssl.PEM_cert_to_DER_cert(pem))) is None:
+        raise ValueError("there is no validity")
+    until = validity[1].decode()
+    year = "%y" if len(until) == 12 else "%Y"
+    return timegm(time.strptime(until, f"{year}%m%d%H%M%S"))

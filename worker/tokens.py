@@ -66,6 +66,11 @@ class TokenSource:
         self._lock = threading.Lock()
         self.failed: TokenError | None = None
 
+    @property
+    def expires(self) -> float:
+        """When the last token expires, in Unix seconds; 0 before the first one."""
+        return self._token.expires
+
     def token(self) -> Token:
         """The token; fetches it if none is valid for long. Raises TokenError."""
         with self._lock:

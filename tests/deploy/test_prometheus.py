@@ -32,7 +32,10 @@ MAY_BE_ZERO = (
     "coversumm_broker_silent_seconds",
     "coversumm_restore_remaining",
     "coversumm_lag_records",
+    "coversumm_oldest_unprocessed_seconds",
 )
+MAY_BE_MISSING = ("coversumm_certificate_expiry_seconds", "coversumm_token_expiry_seconds")
+"""The workers of this test log in with neither."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
-    wanting = set(QUERIES)
+    wanting = {one for one in QUERIES if not any(name in one for name in MAY_BE_MISSING)}
 
     def all_have_data() -> bool:
         for query in sorted(wanting):

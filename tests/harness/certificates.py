@@ -29,6 +29,8 @@ KEY_USES = (
 class Authority:
     """Signs certificates; `path` is its own, which those who trust it are given."""
 
+    days = 1  # for which what it signs is valid
+
     def __init__(self, directory: Path, name: str):
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -77,7 +79,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=self.days))
             .add_extension(extension, critical=is_authority)
             .add_extension(x509.KeyUsage(**usage), critical=True)  # Python 3.13 wants it
             .add_extension(

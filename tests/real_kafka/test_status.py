@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -15,8 +16,9 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
-from tests.harness.patience import TEST_SECONDS
-from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed, good_review
+from tests.harness.topics import producer
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker import build
 from worker.state.listing import order
@@ -189,6 +191,52 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])
     assert sum(one["lag"] for one in none["partitions"]) == 40
     assert all(one["committed"] for one in none["partitions"] if one["end"])
+
+
+def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
+    """It waits by its own timestamp while an open transaction of the changelog holds up a restore,
+    and no more once it is committed.
+    """
+    worker = site.worker().start()
+    worker.wait_ready()
+    feed(site, [good_review(0)])
+    site.wait_caught_up()
+    assert worker.terminate() == 0
+    servers, (partition,) = site.broker.bootstrap_servers, site.targets()
+    options = {"transactional.id": f"{site.name}-writer", "transaction.timeout.ms": 600_000}
+    holding = producer(servers, **options)
+    holding.init_transactions(PATIENCE_SECONDS)
+    holding.begin_transaction()
+    holding.produce(site.changelog_topic, b"", b"x", partition)
+    assert holding.flush(PATIENCE_SECONDS) == 0
+    sent_at, upstream = time.time(), producer(servers)
+    for number, age in ((1, 1000), (2, 500)):
+        key, value = good_review(number)[:2]
+        upstream.produce(site.input_topic, value, key, timestamp=int((sent_at - age) * 1000))
+    assert upstream.flush(PATIENCE_SECONDS) == 0
+    worker.start()
+    start, end = "coversumm_oldest_unprocessed_seconds{partition=", f',topic="{site.input_topic}"}}'
+
+    def oldest() -> dict[str, float]:
+        try:
+            return {
+                name.removeprefix(start).removesuffix(end): seconds
+                for name, seconds in worker.metrics().items()
+                if name.startswith(start)
+            }
+        except OSError:
+            return {}  # it does not serve yet
+
+    eventually(oldest, worker.log_end)
+    asked_at = time.time()
+    assert 999 + asked_at - sent_at < oldest()[f'"{partition}"'] < 1001 + time.time() - sent_at
+    assert not worker.ready()
+    holding.abort_transaction(PATIENCE_SECONDS)
+    site.wait_caught_up()
+    expected = {f'"{one}"': 0.0 for one in range(site.partitions)}
+    eventually(lambda: oldest() == expected, lambda: str(oldest()))
+    found = worker.metrics()
+    assert 0 < found["coversumm_data_volume_free_bytes"] < found["coversumm_data_volume_size_bytes"]
 
 
 def test_what_is_not_there(site: Pipeline) -> None:

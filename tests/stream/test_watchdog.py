@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +22,13 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.contact import Contact
 from worker.kafka.group import Membership
+from worker.kafka.offsets import Start
 from worker.kafka.topics import partition_of
 from worker.settings import Settings
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
+from worker.stream.run_bounds import ENDLESS
 from worker.stream.status import WorkerStatus
 from worker.stream.watchdog import Watchdog
 
@@ -156,6 +159,11 @@ class Consumer:
         self.cursors = {0: 10}
         self.ends: dict[int, int | None] = {0: 10}
         self.fetched: dict[int, int | None] = {0: 10}
+        self.times: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        self.in_log: list[tuple[int, int]] = []
+
+    async def look_at(self, partition: int, position: int) -> None:
+        self.times[partition].extend(one for one in self.in_log if one[0] == position)
 
     def stable_end(self, partition: int) -> int | None:
         return self.ends[partition]
@@ -194,9 +202,9 @@ def assignment() -> Assignment:
 
 
 @pytest.fixture
-def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
+def status(app: Any, assignment: Assignment, contact: Contact, clock: FakeClock) -> WorkerStatus:
     logs = SimpleNamespace(changelog=SimpleNamespace(topic="changelog"))
-    surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7))
+    surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7), clock=clock)
     worker: Any = SimpleNamespace(
         assignment=assignment,
         summaries=None,
@@ -208,6 +216,7 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         settings=SimpleNamespace(stall_timeout_ms=300_000),
         schemas=SimpleNamespace(waiting=None),
         is_native=True,
+        bounds=ENDLESS,
     )
     return WorkerStatus(app, worker)
 
@@ -247,6 +256,49 @@ def test_nothing_hinders_a_worker_that_is_at_the_end(status: WorkerStatus) -> No
     assert status.stall() is None
     assert status.lag() == {0: 0}
     assert status.ready() == (True, "processing 1 of 2 partitions")
+
+
+def test_the_oldest_record_waits_since_its_timestamp(
+    status: WorkerStatus, app: Any, assignment: Assignment, clock: FakeClock
+) -> None:
+    consumer, start_ms = app.consumer, int(clock.now_s * 1000)
+
+    def oldest(position: int, end: int | None, **passed: float) -> dict[int, float]:
+        clock.now_s += passed.get("seconds", 0.0)
+        assignment.positions, consumer.cursors, consumer.ends = {0: position}, {}, {0: end}
+        return status.oldest_unprocessed_seconds()
+
+    assert oldest(10, None) == {}
+    # One event a second, in micro-batches of two, to a worker that takes longer for them.
+    consumer.times[0].extend([(10, start_ms - 60_000), (12, start_ms - 58_000)])
+    assert oldest(10, 70) == {0: 60.0}
+    assert oldest(10, 75, seconds=5) == {0: 65.0}
+    assert oldest(12, 80, seconds=5) == {0: 68.0}
+    assert oldest(14, 80) == {0: 68.0}  # until the next micro-batch tells
+    consumer.times[0].append((14, start_ms - 56_000))
+    assert oldest(14, 80) == {0: 66.0}
+    assert oldest(80, 80) == {0: 0.0}
+    # A record of 2015, and one of a clock that is ahead: it was seen that none waited before them.
+    for stamp, seconds in ((start_ms - 10**11, 7.0), (start_ms + 10**11, 0.0)):
+        assert oldest(80, 80, seconds=600) == {0: 0.0}
+        consumer.times[0].append((80, stamp))
+        assert oldest(80, 81, seconds=7) == {0: seconds}
+        consumer.times.clear()
+
+
+async def test_what_is_not_fetched_yet_is_looked_at_but_not_in_a_bounded_run(
+    status: WorkerStatus, app: Any, assignment: Assignment, clock: FakeClock
+) -> None:
+    """During a restore there is no position yet, and the consumer fetches nothing."""
+    assignment.positions, assignment.starts = {}, {0: Start(10, committed=True, end=12)}
+    app.consumer.in_log = [(10, int(clock.now_s * 1000) - 30_000)]
+    watching = asyncio.ensure_future(status.watch_oldest())
+    await asyncio.wait({watching}, timeout=0.1)
+    assert status.oldest_unprocessed_seconds() == {0: 30.0}
+    watching.cancel()
+    worker: Any = status._worker
+    worker.bounds = SimpleNamespace(ends={0: 100})
+    await asyncio.wait_for(status.watch_oldest(), PATIENCE_SECONDS)
 
 
 def test_a_commit_in_doubt_hinders_until_it_is_settled(

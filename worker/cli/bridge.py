@@ -70,6 +70,7 @@ def command(file: Path | None, source: str) -> int:
     set_up_logging(settings)
     each = settings_of_sources(settings, source, settings.mapping)
     metrics = Metrics("bridge")
+    metrics.watch(settings)
     stopping = threading.Event()
     with ending_at_sigterm():
         made = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 2.0  # seconds between two looks at the records that wait
+
 
 class WorkerStatus:
     """The status of a worker on a Faust app; each method is safe to call at any time."""
@@ -37,6 +40,7 @@ class WorkerStatus:
             worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000
         )
         self._ignored = OnceAMinute()
+        self._empty_at: dict[int, float] = {}  # `Clock.monotonic()` when no record waited last
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions, and the reason in words.
@@ -81,6 +85,44 @@ class WorkerStatus:
             end = self._app.consumer.stable_end(partition)
             lags[partition] = None if end is None else max(0, end - passed)
         return lags
+
+    def oldest_unprocessed_seconds(self) -> dict[int, float]:
+        """By partition, how long the first record that is not committed waits; 0 without one.
+
+        By its timestamp, which a producer may set to any time: but no longer than since the
+        partition was last seen without such a record. A partition is missing while it is unknown.
+        """
+        clock, consumer, lags = self._worker.surroundings.clock, self._app.consumer, self.lag()
+        found: dict[int, float] = {}
+        for partition, position in self._positions().items():
+            times, now = consumer.times[partition], clock.monotonic()
+            while len(times) > 1 and times[1][0] <= position:
+                times.popleft()
+            if lags.get(partition) == 0:
+                times.clear()
+                self._empty_at[partition], found[partition] = now, 0.0
+            elif times:
+                age = clock.time() - times[0][1] / 1000
+                since_empty = now - self._empty_at.get(partition, float("-inf"))
+                found[partition] = max(0.0, min(age, since_empty))
+        return found
+
+    def _positions(self) -> dict[int, int]:
+        """The next source offsets to commit, also those that a restore will begin with."""
+        starts = self._assignment.starts or {}
+        return {p: start.offset for p, start in starts.items()} | self._assignment.positions
+
+    async def watch_oldest(self) -> None:
+        """Look from time to time at partitions with lag of which no record is fetched yet."""
+        while not self._worker.bounds.ends:
+            known = self.oldest_unprocessed_seconds()
+            for partition, position in self._positions().items():
+                if partition not in known:
+                    try:
+                        await self._app.consumer.look_at(partition, position)
+                    except Exception as cause:  # the next look may find it
+                        log.debug("could not look at partition %d: %r", partition, cause)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def passed(self) -> dict[int, tuple[int, int]]:
         """By partition the applied offset, and a later one: no record is between them."""

@@ -173,8 +173,21 @@ _LAG = Row(
             _COUNT,
             (Query(_sum("lag_records", by="partition"), "partition {{partition}}"),),
             "Records up to the last stable offset that are not committed.",
-            12,
+            6,
             "stacked",
+        ),
+        Panel(
+            "Wait of the oldest record",
+            "s",
+            (
+                Query(
+                    f"max by (topic, partition) (coversumm_oldest_unprocessed_seconds{{{_OF}}})",
+                    "{{topic}} {{partition}}",
+                ),
+            ),
+            "How long the first record that is not committed waits, by its timestamp. It shows a "
+            "slow topic that is far behind with few records.",
+            6,
         ),
         Panel(
             "Held back by open transactions",
@@ -343,6 +356,33 @@ _ROCKSDB = Row(
             (Query(f"rate(process_cpu_seconds_total{{{_OF}}}{_WINDOW})", "{{instance}}"),),
             "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their "
             "own.",
+        ),
+        Panel(
+            "Data volume in use",
+            "percentunit",
+            (
+                Query(
+                    f"1 - coversumm_data_volume_free_bytes{{{_OF}}} "
+                    f"/ coversumm_data_volume_size_bytes{{{_OF}}}",
+                    "{{instance}}",
+                ),
+            ),
+            "A full volume ends the worker.",
+            12,
+        ),
+        Panel(
+            "Time until credentials expire",
+            "s",
+            tuple(
+                Query(
+                    f"min by ({label}) (coversumm_{what}_expiry_seconds{{{_OF}}}) - time()",
+                    f"{{{{{label}}}}}",
+                )
+                for what, label in (("certificate", "file"), ("token", "mechanism"))
+            ),
+            "The files of certificates, and the token for Kafka, which workers renew themselves. "
+            "Empty without either.",
+            12,
         ),
     ),
 )

@@ -5,7 +5,7 @@ input topic -> GuardedConsumer -> agent -> Delivery -> Processor
                                               `-> one RocksDB batch per partition
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -104,6 +104,7 @@ class CoverSummApp(faust.App):
     consumer: GuardedConsumer
     stream_worker: StreamWorker
     watchdog: Watchdog
+    watch_oldest: Callable[[], Awaitable[None]]
     contact_watch: ContactWatch
     is_leaving = is_over = False
     ending: Ending | None = None  # of a bounded run
@@ -111,7 +112,8 @@ class CoverSummApp(faust.App):
 
     async def on_started(self) -> None:
         """Start watching when the app runs."""
-        await super().on_started()
+        self.add_future(self.watch_oldest())
+        await super().on_started()  # after the first restore
         self.watchdog.start()
         self.contact_watch.start()
         self.add_future(self.watchdog.beat())
@@ -133,7 +135,7 @@ class CoverSummApp(faust.App):
 
 
 def faust_app(worker: StreamWorker) -> CoverSummApp:
-    """The Faust app of a worker, not started yet; its `watchdog` is still to be set."""
+    """The Faust app of a worker, not started yet; `watchdog` and `watch_oldest` are to be set."""
     settings, surroundings = worker.settings, worker.surroundings
     app = _configured(settings, worker.partitions)
     app.transport = GuardedTransport(app.conf.broker_consumer, app, worker)
