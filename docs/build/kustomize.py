@@ -12,7 +12,7 @@ from typing import Final
 
 from docs.build.__main__ import main
 from docs.build.chart import CHART, DEPLOY
-from tests.deploy.tools import HELM, KUBERNETES_VERSIONS, run
+from tests.deploy.tools import HELM, run
 
 NAME: Final = "coversumm-worker"
 BASE: Final = DEPLOY / "kustomize" / "base"
@@ -25,16 +25,7 @@ _OF_HELM: Final = re.compile(
 
 def base_files() -> Iterator[tuple[Path, str]]:
     """Path and wanted text of each file of the base."""
-    rendered = run(
-        HELM,
-        "template",
-        NAME,
-        CHART,
-        "--no-hooks",
-        "--skip-tests",
-        "--kube-version",
-        KUBERNETES_VERSIONS[-1],
-    )
+    rendered = run(HELM, "template", NAME, CHART, "--no-hooks", "--skip-tests")
     text = re.sub(r"[ \t]+$", "", _OF_HELM.sub("", rendered), flags=re.MULTILINE)
     files = {}
     for part in text.split("---\n# Source: ")[1:]:

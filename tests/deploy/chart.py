@@ -50,7 +50,7 @@ def render(values: Mapping[str, Any] = {}, *arguments: str) -> list[Object]:
 
 @cache
 def _rendered(values: str, arguments: tuple[str, ...]) -> list[Object]:
-    where = ["--namespace", NAMESPACE, "--kube-version", KUBERNETES_VERSIONS[-1], "--is-upgrade"]
+    where = ["--namespace", NAMESPACE, "--is-upgrade"]
     text = helm("template", RELEASE, CHART, *where, "--values", "-", *arguments, stdin=values)
     return [one for one in yaml.safe_load_all(text) if one is not None]
 

@@ -70,7 +70,16 @@ def key(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-HELM: Final = CACHE / f"helm-{HELM_VERSION}" / "helm"
+# A plain `go install` makes a helm that renders for Kubernetes 1.20, which the chart refuses.
+HELM_VARIABLES: Final = {
+    "internal/version.version": HELM_VERSION,
+    **{
+        f"pkg/{package}.k8sVersion{part}": number
+        for package in ("chartutil", "lint/rules")
+        for part, number in zip(("Major", "Minor"), KUBERNETES_VERSIONS[-1].split("."), strict=True)
+    },
+}
+HELM: Final = CACHE / f"helm-{HELM_VERSION}-{key(json.dumps(HELM_VARIABLES))}" / "helm"
 VALIDATOR: Final = CACHE / f"validate-{key((HERE / 'validate.txt').read_text())}"
 CHECKOV: Final = CACHE / f"checkov-{key((HERE / 'checkov.txt').read_text())}"
 CRDS: Final = (
@@ -102,7 +111,8 @@ def run(*command: str | Path, env: Mapping[str, str] = {}) -> str:
 
 
 def _helm(folder: Path) -> None:
-    flags = f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}"
+    variables = (f"-X helm.sh/helm/v3/{name}={value}" for name, value in HELM_VARIABLES.items())
+    flags = " ".join(("-s -w", *variables))
     settings = {"GOBIN": str(folder), "CGO_ENABLED": "0", "GOFLAGS": "-trimpath"}
     run(
         "go", "install", "-ldflags", flags, f"helm.sh/helm/v3/cmd/helm@{HELM_VERSION}", env=settings

@@ -22,7 +22,6 @@ import yaml
 
 from docs.build.render import ROOT
 from tests.deploy import chart
-from tests.deploy.tools import KUBERNETES_VERSIONS
 from tests.harness.broker import KafkaBroker
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
@@ -117,13 +116,7 @@ class PlayedCluster:
             str(self.directory / word) if before == "--values" else word
             for before, word in zip(["", *options], options, strict=False)
         ]
-        where = [
-            "--namespace",
-            "reviews",
-            "--kube-version",
-            KUBERNETES_VERSIONS[-1],
-            *(["--is-upgrade"] if upgrade else []),
-        ]
+        where = ["--namespace", "reviews", *(["--is-upgrade"] if upgrade else [])]
         text = chart.helm("template", release.name, chart.CHART, *where, *files)
         release.objects = [one for one in yaml.safe_load_all(text) if one is not None]
         release.revisions.append(words)
