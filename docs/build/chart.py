@@ -6,7 +6,7 @@ The chart can read only files in its own folder. `deploy/` has the source of eac
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import yaml
 
 from docs.build.chart_values import BRIDGE, CLOSED, VALUES
 from docs.build.tables import markdown
-from worker.settings import PREFIX, Setting, settings_by_field
+from worker.settings import PREFIX, Setting, checks, settings_by_field
 from worker.settings.fields import Fields
 
 DEPLOY: Final = Path(__file__).resolve().parents[2] / "deploy"
@@ -34,6 +34,14 @@ and `secretRefs`.
 _OF_THE_POD: Final = {
     "instance_id": r"^[A-Za-z0-9._-]*\$\(POD_NAME\)[A-Za-z0-9._-]*$",
     "web_advertised_url": r"^https?://.*\$\(POD_NAME\)",
+}
+_TYPES: Final = {
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
 }
 _REFERENCE: Final = {
     "type": "object",
@@ -55,6 +63,7 @@ def chart_files() -> Iterator[tuple[Path, str]]:
     yield CHART / "values.schema.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     yield CHART / "files" / "names.yaml", names
     yield CHART / "files" / "defaults.yaml", defaults()
+    yield CHART / "files" / "rules.yaml", rules()
     for name in COPIED:
         if (DEPLOY / name).exists():
             yield CHART / "files" / name, (DEPLOY / name).read_text(encoding="utf-8")
@@ -89,11 +98,31 @@ def values_schema() -> dict[str, Any]:
         },
         "replay": _closed(VALUES["replay"]["properties"] | of_a_part | {"commandLine": replayed}),
     }
+    given = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "coversumm-worker",
-        **_closed({**VALUES, **inserted}),
+        **_with_types(_closed({**VALUES, **inserted}), given),
     }
+
+
+def _with_types(schema: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with the types of its defaults where it names none. Among closed
+    names those that are not empty are required: helm removes a value that is null, and null is
+    none of their types.
+    """
+    properties, required = dict(schema.get("properties", {})), []
+    for name, default in defaults.items():
+        one = properties.get(name, {"type": [_TYPES[type(default)], "null"]})
+        if isinstance(default, dict) and default:
+            one = _with_types(one, default)
+        is_used = default or default is False or {CLOSED, "$ref", "allOf"} & one.keys()
+        if is_used and "null" not in one.get("type", "") and None not in one.get("enum", ()):
+            required.append(name)
+        properties[name] = one
+    return {**schema, "properties": properties} | (
+        {"required": required} if CLOSED in schema else {}
+    )
 
 
 def _names(schema: Any) -> Any:
@@ -135,6 +164,34 @@ def defaults() -> str:
     }
     return "# Generated from worker/settings/fields.py by `make docs`.\n" + yaml.safe_dump(
         known, sort_keys=False
+    )
+
+
+def rules() -> str:
+    """The conditions between settings, by variables without prefix, for `_rules.tpl`."""
+    named = {field: _short(one) for field, one in settings_by_field().items()}
+
+    def of(rows: Iterable[Any]) -> list[Any]:
+        return [
+            [named.get(one, one) for one in row] if isinstance(row, tuple) else named[row]
+            for row in rows
+        ]
+
+    made = {
+        "at_most": of(checks.AT_MOST),
+        "less_than": of(checks.LESS_THAN),
+        "needs": of(row for row in checks.NEEDS if row[0] != row[1]),
+        "together": of(checks.TOGETHER),
+        "one_of": of(checks.ONE_OF),
+        "tls": of(checks.OF_TLS),
+        "sasl": {
+            mechanism: {"needs": of(needed), "takes": of(optional)}
+            for mechanism, (needed, optional) in checks.SASL.items()
+            if mechanism is not None
+        },
+    }
+    return "# Generated from worker/settings/checks.py by `make docs`.\n" + yaml.safe_dump(
+        made, sort_keys=False
     )
 
 

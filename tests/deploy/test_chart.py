@@ -4,13 +4,19 @@ the worker can be reached.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from copy import deepcopy
 from fnmatch import fnmatch
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from docs.build.alerts import SOURCE
 from docs.build.chart import CHART, OF_KAFKA
@@ -19,7 +25,8 @@ from tests.deploy import chart
 from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, pods, render, worker
 from tests.deploy.matrix import MAPPING, MATRIX, SECURED
 from worker.cli.group import cli
-from worker.settings import PREFIX, Settings, settings_by_field
+from worker.errors import SetupError
+from worker.settings import PREFIX, Settings, checks, settings_by_field
 from worker.settings.kinds import web_origin
 
 pytestmark = pytest.mark.helm
@@ -133,6 +140,18 @@ def test_pods_are_restricted(objects: list[chart.Object]) -> None:
             }
             assert set(container["resources"]["limits"]) == set(container["resources"]["requests"])
             assert {"memory", "cpu", "ephemeral-storage"} <= set(container["resources"]["limits"])
+        assert disk_mib(pod) >= sum(
+            _mib(one["emptyDir"]["sizeLimit"]) for one in pod["volumes"] if "emptyDir" in one
+        ), "the kubelet evicts a pod that fills its volumes"
+
+
+def disk_mib(pod: chart.Object) -> int:
+    """What a pod may have on its node's disk."""
+    return sum(_mib(one["resources"]["limits"]["ephemeral-storage"]) for one in pod["containers"])
+
+
+def _mib(size: str) -> int:
+    return int(size[:-2]) * {"Mi": 1, "Gi": 1024}[size[-2:]]
 
 
 def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
@@ -238,7 +257,22 @@ def _values_of_each() -> dict[str, Any]:
     return found
 
 
+_USER = ("USERNAME", "PASSWORD")
+WAYS = {
+    "PLAIN": ("SASL_USERNAME", "SCHEMA_REGISTRY_USERNAME"),
+    "OAUTHBEARER": ("SASL_OAUTH_", "SCHEMA_REGISTRY_OAUTH_"),
+    "AWS_MSK_IAM": ("SASL_AWS_", "SCHEMA_REGISTRY_TOKEN"),
+}
+"""Settings that exclude each other: beginnings by mechanism. A password belongs to a user name."""
+
+
 def test_every_setting_is_reachable_and_none_is_stale() -> None:
+    reached = {one for mechanism in WAYS for one in _reached_with(mechanism)}
+    assert reached == {one.variable for one in settings_by_field().values()}
+
+
+def _reached_with(mechanism: str) -> set[str]:
+    """The variables of a worker that logs in so, each checked for its value."""
     kafka = {
         "bootstrapServers": "k:1",
         "inputTopics": ["in"],
@@ -246,19 +280,26 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
         "errorTopic": "err",
         "applicationId": "app",
     }
-    given = _values_of_each()
+    own = tuple(one.replace("USERNAME", end) for one in WAYS[mechanism] for end in _USER)
+    others = tuple(
+        one.replace("USERNAME", end) for way in WAYS.values() for one in way for end in _USER
+    )
+
+    def is_used(name: str) -> bool:
+        return name.startswith(own) or not name.startswith(others)
+
+    given = {name: one for name, one in _values_of_each().items() if is_used(name)}
+    given["SASL_MECHANISM"] = mechanism
     secrets = {
         name: {"name": "s", "key": name.lower()}
         for one in settings_by_field().values()
-        if one.secret and (name := one.variable.removeprefix(PREFIX))
+        if one.secret and is_used(name := one.variable.removeprefix(PREFIX))
     }
     made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
-    known = {one.variable for one in settings_by_field().values()}
     variables = environment(
         made, facts_of(0), {f"s/{name.lower()}": f"secret/{name}/of-this-test" for name in secrets}
     )
     ours = {name: value for name, value in variables.items() if name.startswith((PREFIX, "KAFKA_"))}
-    assert set(ours) == known
     expected = {PREFIX + name: value for name, value in given.items()}
     expected |= {PREFIX + name: f"secret/{name}/of-this-test" for name in secrets}
     service = f"{FULLNAME},{FULLNAME}.reviews,{FULLNAME}.reviews.svc"
@@ -276,13 +317,102 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
     }
     # the worker takes them, in the form in which they arrive
     for one in settings_by_field().values():
-        one.kind.parse(ours[one.variable])
+        if one.variable in ours:
+            one.kind.parse(ours[one.variable])
+    return set(ours)
+
+
+FILE = "/usr/bin/env"
+"""One that the image has, and this machine."""
+
+
+def _contradictions() -> dict[str, dict[str, str]]:
+    """Settings that contradict one rule or more, for each rule that the chart has of the worker."""
+    named = {field: one.variable.removeprefix(PREFIX) for field, one in settings_by_field().items()}
+    examples = {name: str(one) for name, one in _values_of_each().items()}
+    examples |= dict.fromkeys(named.values() - examples.keys(), "a-secret-of-this-test")
+    examples |= {name: FILE for name in examples if name.endswith("_LOCATION")}
+    found = {}
+    for low, high, _ in (*checks.AT_MOST, *checks.LESS_THAN):
+        over, most = getattr(Settings, high) + 1, settings_by_field()[low].kind.schema["maximum"]
+        found[f"{low} over {high}"] = (
+            {named[low]: str(over)}
+            if over <= most
+            else {named[high]: str(getattr(Settings, low) - 1)}
+        )
+    for low, high, _ in checks.LESS_THAN:
+        found[f"{low} as {high}"] = {named[low]: str(getattr(Settings, high))}
+    for name, needed in (*checks.NEEDS, *checks.TOGETHER, *(one[::-1] for one in checks.TOGETHER)):
+        if name != needed:
+            found[f"{name} without {needed}"] = {named[name]: examples[named[name]]}
+    for name in checks.OF_TLS:
+        found[f"{name} without TLS"] = {named[name]: FILE}
+    registry = ["schema_registry_url", "schema_registry_password", *checks.ONE_OF]
+    found["ways"] = {named[one]: examples[named[one]] for one in registry}
+    used = {name for needed, takes in checks.SASL.values() for name in (*needed, *takes)}
+    found["no mechanism"] = {"SECURITY_PROTOCOL": "SASL_SSL"}
+    for mechanism, (needed, _) in checks.SASL.items():
+        login = {} if mechanism is None else {"SECURITY_PROTOCOL": "SASL_SSL"}
+        login |= {"SASL_MECHANISM": mechanism or "PLAIN"}
+        enough = {named[one]: examples[named[one]] for one in needed}
+        for missing in enough:
+            given = {name: one for name, one in enough.items() if name != missing}
+            found[f"{mechanism} without {missing}"] = login | given
+        for other in sorted(used.difference(*checks.SASL[mechanism])):
+            more = {named[other]: examples[named[other]]}
+            found[f"{mechanism} with {other}"] = login | enough | more
+    return found
+
+
+CONTRADICTIONS = _contradictions()
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_the_chart_refuses_what_the_worker_refuses_in_its_words(case: str) -> None:
+    given = CONTRADICTIONS[case]
+    secret = {
+        one.variable.removeprefix(PREFIX) for one in settings_by_field().values() if one.secret
+    }
+    with pytest.raises(SetupError) as told:
+        Settings.from_environment({PREFIX + name: value for name, value in given.items()})
+    values = {
+        "commandLine": {name: _as_value(one) for name, one in given.items() if name not in secret},
+        "secretRefs": {name: {"name": "s", "key": "k"} for name in secret & given.keys()},
+    }
+    with pytest.raises(Refused) as refused:
+        render(values)
+    words = re.sub(r"\(\w+\)|: \w+(?= must be)", "", str(told.value))  # sizes have units in there
+    assert words in re.sub(r"\(\w+\)|: \w+(?= must be)", "", str(refused.value))
+
+
+def _as_value(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def _leaves(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        yield (*path, name)
+        if isinstance(value, dict):
+            yield from _leaves(value, (*path, name))
+
+
+def test_a_value_of_another_type_is_refused_at_its_own_path() -> None:
+    validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+    given = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert not list(validator.iter_errors(given))
+    for path in _leaves(given):
+        values = deepcopy(given)
+        *above, name = path
+        place = reduce(getitem, above, values)
+        default = place[name]
+        place[name] = [[]] if isinstance(default, dict) else {"~": []}
+        assert path in {tuple(error.absolute_path) for error in validator.iter_errors(values)}, path
 
 
 def test_templates_speak_of_settings_that_exist() -> None:
     known = {one.variable.removeprefix(PREFIX) for one in settings_by_field().values()}
     known |= {"REPLAY_INDEX", "POD_NAME", "POD_NAMESPACE", "POD_IP", "KAFKA_BOOTSTRAP_SERVERS"}
-    known |= {"SSL_CERT_FILE"}  # of Python, in the test of a release
+    known |= {"SSL_CERT_FILE", "AWS_MSK_IAM"}  # of Python, in the test of a release; a mechanism
     files = [*(CHART / "templates").rglob("*.*"), CHART / "values.yaml"]
     for file in files:
         named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", file.read_text().replace(PREFIX, "")))
@@ -355,6 +485,30 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ),
         ({"autoscaling": {"minReplicas": 0}}, "minReplicas"),
         ({"grafanaDashboard": {"enabled": True, "nonsense": 1}}, "nonsense"),
+        # helm removes a value that is null
+        ({"bridge": {"commandLine": None}}, "'/bridge': missing property 'commandLine'"),
+        ({"persistence": {"size": None}}, "'/persistence': missing property 'size'"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 9}}, "maxReplicas 8"),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, "resources.limits.memory: 1Gi is less"),
+        ({"resources": {"requests": {"cpu": "3500m"}}}, "resources.limits.cpu: 3 is less"),
+        (
+            {
+                "mapping": MAPPING,
+                "bridges": {"a": {"from": "t", "resources": {"requests": {"memory": "1Ti"}}}},
+            },
+            "bridges.a.resources.limits.memory: 768Mi is less",
+        ),
+        ({"persistence": {"existingClaim": "c"}}, "3 workers would share the claim c"),
+        ({"replay": {"enabled": True}}, "replay: its epoch is 1, as that of the workers"),
+        ({"commandLine": {"STANDBY_REPLICAS": 3}}, "raise replicaCount, or lower it"),
+        (
+            {"commandLine": {"SECURITY_PROTOCOL": "SSL", "SSL_CA_LOCATION": "/etc/kafka/ca.crt"}},
+            "nothing is mounted that has /etc/kafka/ca.crt",
+        ),
+        (
+            {"replay": {"enabled": True, "commandLine": {"EPOCH": 2, "SASL_USERNAME": "x"}}},
+            "replay: COVERSUMM_SASL_USERNAME: set, but not used",
+        ),
     ],
 )
 def test_what_is_no_value_is_refused(values: dict[str, Any], named: str) -> None:
@@ -429,6 +583,11 @@ def test_the_command_of_a_job_is_one_of_the_worker(name: str) -> None:
     (container,) = job["spec"]["template"]["spec"]["containers"]
     command, *arguments = container["args"]
     cli.commands[command].make_context(command, arguments, **cli.context_settings)
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # for the policy
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+    ending = {"containerName": container["name"], "operator": "In", "values": [2]}
+    assert {"action": "FailJob", "onExitCodes": ending} in rules
+    assert job["spec"]["ttlSecondsAfterFinished"] == 7 * 24 * 3600
 
 
 def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> None:
@@ -496,7 +655,9 @@ def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
     assert variables["COVERSUMM_BATCH_SIZE"] == "500"
     assert "COVERSUMM_BATCH_SIZE" not in environment(worker(render(MATRIX["bridged"])), facts_of(0))
     secret = {"name": "bridge", "key": "password"}
-    own = {**MATRIX["bridged"]["bridge"], "secretRefs": {"SSL_KEY_PASSWORD": secret}}
+    login = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "b"}
+    own = MATRIX["bridged"]["bridge"] | {"commandLine": login}
+    own["secretRefs"] = {"SASL_PASSWORD": secret}
     made = render({**MATRIX["bridged"], "bridge": own})
     assert str({"secretKeyRef": secret}) in str(only(made, "Deployment"))
     assert "secretKeyRef" not in str(only(made, "StatefulSet"))
@@ -538,7 +699,7 @@ def _replay(values: dict[str, Any]) -> chart.Object:
 
 
 def test_names_fit_whatever_the_release_is_called() -> None:
-    made = render({"fullnameOverride": "a" * 40, "replay": {"enabled": True}})
+    made = render({"fullnameOverride": "a" * 40, "replay": {"enabled": True, "name": "x"}})
     for one in made:
         # Its pods have a label with the set's name and a hash.
         beside = len("-1234567890") if one["kind"] == "StatefulSet" else 0

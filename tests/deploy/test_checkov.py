@@ -15,7 +15,10 @@ from tests.harness.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.helm
 
-VALUES = {"replay": {"enabled": True}, "imageDigest": f"sha256:{'0' * 64}"}
+VALUES = {
+    "replay": {"enabled": True, "commandLine": {"EPOCH": 2}},
+    "imageDigest": f"sha256:{'0' * 64}",
+}
 
 
 @pytest.mark.long

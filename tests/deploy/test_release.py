@@ -155,7 +155,7 @@ def test_the_packaged_chart_runs_the_image_of_its_digest(twice: list[Path]) -> N
     assert images({"imageTag": "1.0.0-openvino"}) == {"coversumm-worker:1.0.0-openvino"}
     other = f"sha256:{'0' * 64}"
     assert images({"imageTag": "1.0.0", "imageDigest": other}) == {f"coversumm-worker@{other}"}
-    replayed = {"replay": {"enabled": True, "imageTag": "0.9.0"}}
+    replayed = {"replay": {"enabled": True, "name": "x", "imageTag": "0.9.0"}}
     assert images(replayed) == {f"coversumm-worker@{DIGEST}", "coversumm-worker:0.9.0"}
     helm("lint", file)
     with pytest.raises(ByHelm, match="imageDigest"):

@@ -229,7 +229,7 @@ def test_a_registry_has_tokens_or_a_certificate(tmp_path: Path) -> None:
             for name in TOKENS
         ),
         ({f"{OF_REGISTRY}KEY_LOCATION": __file__}, "KEY_LOCATION: set both or neither"),
-        ({f"{OF_REGISTRY}KEY_PASSWORD": "MARKER"}, "KEY_LOCATION is not"),
+        ({f"{OF_REGISTRY}KEY_PASSWORD": "MARKER"}, "KEY_LOCATION: not set, but needed"),
         ({f"{OF_REGISTRY}HEADERS": "Authorization=MARKER"}, "HEADERS: Authorization is refused"),
         ({f"{OF_REGISTRY}HEADERS": "X-API-Key=MARKER"}, "HEADERS: X-API-Key is refused"),
     )

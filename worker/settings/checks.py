@@ -25,6 +25,25 @@ LESS_THAN: Final = (
     ("commit_timeout_ms", "stall_timeout_ms", "a slow commit is not a stall"),
 )
 """Field, field of a larger value, and reason."""
+_REGISTRY: Final = [name for name in settings_by_field() if name.startswith("schema_registry_")]
+_OAUTH: Final = [f"schema_registry_oauth_{a}" for a in ("token_url", "client_id", "client_secret")]
+NEEDS: Final = (
+    ("ssl_key_password", "ssl_key_location"),
+    ("schema_registry_key_password", "schema_registry_key_location"),
+    *((name, "schema_registry_url") for name in _REGISTRY),
+    *((name, needed) for name in _REGISTRY if "_oauth_" in name for needed in _OAUTH),
+)
+"""Field, and a field without which it is not used."""
+TOGETHER: Final = (
+    ("ssl_certificate_location", "ssl_key_location"),
+    ("schema_registry_username", "schema_registry_password"),
+    ("schema_registry_certificate_location", "schema_registry_key_location"),
+    ("web_tls_certificate_location", "web_tls_key_location"),
+)
+"""Fields that are set both or neither."""
+ONE_OF: Final = ("schema_registry_username", "schema_registry_token", _OAUTH[0])  # at most one
+OF_TLS: Final = ("ssl_ca_location", "ssl_certificate_location", "ssl_key_location")
+"""Fields that only a security protocol with SSL uses."""
 SENTENCE_BYTES: Final = 256  # upper bound of a sentence's field names, numbers and date
 _SECRET_HEADER: Final = re.compile("auth|cookie|key|token|secret|password", re.IGNORECASE)
 MESSAGE_BYTES: Final = 8 * 2**10
@@ -38,7 +57,8 @@ def complaints(settings: Fields) -> Iterator[str]:
     yield from _check_message_bytes(settings)
     yield from _check_sasl(settings)
     yield from _check_client_options(settings)
-    yield from _check_tls_files(settings)
+    yield from _check_files(settings)
+    yield from _check_presence(settings)
     yield from _check_registry(settings)
     yield from _check_web(settings)
 
@@ -137,7 +157,7 @@ def _variables(settings: Fields, *names: str) -> dict[str, Any]:
 
 
 _PASSWORD: Final = (("sasl_username", "sasl_password"), ())
-_SASL: Final[dict[str | None, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+SASL: Final[dict[str | None, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PLAIN": _PASSWORD,
     "SCRAM-SHA-256": _PASSWORD,
     "SCRAM-SHA-512": _PASSWORD,
@@ -163,8 +183,8 @@ def _check_sasl(settings: Fields) -> Iterator[str]:
         yield f"COVERSUMM_SASL_MECHANISM: not set, but needed {with_protocol}"
     if not protocol.startswith("SASL_"):
         mechanism = None
-    others = {name for needed, optional in _SASL.values() for name in (*needed, *optional)}
-    needed, optional = _SASL[mechanism]
+    others = {name for needed, optional in SASL.values() for name in (*needed, *optional)}
+    needed, optional = SASL[mechanism]
     what = f"with COVERSUMM_SASL_MECHANISM={mechanism}" if mechanism else with_protocol
     unused = sorted(others.difference(needed, optional)) + ["sasl_mechanism"] * (mechanism is None)
     for variable, value in _variables(settings, *needed).items():
@@ -177,9 +197,6 @@ def _check_sasl(settings: Fields) -> Iterator[str]:
         yield "COVERSUMM_SECURITY_PROTOCOL: set SASL_SSL with COVERSUMM_SASL_MECHANISM=AWS_MSK_IAM"
     if mechanism == "AWS_MSK_IAM" and msk_region(settings) is None:
         yield "COVERSUMM_SASL_AWS_REGION: not set, and KAFKA_BOOTSTRAP_SERVERS names no AWS region"
-    location = settings.sasl_oauth_ca_location
-    if location is not None and not _is_readable(location):
-        yield f"COVERSUMM_SASL_OAUTH_CA_LOCATION: {location!r} is not a file that can be read"
 
 
 def msk_region(settings: Fields) -> str | None:
@@ -196,45 +213,35 @@ def _check_client_options(settings: Fields) -> Iterator[str]:
             yield f"COVERSUMM_CLIENT_OPTIONS: {option} is refused: {why}"
 
 
-def _check_tls_files(settings: Fields) -> Iterator[str]:
-    protocol = settings.security_protocol
-    files = ("ssl_ca_location", "ssl_certificate_location", "ssl_key_location")
+def _check_files(settings: Fields) -> Iterator[str]:
+    files = (name for name in settings_by_field() if name.endswith("_location"))
     for variable, location in _variables(settings, *files).items():
-        if location is not None and not protocol.endswith("SSL"):
-            yield f"{variable}: set, but not used with COVERSUMM_SECURITY_PROTOCOL={protocol}"
         if location is not None and not _is_readable(location):
             yield f"{variable}: {location!r} is not a file that can be read"
-    if (settings.ssl_certificate_location is None) != (settings.ssl_key_location is None):
-        yield "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION: set both or neither"
-    if settings.ssl_key_password is not None and settings.ssl_key_location is None:
-        yield "COVERSUMM_SSL_KEY_PASSWORD: set, but COVERSUMM_SSL_KEY_LOCATION is not"
+
+
+def _check_presence(settings: Fields) -> Iterator[str]:
+    protocol = settings.security_protocol
+    named = {name: one.variable for name, one in settings_by_field().items()}
+    given = {name: named[name] for name in named if getattr(settings, name) is not None}
+    for name in OF_TLS:
+        if name in given and not protocol.endswith("SSL"):
+            yield f"{named[name]}: set, but not used with COVERSUMM_SECURITY_PROTOCOL={protocol}"
+    for one, other in TOGETHER:
+        if (one in given) != (other in given):
+            yield f"{named[one]}, {named[other]}: set both or neither"
+    for name, needed in NEEDS:
+        if name in given and needed not in given:
+            yield f"{named[needed]}: not set, but needed with {named[name]}"
+    ways = [given[name] for name in ONE_OF if name in given]
+    if len(ways) > 1:
+        yield f"{ways[1]}: set, and so is {ways[0]}: unset one of them"
 
 
 def _check_registry(settings: Fields) -> Iterator[str]:
     prefix = "COVERSUMM_SCHEMA_REGISTRY_"
-    values = _variables(
-        settings, *(name for name in settings_by_field() if name.startswith("schema_registry_"))
-    )
-    given = [name.removeprefix(prefix) for name, value in values.items() if value is not None]
-    if settings.output_format == "avro" and "URL" not in given:
+    if settings.output_format == "avro" and settings.schema_registry_url is None:
         yield f"COVERSUMM_OUTPUT_FORMAT: avro needs {prefix}URL, which is not set"
-    if given and "URL" not in given:
-        yield f"{prefix}{given[0]}: set, but {prefix}URL is not"
-    for one, other in (("USERNAME", "PASSWORD"), ("CERTIFICATE_LOCATION", "KEY_LOCATION")):
-        if (one in given) != (other in given):
-            yield f"{prefix}{one}, {prefix}{other}: set both or neither"
-    of_oauth = [name for name in given if name.startswith("OAUTH_")]
-    for name in ("OAUTH_TOKEN_URL", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET"):
-        if of_oauth and name not in given:
-            yield f"{prefix}{name}: not set, but needed with {prefix}{of_oauth[0]}"
-    ways = [name for name in ("USERNAME", "TOKEN", "OAUTH_TOKEN_URL") if name in given]
-    if len(ways) > 1:
-        yield f"{prefix}{ways[1]}: set, and so is {prefix}{ways[0]}: unset one of them"
-    if "KEY_PASSWORD" in given and "KEY_LOCATION" not in given:
-        yield f"{prefix}KEY_PASSWORD: set, but {prefix}KEY_LOCATION is not"
-    for variable, location in values.items():
-        if variable.endswith("_LOCATION") and location is not None and not _is_readable(location):
-            yield f"{variable}: {location!r} is not a file that can be read"
     for header in pairs(settings.schema_registry_headers):
         if _SECRET_HEADER.search(header):
             yield (
@@ -244,18 +251,11 @@ def _check_registry(settings: Fields) -> Iterator[str]:
 
 
 def _check_web(settings: Fields) -> Iterator[str]:
-    tls = ("web_tls_certificate_location", "web_tls_key_location", "web_tls_ca_location")
-    files = _variables(settings, *tls)
-    for variable, location in files.items():
-        if location is not None and not _is_readable(location):
-            yield f"{variable}: {location!r} is not a file that can be read"
-    (one, certificate), (other, key), _ = files.items()
-    if (certificate is None) != (key is None):
-        yield f"{one}, {other}: set both or neither"
-    if certificate is not None and settings.web_advertised_url.startswith("http:"):
+    has_tls = settings.web_tls_certificate_location is not None
+    if has_tls and settings.web_advertised_url.startswith("http:"):
         yield (
             f"COVERSUMM_WEB_ADVERTISED_URL: {settings.web_advertised_url} must begin with https, "
-            f"because {one} is set"
+            "because COVERSUMM_WEB_TLS_CERTIFICATE_LOCATION is set"
         )
     if settings.web_rate is not None and settings.web_proxies is None:
         yield (

@@ -33,8 +33,8 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $_ := set $labels "app.kubernetes.io/version" ($root.Values.imageTag | default $root.Chart.AppVersion) -}}
 {{- $_ := set $labels "app.kubernetes.io/managed-by" $root.Release.Service -}}
 name: {{ include "coversumm.fullname" $root }}{{ index . 1 }}
-labels: {{ merge dict (index . 2) $selector $root.Values.labels $labels | toYaml | nindent 2 }}
-{{- with merge dict (index . 3) $root.Values.annotations }}
+labels: {{ merge dict (index . 2) $selector ($root.Values.labels | default dict) $labels | toYaml | nindent 2 }}
+{{- with merge dict (index . 3) ($root.Values.annotations | default dict) }}
 annotations: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}

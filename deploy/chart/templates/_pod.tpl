@@ -11,7 +11,7 @@ metadata:
   # Without the chart's version: a new chart restarts pods only if it changes them.
   {{- $labels := include "coversumm.selectorOf" (list $root $own.component) | fromYaml }}
   {{- with $own.name }}{{ $_ := set $labels "app.kubernetes.io/name" . }}{{ end }}
-  labels: {{ merge dict $labels $values.podLabels $values.labels | toYaml | nindent 4 }}
+  labels: {{ merge dict $labels ($values.podLabels | default dict) ($values.labels | default dict) | toYaml | nindent 4 }}
   {{- with $values.podAnnotations }}
   annotations: {{ toYaml . | nindent 4 }}
   {{- end }}
@@ -175,4 +175,20 @@ securityContext: {{ toYaml . | nindent 2 }}
 {{ dict $name . | toYaml }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /*
+When a Job ends: [the containers whose exit code 2 ends it, since no restart helps]. Pods that a drained node takes away do not
+count. Time enough to read its log, then it goes, with its pods and their volumes.
+*/ -}}
+{{- define "coversumm.jobEnd" -}}
+ttlSecondsAfterFinished: 604800
+podFailurePolicy:
+  rules:
+    {{- range . }}
+    - action: FailJob
+      onExitCodes: {containerName: {{ . }}, operator: In, values: [2]}
+    {{- end }}
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget, status: "True"}]
 {{- end -}}

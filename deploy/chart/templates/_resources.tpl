@@ -27,15 +27,43 @@ Memory in MiB, by the settings; docs/reference/chart.md has the formula in words
 {{- ternary 1 $threads (eq (include "coversumm.setting" (list "EMBEDDER" .)) "none") -}}
 {{- end -}}
 
+{{- /* [root, MiB that volumes on the node's disk will take beside /tmp, and may take]: pods over the limit are evicted. */ -}}
 {{- define "coversumm.resources" -}}
-{{- $processors := include "coversumm.processors" . | int64 -}}
-{{- $requested := include "coversumm.requestedMemory" . | int64 -}}
-{{- $most := add $requested (include "coversumm.largestEntity" . | int64) -}}
-{{- $disk := printf "%dMi" (add 256 (include "coversumm.mib" (.Values.tmpSize | replace "Gi" "GiB" | replace "Mi" "MiB") | int64)) -}}
+{{- $values := (index . 0).Values -}}
+{{- $processors := include "coversumm.processors" (index . 0) | int64 -}}
+{{- $requested := include "coversumm.requestedMemory" (index . 0) | int64 -}}
+{{- $most := add $requested (include "coversumm.largestEntity" (index . 0) | int64) -}}
+{{- $disk := add 256 (include "coversumm.mib" $values.tmpSize | int64) -}}
 {{- $derived := dict
-  "requests" (dict "cpu" (toString $processors) "memory" (printf "%dMi" $requested) "ephemeral-storage" $disk)
-  "limits" (dict "cpu" (toString (add 1 $processors)) "memory" (printf "%dMi" $most) "ephemeral-storage" $disk) -}}
-{{- toYaml (mustMergeOverwrite $derived (deepCopy .Values.resources)) -}}
+  "requests" (dict "cpu" (toString $processors) "memory" (printf "%dMi" $requested) "ephemeral-storage" (printf "%dMi" (add $disk (index . 1))))
+  "limits" (dict "cpu" (toString (add 1 $processors)) "memory" (printf "%dMi" $most) "ephemeral-storage" (printf "%dMi" (add $disk (index . 2)))) -}}
+{{- include "coversumm.overridden" (list $derived $values.resources "resources") -}}
+{{- end -}}
+
+{{- /* [derived resources, those of the values, their path]: null is none. */ -}}
+{{- define "coversumm.overridden" -}}
+{{- $path := index . 2 -}}
+{{- $made := dict -}}
+{{- range $kind, $amounts := mustMergeOverwrite (index . 0) (deepCopy (index . 1)) -}}
+{{- $_ := set $made $kind dict -}}
+{{- range $name, $amount := $amounts }}{{ if not (kindIs "invalid" $amount) }}{{ $_ := set (get $made $kind) $name $amount }}{{ end }}{{ end -}}
+{{- end -}}
+{{- range $name, $limit := $made.limits -}}
+{{- $request := get $made.requests $name -}}
+{{- $most := include "coversumm.amount" $limit | float64 -}}
+{{- if and $most (lt $most (include "coversumm.amount" $request | float64)) -}}
+{{- fail (printf "%s.limits.%s: %v is less than the %v of %s.requests.%s: raise it, or lower the other" $path $name $limit $request $path $name) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $made -}}
+{{- end -}}
+
+{{- /* A quantity of Kubernetes as a number; 0 where it has an exponent. */ -}}
+{{- define "coversumm.amount" -}}
+{{- $units := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- if kindIs "string" . | not }}{{ . }}{{ else -}}
+{{- mulf (regexFind "^[0-9.]+" (toString .) | float64) (get $units (regexReplaceAll "^[0-9.]+" (toString .) "") | default 0.0) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* An orderly stop, after a commit that may be on its way; then the container's own time. */ -}}

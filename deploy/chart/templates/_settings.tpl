@@ -59,14 +59,15 @@
 {{- .Values.web.path | default .Values.commandLine.WEB_PATH | default "/" -}}
 {{- end -}}
 
-{{- /* MiB, rounded up, of a size like 1048576 or 1MiB. */ -}}
-{{- define "coversumm.mib" -}}
-{{- $number := regexFind "^[0-9]+" . | int64 -}}
-{{- if hasSuffix "GiB" . }}{{ mul $number 1024 }}
-{{- else if hasSuffix "MiB" . }}{{ $number }}
-{{- else if hasSuffix "KiB" . }}{{ div (add $number 1023) 1024 }}
-{{- else }}{{ div (add $number 1048575) 1048576 }}
+{{- /* Of a size like 1048576 or 1MiB; any other number is itself. */ -}}
+{{- define "coversumm.bytes" -}}
+{{- $unit := dict "K" 1024 "M" 1048576 "G" 1073741824 "T" 1099511627776 -}}
+{{- mul (regexFind "^[0-9]+" . | int64) (get $unit (regexFind "[KMGT]" .) | default 1) -}}
 {{- end -}}
+
+{{- /* MiB, rounded up. */ -}}
+{{- define "coversumm.mib" -}}
+{{- div (add (include "coversumm.bytes" . | int64) 1048575) 1048576 -}}
 {{- end -}}
 
 {{- /* The environment of a container: [settings, root]. */ -}}
@@ -107,6 +108,8 @@
 {{- define "coversumm.validate" -}}
 {{- include "coversumm.knownNames" . -}}
 {{- $_ := include "coversumm.brokerPorts" . -}}
+{{- include "coversumm.refuseContradictions" (list . (include "coversumm.settings" . | fromYaml) "") -}}
+{{- include "coversumm.refuseCounts" . -}}
 {{- range .Values.extraEnv -}}
 {{- $name := trimPrefix "COVERSUMM_" .name -}}
 {{- if and (ne $name .name) (or (hasKey . "value") (hasKey $.Values.commandLine $name) (hasKey $.Values.secretRefs $name)) -}}
