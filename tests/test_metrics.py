@@ -240,7 +240,8 @@ def test_a_token_expires(metrics, monkeypatch):
 
 
 def test_the_build_is_named(metrics):
-    for made, component in ((metrics, "worker"), (Metrics("bridge"), "bridge")):
+    of_others = ((Metrics(one), one) for one in ("bridge", "replay"))
+    for made, component in ((metrics, "worker"), *of_others):
         (sample,) = (
             one.labels
             for family in text_string_to_metric_families(made.page(Moment()).decode())

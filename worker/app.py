@@ -139,7 +139,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
-    metrics = Metrics()
+    metrics = Metrics("worker" if bounded_run is None else "replay")
     mapping, schemas = reading(settings, partitions)
     worker = assemble(
         settings=settings,

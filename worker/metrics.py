@@ -257,7 +257,7 @@ class Metrics:
         build = self._add(
             Gauge,
             "build_info",
-            "1; the build is in the labels, and whether it is a `worker` or a `bridge`",
+            "1; the build is in the labels, and the `component`: `worker`, `bridge` or `replay`",
             "version",
             "python",
             "component",

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from docs.build.alerts import SOURCE, main, rendered
+from tests.deploy.chart import only, render
+from tests.deploy.matrix import MATRIX
 from tests.harness.patience import PATIENCE_SECONDS
 
 URL = "https://wiki.example.com/ops/RUNBOOK.md"
@@ -76,12 +78,49 @@ def test_every_alert_has_a_case_in_which_it_is_quiet_then_fires_and_then_stops(a
     )
 
 
+OF_TWO_RELEASES = """
+rule_files: [RULES]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'coversumm_build_info{namespace="reviews", job="reviews/shop-coversumm-worker", component="worker"}'
+        values: "1x10 stale"
+      - series: 'coversumm_build_info{namespace="reviews", job="reviews/shop-2-coversumm-worker", component="worker"}'
+        values: "1x50"
+      - series: 'coversumm_ready{namespace="reviews", job="reviews/shop-2-coversumm-worker"}'
+        values: "0x50"
+    alert_rule_test:
+      - {alertname: CoversummNotReady, eval_time: 30m, exp_alerts: []}
+      - alertname: CoversummDown
+        eval_time: 30m
+        exp_alerts:
+          - exp_labels: {namespace: reviews, job: reviews/shop-coversumm-worker, release: shop, severity: page}
+            exp_annotations:
+              summary: no worker of reviews/shop-coversumm-worker has answered for 5 minutes
+              runbook_url: https://wiki.example.com/RUNBOOK.md#coversummdown
+"""  # noqa: E501
+
+
+@pytest.mark.helm
+@pytest.mark.promtool
+def test_rules_of_a_release_speak_of_no_other(tmp_path: Path) -> None:
+    rules, cases = tmp_path / "rules.yml", tmp_path / "cases.yml"
+    rules.write_text(yaml.safe_dump(only(render(MATRIX["monitored"]), "PrometheusRule")["spec"]))
+    cases.write_text(OF_TWO_RELEASES.replace("RULES", str(rules)))
+    _promtool("check", "rules", rules)
+    _promtool("test", "rules", cases)
+
+
 @pytest.mark.promtool
 def test_the_rules_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     cases = tmp_path / "cases.yml"
     cases.write_text(CASES.read_text().replace("RULES", str(SOURCE)))
-    for arguments in (["check", "rules", SOURCE], ["test", "rules", cases]):
-        done = subprocess.run(
-            ["promtool", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    _promtool("check", "rules", SOURCE)
+    _promtool("test", "rules", cases)
+
+
+def _promtool(*arguments: str | Path) -> None:
+    command = ["promtool", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -538,10 +538,29 @@ def test_the_network_lets_through_what_a_worker_needs() -> None:
     assert [one["port"] for rule in spec["ingress"] for one in rule["ports"]] == ["http"]
 
 
-def test_rules_are_the_alerts_with_links() -> None:
-    spec = only(render(MATRIX["monitored"]), "PrometheusRule")["spec"]
+def test_rules_are_the_alerts_with_links_of_this_release() -> None:
+    values = {**MATRIX["monitored"], "mapping": MAPPING, "bridges": {"a": {"from": "t"}}}
+    spec = only(render(values), "PrometheusRule")["spec"]
     text = SOURCE.read_text().replace("RUNBOOK.md#", "https://wiki.example.com/RUNBOOK.md#")
+    jobs = f"reviews/{FULLNAME}|reviews/{FULLNAME}-bridge-a"
+    scope = f'{{namespace="reviews", job=~"{jobs}"}}'
+    for group in spec["groups"]:
+        for rule in group["rules"]:
+            assert rule["labels"].pop("release") == "shop"
+            series = re.findall(r"\b(?:coversumm_|process_|up\b)\w*.", rule["expr"])
+            assert all(one.endswith("{") for one in series), rule["expr"]
+            assert rule["expr"].count(scope[:-1]) == len(series), rule["expr"]
+            rule["expr"] = rule["expr"].replace(scope, "").replace(f"{scope[1:-1]}, ", "")
     assert spec == yaml.safe_load(text)
+    values = {**MATRIX["monitored"], "podMonitor": {}, "serviceMonitor": {"enabled": True}}
+    assert f'job=~"{FULLNAME}-headless"' in str(only(render(values), "PrometheusRule"))
+
+
+def test_no_workers_are_no_worker_down() -> None:
+    """A release that replays before it has workers."""
+    for wanted in (0, 1):
+        made = render({**MATRIX["monitored"], "replicaCount": wanted})
+        assert ("CoversummDown" in str(only(made, "PrometheusRule"))) is bool(wanted)
 
 
 def test_an_autoscaler_is_no_worker_gone() -> None:

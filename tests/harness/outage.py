@@ -56,7 +56,8 @@ class Alert:
         groups = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"]
         (rule,) = [rule for group in groups for rule in group["rules"] if rule["alert"] == ALERT]
         found = re.fullmatch(
-            r"max by \(job, instance\) \(coversumm_broker_silent_seconds\) > (\d+)", rule["expr"]
+            r"max by \(namespace, job, instance\) \(coversumm_broker_silent_seconds\) > (\d+)",
+            rule["expr"],
         )
         minutes = re.fullmatch(r"(\d+)m", rule["for"])
         assert found is not None

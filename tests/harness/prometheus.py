@@ -122,7 +122,7 @@ def operands(expr: str) -> Iterator[str]:
 
     So each has data whether or not it would fire; promtool proves elsewhere when it does.
     """
-    asked = re.sub(r" (>=?|==) (?=[\d.])", r" \1 bool ", " ".join(expr.split()))
+    asked = re.sub(r" ([<>]=?|==) (?=[\d.])", r" \1 bool ", " ".join(expr.split()))
     depth, start = 0, 0
     for found in re.finditer(r"[()]|\b(?:and|or|unless)\b(?: on \([\w, ]*\))? ?", asked):
         if found[0] in "()":
