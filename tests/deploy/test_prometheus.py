@@ -71,6 +71,8 @@ def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
 
 def test_every_operand_of_every_alert_returns_data(site: Site) -> None:
     asked = {operand for expr in ALERTS.values() if expr != ABSENCE for operand in operands(expr)}
+    # the workers of this test log in with neither certificate nor token
+    asked = {operand for operand in asked if "_expiry_seconds" not in operand}
     asked.add("coversumm_build_info")  # what CoversummDown misses, and the fixture has seen missing
 
     def wanting() -> list[str]:
