@@ -22,10 +22,11 @@ from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.errors import patiently
 from worker.kafka.group import check_group_metadata
 from worker.kafka.offsets import InputLog
+from worker.kafka.permissions import named
 from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import reading
-from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
+from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics, topic_specs
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.page import add_widget, install_page
@@ -129,10 +130,14 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         assert app is not None
         await app.consumer.perform_seek()
 
-    end = leaving_first(die if bounded_run is None else bounded_run.die, leave_group)
-    partitions = prepare_topics(
-        settings, clients, end, None if bounded_run is None else bounded_run.specs
-    )
+    specs = topic_specs(settings) if bounded_run is None else bounded_run.specs
+    needed = {spec.name: spec.operations for spec in specs.values()}
+    leave_and_die = leaving_first(die if bounded_run is None else bounded_run.die, leave_group)
+
+    def end(cause: BaseException) -> NoReturn:
+        leave_and_die(named(cause, settings, clients, needed))
+
+    partitions = prepare_topics(settings, clients, end, specs)
     if bounded_run is None:
         patiently(lambda: check_resumable(settings, clients))
     bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)

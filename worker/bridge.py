@@ -34,6 +34,7 @@ from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
 from worker.kafka.group import foreign_group, refuse_foreign
 from worker.kafka.offsets import OF_TOPICS
+from worker.kafka.permissions import READ, WRITE, named
 from worker.kafka.reader import is_unreadable, passed_by, record_of
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import cached_partitions, with_schemas
@@ -123,15 +124,15 @@ def prepare_bridge(settings: Settings, clients: Clients) -> tuple[int, int]:
         "dead letters": letters,
     }
     topics = Topics(settings, clients, specs=kept, patient=True)
-    if settings.input_topic not in topics.partitions:
+    if not patiently(lambda: topics.exists(settings.input_topic, READ)):
         raise SetupError(f"--from {settings.input_topic}: there is no such topic")
-    if settings.output_topic not in topics.partitions:
+    if not patiently(lambda: topics.exists(settings.output_topic, WRITE)):
         raise SetupError(
             f"the topic {settings.output_topic} does not exist (COVERSUMM_INPUT_TOPIC): create it "
             "with `coversumm-worker topics --partitions N`"
         )
     count = topics.partitions[settings.input_topic]
-    missing = [spec for spec in topics.missing() if spec.role == "dead letters"]
+    missing = [spec for spec in patiently(topics.missing) if spec.role == "dead letters"]
     patiently(lambda: topics.create(missing, count))
     if topics.partitions[letters.name] < count:  # the source got more
         patiently(lambda: topics.grow(letters.name, count))
@@ -203,6 +204,14 @@ class Bridge:
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
         """Bridge until `is_stopping`. Raises Crash and Fenced."""
+        written = self._settings.output_topic, self._settings.dlq_topic
+        needed = {self._source: READ, **dict.fromkeys(written, WRITE)}
+        try:
+            self._run(is_stopping)
+        except Crash as cause:
+            raise named(cause, self._settings, self._clients, needed) from cause.__cause__
+
+    def _run(self, is_stopping: Callable[[], bool]) -> None:
         try:
             self._transactions.take_over(START_SECONDS)
             self._consumer.subscribe(
@@ -273,7 +282,7 @@ class Bridge:
             if (error := message.error()) is not None:
                 if is_retriable(KafkaException(error)):
                     continue
-                raise self._fatal(error, message.partition())
+                raise self._fatal(error, message.partition()) from KafkaException(error)
             if message.offset() >= ends.get(message.partition(), message.offset() + 1):
                 records.append(record_of(message, with_headers=self._with_headers))
                 ends[message.partition()] = message.offset() + 1

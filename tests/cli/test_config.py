@@ -248,6 +248,61 @@ def test_permissions_are_those_that_a_worker_needs(
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
+def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
+    run: Any, monkeypatch: Any, authorized: AuthorizedBroker, tmp_path: Path
+) -> None:
+    """By a worker that runs, by one that starts, and by `reset`."""
+    site, settings = settings_of(authorized, tmp_path)
+    use(monkeypatch, settings)
+    topics = {
+        site.input_topic: ["READ"],
+        site.output_topic: ["WRITE"],
+        site.dlq_topic: ["WRITE"],
+        site.changelog_topic: ["READ", "WRITE"],
+    }
+    for topic in topics:
+        authorized.create_topic(topic, 2)
+    rules = {
+        topic: [Rule(TOPIC, topic, AclOperation[operation]) for operation in operations]
+        for topic, operations in topics.items()
+    }
+    authorized.allow(one for of in rules.values() for one in of)
+    authorized.allow([Rule(GROUP, site.name, AclOperation.READ)])
+    authorized.allow([Rule(TRANSACTION, f"{site.name}-one", AclOperation.WRITE)])
+
+    def check(code: int) -> list[Any]:
+        checked = until(lambda: run("config", "--check", "--json"), lambda one: one.code == code)
+        return [one["remedy"] for one in rows(checked) if one.get("status") == "failed"]
+
+    worker = site.worker()
+    worker.environment |= settings
+    for number, (topic, operations) in enumerate(topics.items()):
+        check(0)
+        worker.start().wait_ready()
+        send(authorized.bootstrap_servers, site.input_topic, _review_and_nonsense(number))
+        site.wait_caught_up()
+        authorized.take_back(rules[topic])
+        (remedy,) = check(1)
+        send(authorized.bootstrap_servers, site.input_topic, _review_and_nonsense(number + 100))
+        missing = f"missing: {' and '.join(operations)} on the topic {topic}: {remedy};"
+        running = worker.refused(missing, code=3)
+        worker.log_path.unlink()
+        starting = worker.start().refused(f"may not describe the topic {topic} ", f": {remedy};")
+        reset = run("reset", "--changelog", "--dry-run") if topic == site.changelog_topic else None
+        assert reset is None or (reset.code, reset.out) == (2, ""), reset
+        assert not re.search("reset|gone|not exist|create", running + starting)
+        worker.log_path.unlink()
+        authorized.allow(rules[topic])
+
+
+def _review_and_nonsense(number: int) -> list[Sent]:
+    body = {"text": "Good.", "embedding": [1.0, 0.5, 0.1]}
+    event = {"type": "review.upserted", "entity_id": "e", "review_id": f"{number}"}
+    return [Sent(b"e", json.dumps(event | {"sentences": [body]}).encode()), Sent(b"e", b"nonsense")]
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
 def test_on_a_terminal_the_last_line_is_the_verdict(
     run: Any, monkeypatch: Any, terminal: Any, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

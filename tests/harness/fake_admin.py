@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
 
 from tests.harness.fake_clients import FakeClients
 from worker.settings import Settings
@@ -32,6 +33,7 @@ class FakeAdmin:
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.largest: dict[str, int] = {}  # max.message.bytes, if not plenty
         self.unknown: set[str] = set()  # topics that metadata has, and others do not know yet
+        self.hidden: set[str] = set()  # topics that the client may not describe
         self.members: list[str] = []  # client ids of the group
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
@@ -48,6 +50,7 @@ class FakeAdmin:
         topics = {
             name: SimpleNamespace(partitions=dict.fromkeys(range(count)), error=None)
             for name, count in self.partitions.items()
+            if name not in self.hidden
         }
         topics["broken"] = SimpleNamespace(partitions={}, error="no leader")
         return SimpleNamespace(topics=topics, cluster_id="one")
@@ -55,12 +58,25 @@ class FakeAdmin:
     def poll(self, timeout: float) -> int:
         return 0
 
-    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         found = {name: Future[Any]() for name in topics.topic_names}
         for name, future in found.items():
-            partitions = [None] * self.partitions[name]
-            topic_id = self.ids.get(name, name)
-            future.set_result(SimpleNamespace(topic_id=topic_id, partitions=partitions))
+            if name in self.hidden:
+                denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+                future.set_exception(KafkaException(denied))
+            elif name not in self.partitions:
+                unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+                future.set_exception(KafkaException(unknown))
+            else:
+                partitions = [None] * self.partitions[name]
+                topic_id = self.ids.get(name, name)
+                future.set_result(
+                    SimpleNamespace(
+                        topic_id=topic_id,
+                        partitions=partitions,
+                        authorized_operations=list(AclOperation),
+                    )
+                )
         return found
 
     def describe_consumer_groups(self, names: list[str], **_: Any) -> dict[str, Future[Any]]:

@@ -63,6 +63,16 @@ def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_created_again(
     assert [asked.group for asked in clients.asked] == ["app"]
 
 
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_a_topic_that_may_not_be_described_is_neither_gone_nor_created(name: str) -> None:
+    """The list of all topics lacks it, as if it did not exist."""
+    admin = FakeAdmin()
+    admin.partitions, admin.hidden, admin.committed = dict.fromkeys(ALL, 3), {name}, [7]
+    with pytest.raises(SetupError, match=f"describe the topic {name} .*: allow .* --topic {name};"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+    assert admin.made == []
+
+
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._DESTROY_BROKER])
 def test_a_coordinator_that_is_away_is_asked_again(code: int) -> None:
     """Exit code 2 would say that a restart does not help."""

@@ -5,7 +5,7 @@ of a topic without doing it. It does not describe transactional ids: only a tran
 and would fence a worker.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -21,6 +21,7 @@ from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import retry
 from worker.kafka.group import ASSIGNOR, shown_members
+from worker.kafka.permissions import READ, Operations, grant_command, missing
 from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, size_complaint
@@ -37,14 +38,6 @@ OK: Final = "ok"
 FAILED: Final = "failed"
 NOT_CHECKED: Final = "not checked"
 TIMEOUT_SECONDS: Final = 15.0
-OPERATIONS: Final = {
-    "input": (AclOperation.READ,),
-    "output": (AclOperation.WRITE,),
-    "facets": (AclOperation.WRITE,),
-    "dead letters": (AclOperation.WRITE,),
-    "changelog": (AclOperation.READ, AclOperation.WRITE),
-}
-"""Operations of `run` on a topic, by role; READ and WRITE imply DESCRIBE."""
 _DENIED: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -105,9 +98,10 @@ def _check_state(settings: Settings, clients: Clients, topics: Topics) -> Config
     """
     changelog = topics.specs["changelog"].name
     of, what = f"state in {changelog}", "built with these settings"
-    count = topics.partitions.get(changelog, 0)
     try:
-        rows = first_rows(clients, settings.app_id, changelog, range(count)) if count else ()
+        exists = topics.exists(changelog, topics.specs["changelog"].operations)
+        partitions = range(topics.partitions[changelog] if exists else 0)
+        rows = first_rows(clients, settings.app_id, changelog, partitions)
         fingerprints = [
             decode_fingerprint(row.key, row.value)
             for row in rows
@@ -168,12 +162,12 @@ class _Broker:
         yield self._count(spec, of, len(found.partitions))
         yield from self._config(spec, of)
         yield self._allowed(
-            of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}"
+            of, spec.operations, found.authorized_operations, f"--topic {spec.name}"
         )
 
     def _absent(self, spec: TopicSpec, of: str, error: KafkaError) -> ConfigCheck:
         if error.code() in _DENIED:
-            return self._allowed(of, OPERATIONS[spec.role], (), f"--topic {spec.name}")
+            return self._allowed(of, spec.operations, (), f"--topic {spec.name}")
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return ConfigCheck(of, "exists", NOT_CHECKED, error.str())
         if spec.role == "input":
@@ -255,7 +249,7 @@ class _Broker:
             if cause.args[0].code() not in _DENIED:
                 yield ConfigCheck(of, "permissions", NOT_CHECKED, cause.args[0].str())
                 return
-        yield self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
+        yield self._allowed(of, READ, granted, f"--group {name}")
 
     def check_transactions(self) -> ConfigCheck:
         """Whether this client may do anything; Kafka does not describe transactional ids."""
@@ -272,21 +266,15 @@ class _Broker:
         granted = () if cluster is None else cluster.authorized_operations or ()
         if AclOperation.CLUSTER_ACTION in granted:
             return ConfigCheck(of, "permissions", OK, "this client may do anything")
-        command = self._grant_command(("WRITE",), f"--transactional-id {name}")
+        command = grant_command(self.settings, ("WRITE",), f"--transactional-id {name}")
         found, remedy = "Kafka does not describe it", f"it needs WRITE: {command}"
         return ConfigCheck(of, "permissions", NOT_CHECKED, found, remedy)
 
-    def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:
-        missing = [operation.name for operation in needed if operation not in (granted or ())]
-        if not missing:
-            return ConfigCheck(of, "permissions", OK, ", ".join(one.name for one in needed))
-        found, command = f"missing: {', '.join(missing)}", self._grant_command(missing, option)
-        return ConfigCheck(of, "permissions", FAILED, found, command)
-
-    def _grant_command(self, operations: Iterable[str], option: str) -> str:
-        who = self.settings.sasl_username or "NAME"
-        chosen = " ".join(f"--operation {operation}" for operation in operations)
-        return f"kafka-acls.sh --add --allow-principal User:{who} {chosen} {option}"
+    def _allowed(self, of: str, needed: Operations, granted: Any, option: str) -> ConfigCheck:
+        if not (lacking := missing(granted, needed)):
+            return ConfigCheck(of, "permissions", OK, ", ".join(needed))
+        command = grant_command(self.settings, lacking, option)
+        return ConfigCheck(of, "permissions", FAILED, f"missing: {', '.join(lacking)}", command)
 
 
 def _answer(ask: Callable[[], Any]) -> Any:

@@ -18,6 +18,7 @@ from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import broker_errors, retry
 from worker.kafka.group import described_group
 from worker.kafka.offsets import TIMEOUT_SECONDS
+from worker.kafka.permissions import READ
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.kafka.topics import Topics, changelog_topic, reached
@@ -205,7 +206,7 @@ def _changelog(settings: Settings, clients: Clients, admin: AdminClient) -> Remo
 def input_beginnings(settings: Settings) -> dict[int, int]:
     """The first offset of each input partition whose first records were removed."""
     clients = KafkaClients(settings)
-    if settings.input_topic not in Topics(settings, clients).partitions:
+    if not Topics(settings, clients).exists(settings.input_topic, READ):
         return {}
     with TopicReader(clients, settings.input_topic, settings.app_id) as reader:
         starts = {partition: reader.bounds(partition).start for partition in reader.partitions}

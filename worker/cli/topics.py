@@ -133,7 +133,8 @@ def command(
 
 def _wanted_partitions(topics: Topics, asked: int | None) -> int:
     name = topics.specs["input"].name
-    count = topics.partitions.get(name, asked)
+    exists = topics.exists(name, topics.specs["input"].operations)
+    count = topics.partitions[name] if exists else asked
     if count is None:
         raise SetupError(
             f"the input topic {name} does not exist yet: set its partitions (--partitions N)"

@@ -12,7 +12,7 @@ from worker.errors import SetupError, many
 from worker.events import Reason, Record, Rejected
 from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
-from worker.kafka.errors import broker_errors
+from worker.kafka.errors import broker_errors, refusal
 from worker.kafka.offsets import (
     TIMEOUT_SECONDS,
     CommittedOffset,
@@ -145,6 +145,8 @@ class TopicReader(AbstractContextManager["TopicReader"]):
     def _partitions(self) -> list[int]:
         found = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
         if found.error is not None:
+            if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise refusal(found.error, self._group, self.topic)
             raise NoTopic(
                 f"there is no topic {self.topic} ({found.error.str()}): check the settings, or "
                 "create it with `coversumm-worker topics`"

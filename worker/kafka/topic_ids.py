@@ -146,10 +146,11 @@ class TopicIds:
         except KafkaException as cause:
             error = cause.args[0]
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise Crash(f"a topic is gone: one of {', '.join(self.topics)}") from cause
+                raise Crash(f"the topic {', '.join(cause.args[1:])} is gone") from cause
             if error.code() in RETRIABLE:
                 raise unanswered(what, error) from cause
-            raise Crash(f"{what} ({error.str()})") from cause
+            what = f"could not describe the topic {', '.join(cause.args[1:] or topics)}"
+            raise Crash(f"{what} ({error.name()}: {error.str()})") from cause
 
     def _attempt(self, topics: tuple[str, ...], asked: list[_Asked]) -> dict[str, str]:
         """Ask once; without an answer the next attempt uses new connections."""
@@ -167,10 +168,12 @@ class TopicIds:
                 return dict.fromkeys(topics, "")
             self._has_ids = True
         asked = asked or self._begin(topics)
-        answers = {
-            topic: future.result(self._question_seconds + 1)
-            for topic, future in asked.futures.items()
-        }
+        answers = {}
+        for topic, future in asked.futures.items():
+            try:
+                answers[topic] = future.result(self._question_seconds + 1)
+            except KafkaException as cause:
+                raise KafkaException(cause.args[0], topic) from cause
         for topic, stored in self.partitions.items():
             if topic in answers and (found := len(answers[topic].partitions)) > stored:
                 raise PartitionsChanged(topic, stored, found)
@@ -198,6 +201,24 @@ class TopicIds:
         return _Asked(admin, futures)
 
 
+def described(admin: Any, topic: str) -> Any:
+    """The topic as a broker describes it; None if it answers that there is none of this name.
+
+    The list of all topics lacks those that this client may not describe. Raises KafkaException.
+    """
+
+    def ask() -> Any:
+        asked = TopicCollection([topic])
+        return admin.describe_topics(asked, request_timeout=TIMEOUT_SECONDS)[topic].result()
+
+    try:
+        return retry(ask, dict.fromkeys(RETRIABLE, float(TIMEOUT_SECONDS)))
+    except KafkaException as cause:
+        if cause.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None
+
+
 TOPIC_SECONDS = 120  # seconds for the broker to delete a topic, and to create it
 PAUSE_SECONDS = 0.2
 
@@ -209,12 +230,12 @@ class RecreatedTopic:
         self._admin = admin
         self._name = name
         self._new: NewTopic | None = None
-        if not self.exists:
+        if (found := self._described()) is None:
             return
         with broker_errors(f"could not describe the topic {name}"):
             resource = ConfigResource(ConfigResource.Type.TOPIC, name)
             config = admin.describe_configs([resource])[resource].result(TIMEOUT_SECONDS)
-        partitions = self._topics()[name].partitions
+        partitions = found.partitions
         self._new = NewTopic(
             name,
             len(partitions),
@@ -229,7 +250,7 @@ class RecreatedTopic:
     @property
     def exists(self) -> bool:
         """Whether the broker has the topic now."""
-        return self._name in self._topics()
+        return self._described() is not None
 
     def recreate(self) -> None:
         """Delete the topic and create it again, if it existed at construction.
@@ -238,7 +259,7 @@ class RecreatedTopic:
         """
         if self._new is None:
             return
-        old_id = self._id()
+        before = self._described()
         with broker_errors(f"the broker does not delete the topic {self._name}"):
             self._admin.delete_topics([self._name], request_timeout=TIMEOUT_SECONDS)[
                 self._name
@@ -248,7 +269,8 @@ class RecreatedTopic:
         with broker_errors(f"the broker does not create the topic {self._name} again"):
             _wait(lambda: self._created(new), f"{self._name} is not created again")
         _wait(lambda: self.exists, f"{self._name} is not there again")
-        if self._id() == old_id:
+        after = self._described()
+        if before is not None and after is not None and before.topic_id == after.topic_id:
             raise SetupError(f"the broker did not delete {self._name}: reset it again")
 
     def _created(self, new: NewTopic) -> bool:
@@ -260,17 +282,9 @@ class RecreatedTopic:
             return self.exists  # else it is still being deleted
         return True
 
-    def _topics(self) -> Any:
-        """All topics: a broker may create a topic when asked for it alone."""
-        with broker_errors("no answer from the broker"):
-            return self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics
-
-    def _id(self) -> str:
-        described = self._admin.describe_topics(
-            TopicCollection([self._name]), request_timeout=TIMEOUT_SECONDS
-        )
+    def _described(self) -> Any:
         with broker_errors(f"could not describe the topic {self._name}"):
-            return str(described[self._name].result().topic_id)
+            return described(self._admin, self._name)
 
 
 def _wait(condition: Callable[[], bool], complaint: str) -> None:

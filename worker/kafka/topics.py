@@ -22,8 +22,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from worker.errors import SetupError, many
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.errors import Diagnosis, patiently
+from worker.kafka.errors import Diagnosis, broker_errors, patiently
 from worker.kafka.offsets import committed_offsets
+from worker.kafka.permissions import OPERATIONS, WRITE, Operations, hidden
+from worker.kafka.topic_ids import EMBEDDED, described
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.state.errors import NEW_EPOCH, PartitionsChanged
@@ -112,6 +114,11 @@ class TopicSpec:
     name: str
     config: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def operations(self) -> Operations:
+        """Those of `run` or a bridge on it."""
+        return OPERATIONS.get(self.role, WRITE)
+
 
 def changelog_topic(settings: Settings) -> str:
     """The changelog's name, as Faust makes it."""
@@ -193,12 +200,33 @@ class Topics:
         self.partitions = {
             name: len(topic.partitions) for name, topic in found.topics.items() if not topic.error
         }
+        # librdkafka's embedded broker describes no topics, and allows everything
+        self._lists_all = str(found.cluster_id).startswith(EMBEDDED)
+
+    def exists(self, name: str, operations: Operations) -> bool:
+        """Whether the topic exists. Raises SetupError if no broker tells this client.
+
+        The list of all topics lacks those that this client may not describe, so a broker is asked
+        for this one by name. `operations` are those to allow in that case.
+        """
+        if name in self.partitions or self._lists_all:
+            return name in self.partitions
+        with broker_errors(f"could not describe the topic {name}"):
+            try:
+                found = described(self._admin, name)
+            except KafkaException as cause:
+                if cause.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise hidden(self._settings, name, operations) from cause
+                raise
+        if found is not None:
+            self.partitions[name] = len(found.partitions)
+        return found is not None
 
     @property
     def input_partitions(self) -> int:
         """The input topic's partition count. Raises SetupError if the topic does not exist."""
         name = self.specs["input"].name
-        if name not in self.partitions:
+        if not self.exists(name, self.specs["input"].operations):
             raise SetupError(
                 f"the input topic {name} does not exist: create it where its producers are set up, "
                 "or with `coversumm-worker topics --partitions N`; COVERSUMM_INPUT_TOPIC names "
@@ -207,8 +235,8 @@ class Topics:
         return self.partitions[name]
 
     def missing(self) -> list[TopicSpec]:
-        """The topics that do not exist yet, the input among them."""
-        return [spec for spec in self.specs.values() if spec.name not in self.partitions]
+        """The topics that do not exist yet, the input among them. Raises as `exists` does."""
+        return [spec for spec in self.specs.values() if not self.exists(spec.name, spec.operations)]
 
     def configs(self, specs: Iterable[TopicSpec]) -> dict[str, dict[str, str]]:
         """By topic name the configurations of those that exist.
@@ -248,9 +276,10 @@ class Topics:
             try:
                 future.result(CREATE_TIMEOUT_SECONDS)
             except KafkaException as cause:
-                if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                error = cause.args[0]
+                if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise SetupError(
-                        f"the topic {name} could not be created: {cause.args[0].str()}"
+                        f"the topic {name} could not be created ({error.name()}: {error.str()})"
                     ) from cause
         # The broker's answer counts: another process may have created a topic with another count.
         self.refresh()
@@ -285,18 +314,18 @@ def prepare_topics(
     Raises SetupError if a topic is not as it must be, or the broker does not answer.
     """
     topics = Topics(settings, clients, specs=specs, patient=True)
-    partitions = topics.input_partitions
-    missing = topics.missing()
+    partitions = patiently(lambda: topics.input_partitions)
+    missing = patiently(topics.missing)
 
     def has_begun() -> bool:
         return patiently(lambda: has_progress(clients, settings, partitions))
 
     if missing and has_begun():
         topics.refresh()  # the group's first worker may have been about to create them
-        _refuse_lost(topics, settings.app_id)
+        patiently(lambda: _refuse_lost(topics, settings.app_id))
     patiently(lambda: topics.create(missing, partitions))
-    for refusal in refused_counts(topics, topics.input_partitions, has_begun):
-        raise refusal
+    for refused in refused_counts(topics, topics.input_partitions, has_begun):
+        raise refused
     threading.Thread(target=_check_beside, args=[topics, die], name="configs", daemon=True).start()
     return partitions
 
@@ -354,8 +383,8 @@ def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -
     return [
         SetupError(
             f"the {role} topic {name} has {many(found, 'partitions')}, the input topic "
-            f"{input_topic} has {wanted}: they must be equal; name another one, or delete it if "
-            "nobody needs it, and `coversumm-worker topics` creates it with as many"
+            f"{input_topic} has {wanted}: they must be equal; name another one, and "
+            "`coversumm-worker topics` creates it with as many"
         )
         for role, (name, found) in others.items()
     ]

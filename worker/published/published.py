@@ -12,6 +12,7 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.events.publishing import SUMMARIES, OutputTopic
 from worker.kafka.clients import KafkaClients
+from worker.kafka.permissions import READ
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, reached
 from worker.published.publication import FAULTS, Publication, decoded, publications
@@ -229,7 +230,7 @@ def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> se
     """
     clients = KafkaClients(settings)
     topic = kind.of(settings)
-    if topic not in Topics(settings, clients).partitions:
+    if not Topics(settings, clients).exists(topic, READ):
         return set()
     epochs: set[int] = set()
     as_json = AsJson(settings)

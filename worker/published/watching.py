@@ -14,6 +14,7 @@ from worker.events import Record
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import broker_errors
+from worker.kafka.permissions import READ
 from worker.kafka.reader import record_of
 from worker.kafka.topics import Topics
 from worker.published.published import Progress, PublishedTopic
@@ -43,7 +44,7 @@ class TopicWatch(AbstractContextManager["TopicWatch"]):
         self._settings = settings
         self._as_json = AsJson(settings)
         clients = KafkaClients(settings)
-        if self.topic not in Topics(settings, clients).partitions:
+        if not Topics(settings, clients).exists(self.topic, READ):
             needs = " with COVERSUMM_FACETS" if kind is FACETS else ""
             raise SetupError(
                 f"there is no topic {self.topic}: {kind.setting} names another; "
@@ -113,7 +114,7 @@ class TopicWatch(AbstractContextManager["TopicWatch"]):
         self._heard_at, self._is_lost = time.monotonic(), False
         error = topics[self.topic].error
         if error is not None:
-            raise SetupError(f"the topic {self.topic} is gone ({error.str()})")
+            raise SetupError(f"the topic {self.topic} cannot be read any more ({error.str()})")
 
 
 def _is_data(message: Any) -> bool:

@@ -16,6 +16,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, read_group
 from worker.kafka.offsets import committed_offsets
+from worker.kafka.permissions import READ
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
 from worker.published.published import published_epochs
@@ -107,7 +108,7 @@ class Promotion:
         if spec.name == present:
             return PromotionCheck(what, False, f"{spec.name} is the present one")
         topics = Topics(self.next, self.clients)
-        if spec.name not in topics.partitions:
+        if not topics.exists(spec.name, READ):
             return PromotionCheck(what, False, f"there is no topic {spec.name}")
         complaint = policy_complaint(spec, topics.configs([spec])[spec.name])
         return PromotionCheck(what, complaint is None, complaint or spec.name)
