@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import urllib.error
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,12 +17,15 @@ from confluent_kafka.admin import AclOperation, ResourceType
 import worker.kafka.topics
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.broker import KafkaBroker
+from tests.harness.damage import write_rows
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.terminal import CONTROL
+from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline
+from tests.real_kafka.test_damage import TINY_SEGMENTS
 from worker.processing import native
 from worker.settings import settings_by_field
 
@@ -293,6 +298,75 @@ def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
         assert not re.search("reset|gone|not exist|create", running + starting)
         worker.log_path.unlink()
         authorized.allow(rules[topic])
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+@pytest.mark.parametrize("may_describe_configs", [True, False])
+def test_a_deletion_does_not_return_from_an_old_volume(
+    run: Any,
+    monkeypatch: Any,
+    authorized: AuthorizedBroker,
+    tmp_path: Path,
+    may_describe_configs: bool,
+) -> None:
+    """The changelog has forgotten the deletion, and its user may not know how early it does."""
+    site, settings = settings_of(authorized, tmp_path)
+    use(monkeypatch, settings)
+    authorized.create_topic(site.input_topic, 2)
+    authorized.create_topic(site.dlq_topic, 2)
+    authorized.create_topic(site.output_topic, 2, {"cleanup.policy": "compact"})
+    forgetful = {**TINY_SEGMENTS, "delete.retention.ms": "100"}
+    authorized.create_topic(site.changelog_topic, 2, forgetful)
+    operations = [AclOperation.READ, AclOperation.WRITE]
+    if may_describe_configs:
+        operations.append(AclOperation.DESCRIBE_CONFIGS)
+    names = site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic
+    authorized.allow(Rule(TOPIC, name, one) for name in names for one in operations)
+    authorized.allow([Rule(GROUP, site.name, AclOperation.READ)])
+    authorized.allow([Rule(TRANSACTION, f"{site.name}-one", AclOperation.WRITE)])
+    worker = site.worker()
+    worker.environment |= settings
+    worker.start().wait_ready()
+    send(authorized.bootstrap_servers, site.input_topic, _review_and_nonsense(0))
+    site.wait_caught_up()
+    assert worker.terminate() == 0
+    old = shutil.copytree(worker.data_dir, tmp_path / "old")
+    worker.start().wait_ready()
+    send(authorized.bootstrap_servers, site.input_topic, [Sent(b"e", None)])
+    site.wait_caught_up()
+    assert worker.terminate() == 0
+
+    def forgotten() -> bool:
+        records = read_topic(authorized.bootstrap_servers, site.changelog_topic)
+        padding = [one._replace(key=b"padding", value=None) for one in records[:1] + records[-1:]]
+        write_rows(site, padding, site.changelog_topic)
+        return not any(one.value is None and one.key != b"padding" for one in records)
+
+    eventually(forgotten, lambda: "its tombstones are still there", every_s=1)
+    worker.wipe()
+    shutil.copytree(old, worker.data_dir)
+    worker.start().wait_ready()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        worker.get("/entities/e/summary")
+    assert worker.terminate() == 0
+    log = worker.log_text()
+    assert "KafkaException(" not in log
+    assert ("may not read delete.retention.ms" in log) is not may_describe_configs
+    found = rows(run("config", "--check", "--json"))
+    (one,) = [
+        (row["check"], row["status"], row["found"])
+        for row in found
+        if row.get("of") == f"changelog topic {site.changelog_topic}"
+        and row["check"] in ("life of deletions", "cleanup policy")
+        and row["status"] != "ok"
+    ]
+    if may_describe_configs:
+        assert one == ("life of deletions", "failed", "100")
+        assert "has delete.retention.ms=100, less than" in run("topics", "--dry-run").err
+    else:
+        assert one[:2] == ("cleanup policy", "not checked")
+        assert f"--operation DESCRIBE_CONFIGS --topic {site.changelog_topic}" in one[2]
 
 
 def _review_and_nonsense(number: int) -> list[Sent]:

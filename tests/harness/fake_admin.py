@@ -32,6 +32,7 @@ class FakeAdmin:
         self.ids: dict[str, str] = {}  # of topics that have another than their name
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.largest: dict[str, int] = {}  # max.message.bytes, if not plenty
+        self.tombstones_ms = 2**60  # delete.retention.ms of all
         self.unknown: set[str] = set()  # topics that metadata has, and others do not know yet
         self.hidden: set[str] = set()  # topics that the client may not describe
         self.members: list[str] = []  # client ids of the group
@@ -123,6 +124,7 @@ class FakeAdmin:
             )
             largest = str(self.largest.get(resource.name, 2**30))
             config["max.message.bytes"] = SimpleNamespace(value=largest)
+            config["delete.retention.ms"] = SimpleNamespace(value=str(self.tombstones_ms))
             if resource.name in self.unknown:
                 unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
                 found[resource].set_exception(unknown)

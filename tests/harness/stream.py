@@ -21,6 +21,7 @@ from worker.clock import Clock
 from worker.events.publishing import FACETS, OutputTopic
 from worker.kafka.changelog import LogBounds
 from worker.kafka.offsets import Start
+from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.state.rows import Output
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
@@ -120,7 +121,7 @@ class Ids:
         self.by_topic = ids
         self.failure: Exception | None = None
         self.asked: list[list[str]] = []
-        self.life_ms: int | None = None
+        self.life_ms: int | None = DELETE_RETENTION_MS
 
     def read(self) -> None:
         """Raises what a test wants."""

@@ -158,17 +158,20 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_none(
 def log_bounds(
     clients: FakeClients,
     partitions: Iterable[int] = (0,),
-    life_ms: int | None = None,
+    life_ms: int | None = 30 * DAY_MS,
     clock: Clock = time,
+    read_before: Iterable[int] = (),
 ) -> dict[int, LogBounds]:
     ids: Any = SimpleNamespace(tombstone_life_ms=lambda topic: life_ms)
-    return ChangelogLog(clients, "changelog", "group", ids, clock).bounds(partitions)
+    log = ChangelogLog(clients, "changelog", "group", ids, clock)
+    log.reader(dict.fromkeys(read_before, 0), lambda *_: None, lambda _: None, 0.0)
+    return log.bounds(partitions)
 
 
 @pytest.mark.parametrize(
     ("life_ms", "counted_ms"),
     [
-        (None, DELETE_RETENTION_MS),
+        (None, DAY_MS),  # unknown: Kafka's default
         (2 * DAY_MS, 2 * DAY_MS),
         (365 * DAY_MS, DELETE_RETENTION_MS),
     ],
@@ -178,9 +181,9 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
 ) -> None:
     clock = FakeClock()
     consumer.first_younger = {int(clock.now_s * 1000) - counted_ms: 11}
-    assert log_bounds(clients, [0, 1], life_ms, clock) == {
+    assert log_bounds(clients, [0, 1], life_ms, clock, read_before=[0]) == {
         0: LogBounds(5, 20, 11),
-        1: LogBounds(5, 20, 11),
+        1: LogBounds(5, 20, 11 if life_ms else 20),
     }
     assert not consumer.open
 

@@ -42,7 +42,7 @@ class Changelog:
         self.broker, self.topic = broker, name
         broker.create_topic(name, 1, {"cleanup.policy": cleanup})
         self.clients = KafkaClients(Settings(bootstrap_servers=broker.bootstrap_servers))
-        self.life_ms: int | None = None
+        self.life_ms: int | None = DELETE_RETENTION_MS
         self.config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         self.rows: dict[bytes, bytes] = {}
         # (expected predecessor, last offset) of each atomic batch

@@ -52,8 +52,8 @@ def send_archive(
 def _check_topic(topics: Topics) -> None:
     """Raise SetupError for a topic that would not keep the records."""
     spec, _ = topics.specs["input"], topics.input_partitions
-    with broker_errors(f"could not describe {spec.name}"):
-        config = topics.configs([spec])[spec.name]
+    if (config := topics.config(spec)) is None:
+        raise SetupError(f"a broker does not know {spec.name} yet: give the command again")
     if complaint := policy_complaint(spec, config):
         raise SetupError(complaint)
     if limits := removing(config):

@@ -44,8 +44,9 @@ def command(check: bool, as_json: bool) -> int:
     settings), environment, or a line of --env-file. Secrets are shown as ***.
 
     With --check, also check the broker for `run`: the topics, their partition counts, cleanup
-    policies and largest messages, the permissions of this client, and whether the group's state was
-    built with these settings. Also say how far back the input reaches, of which replays need all.
+    policies, largest messages and the changelog's delete.retention.ms, the permissions of this
+    client, and whether the group's state was built with these settings. Also say how far back the
+    input reaches, of which replays need all.
     Changes nothing. Exit code 1 if a check fails.
     """
     settings = Settings.from_environment()

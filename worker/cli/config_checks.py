@@ -24,7 +24,7 @@ from worker.kafka.group import ASSIGNOR, shown_members
 from worker.kafka.permissions import READ, Operations, grant_command, missing
 from worker.kafka.reader import TopicReader, reach
 from worker.kafka.topic_mapping import reading
-from worker.kafka.topics import Topics, TopicSpec, policy_complaint, size_complaint
+from worker.kafka.topics import COMPLAINTS, Topics, TopicSpec
 from worker.processing.config import configured_engine, processor_config
 from worker.registry.client import SchemaRegistry, patiently
 from worker.settings import Settings
@@ -199,20 +199,15 @@ class _Broker:
         return ConfigCheck(of, "partitions", FAILED, str(count), remedy)
 
     def _config(self, spec: TopicSpec, of: str) -> Iterator[ConfigCheck]:
-        checks = (
-            ("cleanup policy", "cleanup.policy", policy_complaint),
-            ("largest message", "max.message.bytes", size_complaint),
-        )
         try:
-            config = self.topics.configs([spec])[spec.name]
-        except KafkaException as cause:
-            reason = cause.args[0].str().rstrip(".")
-            yield ConfigCheck(of, "cleanup policy", NOT_CHECKED, reason, "allow DESCRIBE_CONFIGS")
+            config = self.topics.config(spec)
+        except SetupError as unknown:
+            yield ConfigCheck(of, "cleanup policy", NOT_CHECKED, str(unknown))
             return
-        except (TimeoutError, KeyError):
+        if config is None:
             yield ConfigCheck(of, "cleanup policy", NOT_CHECKED, NO_ANSWER)
             return
-        for what, key, complaint in checks:
+        for what, key, complaint in COMPLAINTS:
             if complaint(spec, config) is not None:
                 yield ConfigCheck(of, what, FAILED, config[key], f"set {key}={spec.config[key]}")
             elif key in spec.config:

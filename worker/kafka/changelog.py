@@ -43,6 +43,17 @@ ROWS_PER_BATCH = 2_000
 STALLED_SECONDS = 20.0  # seconds without progress before a restore starts a new consumer
 IDLE_SECONDS = 60.0  # seconds without a row before a standby starts a new consumer
 PAUSE_SECONDS = 1.0
+UNKNOWN_LIFE_MS = 24 * 3600 * 1000  # Kafka's default of delete.retention.ms
+UNKNOWN_LIFE = (
+    "this client may not read delete.retention.ms of the changelog {0}, so each start restores all "
+    "of its state, lest something deleted returns: allow DESCRIBE_CONFIGS on the topic; "
+    "`coversumm-worker config --check` prints the command"
+)
+LEAST_READ_SECONDS = 10.0
+"""Seconds that a reader always has: with a shorter life of tombstones no restore would end.
+
+Kafka removes a tombstone only after two compactions of its partition.
+"""
 
 
 class StaleCopy(Unanswered):
@@ -286,18 +297,28 @@ class ChangelogLog:
     ids: TopicIds
     clock: Clock = time
     _tombstone_ms: int = field(default=DELETE_RETENTION_MS, init=False)
+    _read: set[int] = field(default_factory=set, init=False)  # partitions that had a reader
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
-        """By partition its present bounds. Raises KafkaException if the broker does not answer."""
+        """By partition its present bounds. Raises KafkaException and Unanswered without an answer.
+
+        As long as the life of tombstones is unknown, no copy of an earlier process is trusted, and
+        one of this process for UNKNOWN_LIFE_MS.
+        """
         partitions = list(partitions)
-        life_ms = self.ids.tombstone_life_ms(self.topic) or DELETE_RETENTION_MS
-        self._tombstone_ms = min(life_ms, DELETE_RETENTION_MS)
+        life_ms = self.ids.tombstone_life_ms(self.topic)
+        if life_ms is None and not self._read:
+            log.warning("%s", UNKNOWN_LIFE.format(self.topic))
+        known_ms = UNKNOWN_LIFE_MS if life_ms is None else life_ms
+        self._tombstone_ms = min(known_ms, DELETE_RETENTION_MS)
         with closing(self.clients.standalone_consumer(self.group, "read_uncommitted")) as consumer:
             # The horizon may be at a transaction marker: its time is the broker's, as for
             # compaction.
             horizon_ms = int(self.clock.time() * 1000) - self._tombstone_ms
             asked = consumer, self.topic, partitions
             horizons = offsets_at(*asked, horizon_ms, TIMEOUT_SECONDS, self.clock)
+            if life_ms is None:
+                horizons = {p: horizon for p, horizon in horizons.items() if p in self._read}
             bounds = all_watermarks(*asked, TIMEOUT_SECONDS, self.clock)
         return {
             p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
@@ -308,6 +329,7 @@ class ChangelogLog:
         self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd, since: float
     ) -> ChangelogReader:
         """A reader from these offsets on; `since` is when their bounds were fetched."""
+        self._read |= starts.keys()
         return ChangelogReader(
             clients=self.clients,
             group=self.group,
@@ -315,7 +337,7 @@ class ChangelogLog:
             starts=starts,
             apply=apply,
             at_end=at_end,
-            tombstone_seconds=self._tombstone_ms / 1000,
+            tombstone_seconds=max(self._tombstone_ms / 1000, LEAST_READ_SECONDS),
             since=since,
             clock=self.clock,
         )

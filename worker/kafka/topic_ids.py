@@ -10,6 +10,7 @@ elected yet is asked again.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.clock import Clock
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.clients import Clients, OnError
-from worker.kafka.errors import RETRIABLE, broker_errors, is_retriable, retry, unanswered
+from worker.kafka.errors import REFUSED, RETRIABLE, broker_errors, is_retriable, retry, unanswered
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.state.errors import PartitionsChanged
 
@@ -118,9 +119,12 @@ class TopicIds:
             self._admin = self.clients.admin(self.on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
-        """The topic's delete.retention.ms; None if the broker does not tell this client."""
+        """The topic's delete.retention.ms; None if the broker does not let this client read it.
+
+        Raises KafkaException and Unanswered if no broker answers.
+        """
         if not self._has_ids:
-            return None
+            return sys.maxsize  # the embedded broker compacts nothing
         admin = self._admin  # keeps it until it has answered, even if it is replaced
         asked = admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, topic)],
@@ -129,9 +133,14 @@ class TopicIds:
         try:
             (config,) = [future.result(self._question_seconds + 1) for future in asked.values()]
             return int(config["delete.retention.ms"].value)
-        except (KafkaException, TimeoutError) as cause:
-            log.warning("could not fetch delete.retention.ms of %s: %r", topic, cause)
-            return None
+        except TimeoutError as cause:
+            raise Unanswered(f"could not fetch delete.retention.ms of {topic}") from cause
+        except KafkaException as cause:
+            if cause.args[0].code() in REFUSED:
+                return None
+            if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unanswered(f"a broker does not know {topic} yet", cause.args[0]) from cause
+            raise
 
     def _ask(self, topics: tuple[str, ...], asked: Sequence[_Asked] = ()) -> dict[str, str]:
         """The ids, from the request `asked` if there is one; asks again while some are unknown."""

@@ -7,10 +7,10 @@ entity is in one partition number. The input topic belongs to its producers: onl
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -22,9 +22,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from worker.errors import SetupError, many
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.errors import Diagnosis, broker_errors, patiently
+from worker.kafka.errors import REFUSED, Diagnosis, broker_errors, patiently
 from worker.kafka.offsets import committed_offsets
-from worker.kafka.permissions import OPERATIONS, WRITE, Operations, hidden
+from worker.kafka.permissions import OPERATIONS, WRITE, Operations, grant_command, hidden
 from worker.kafka.topic_ids import EMBEDDED, described
 from worker.settings import Settings
 from worker.state import TABLE_NAME
@@ -43,6 +43,7 @@ DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 
 Older local state is rebuilt, or deleted rows would return.
 """
+CONFIGS = ("DESCRIBE_CONFIGS",)  # the operation that shows a topic's configuration
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}  # of a created input: a replay needs it all
 RECORD_OVERHEAD_BYTES = 1024  # most bytes that a record batch of one message adds to the message
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
@@ -172,6 +173,26 @@ def size_complaint(spec: TopicSpec, config: Mapping[str, str]) -> str | None:
     )
 
 
+def tombstone_complaint(spec: TopicSpec, config: Mapping[str, str]) -> str | None:
+    """A sentence about a changelog that forgets deletions early, if it does."""
+    found, wanted = int(config["delete.retention.ms"]), spec.config.get("delete.retention.ms", "0")
+    if found >= int(wanted):
+        return None
+    return (
+        f"the {spec.role} topic {spec.name} has delete.retention.ms={found}, less than {wanted}: "
+        "local state that is older is restored from the start, and a restore that takes longer "
+        f"never ends; set delete.retention.ms={wanted} on the topic"
+    )
+
+
+COMPLAINTS: Final = (
+    ("cleanup policy", "cleanup.policy", policy_complaint),
+    ("largest message", "max.message.bytes", size_complaint),
+    ("life of deletions", "delete.retention.ms", tombstone_complaint),
+)
+"""Checks of a topic: name, configuration, and what gives the complaint."""
+
+
 class Topics:
     """The worker's topics on a broker, or those of `specs`, by role.
 
@@ -238,27 +259,26 @@ class Topics:
         """The topics that do not exist yet, the input among them. Raises as `exists` does."""
         return [spec for spec in self.specs.values() if not self.exists(spec.name, spec.operations)]
 
-    def configs(self, specs: Iterable[TopicSpec]) -> dict[str, dict[str, str]]:
-        """By topic name the configurations of those that exist.
+    def config(self, spec: TopicSpec) -> dict[str, str] | None:
+        """The topic's configuration; None if this broker does not know the topic yet.
 
-        Raises KafkaException or TimeoutError if the broker does not answer this client.
+        Raises SetupError if the broker does not answer, or not this client.
         """
-        existing = [spec.name for spec in specs if spec.name in self.partitions]
-        if not existing:
-            return {}
-        futures = self._admin.describe_configs(
-            [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
-        )
-        found: dict[str, dict[str, str]] = {}
-        for resource, future in futures.items():
-            try:
-                config = future.result(TIMEOUT_SECONDS)
-            except KafkaException as cause:
-                if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue  # this broker does not know a topic that was just created
-                raise
-            found[resource.name] = {name: str(entry.value) for name, entry in config.items()}
-        return found
+        what, advice = f"the configuration of the {spec.role} topic {spec.name}", ""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, spec.name)
+        try:
+            found = self._admin.describe_configs([resource])[resource].result(TIMEOUT_SECONDS)
+        except TimeoutError as cause:
+            raise SetupError(f"{what} is unknown: no answer from the broker") from cause
+        except KafkaException as cause:
+            error = cause.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            if error.code() in REFUSED:
+                command = grant_command(self._settings, CONFIGS, f"--topic {spec.name}")
+                advice = f": allow DESCRIBE_CONFIGS on it: {command}"
+            raise SetupError(f"{what} is unknown ({error.name()}){advice}") from cause
+        return {name: str(entry.value) for name, entry in found.items()}
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
         """Create topics; those that another process creates at the same time count as created.
@@ -400,19 +420,21 @@ def _check_beside(topics: Topics, die: Callable[[BaseException], Any]) -> None:
 
 def check_configs(topics: Topics) -> None:
     """Raise SetupError for a topic that loses state or refuses messages; log other complaints."""
-    try:
-        configs = topics.configs(topics.specs.values())
-    except (KafkaException, TimeoutError) as cause:
-        log.info("could not fetch the topics' configurations: %r", cause)
-        return
     for spec in topics.specs.values():
-        if spec.name not in configs:
+        try:
+            config = topics.config(spec)
+        except SetupError as unknown:
+            log.warning("%s", unknown)
             continue
-        if complaint := size_complaint(spec, configs[spec.name]):
+        if config is None:
+            continue
+        if complaint := size_complaint(spec, config):
             raise SetupError(complaint)
-        if complaint := policy_complaint(spec, configs[spec.name]):
+        if complaint := policy_complaint(spec, config):
             if spec.role == "changelog":
                 raise SetupError(
                     f"{complaint}: the state cannot be restored from a log that forgets"
                 )
+            log.warning("%s", complaint)
+        if complaint := tombstone_complaint(spec, config):
             log.warning("%s", complaint)

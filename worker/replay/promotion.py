@@ -110,7 +110,8 @@ class Promotion:
         topics = Topics(self.next, self.clients)
         if not topics.exists(spec.name, READ):
             return PromotionCheck(what, False, f"there is no topic {spec.name}")
-        complaint = policy_complaint(spec, topics.configs([spec])[spec.name])
+        config = topics.config(spec)
+        complaint = policy_complaint(spec, config) if config else "its configuration is unknown"
         return PromotionCheck(what, complaint is None, complaint or spec.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
