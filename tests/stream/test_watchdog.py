@@ -20,6 +20,7 @@ from docs.build.openapi import document
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
+from worker.events import Record
 from worker.kafka.contact import Contact
 from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
@@ -160,10 +161,6 @@ class Consumer:
         self.ends: dict[int, int | None] = {0: 10}
         self.fetched: dict[int, int | None] = {0: 10}
         self.times: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
-        self.in_log: list[tuple[int, int]] = []
-
-    async def look_at(self, partition: int, position: int) -> None:
-        self.times[partition].extend(one for one in self.in_log if one[0] == position)
 
     def stable_end(self, partition: int) -> int | None:
         return self.ends[partition]
@@ -286,12 +283,16 @@ def test_the_oldest_record_waits_since_its_timestamp(
         consumer.times.clear()
 
 
-async def test_what_is_not_fetched_yet_is_looked_at_but_not_in_a_bounded_run(
-    status: WorkerStatus, app: Any, assignment: Assignment, clock: FakeClock
+async def test_what_is_not_fetched_yet_is_read_but_not_in_a_bounded_run(
+    status: WorkerStatus,
+    assignment: Assignment,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """During a restore there is no position yet, and the consumer fetches nothing."""
     assignment.positions, assignment.starts = {}, {0: Start(10, committed=True, end=12)}
-    app.consumer.in_log = [(10, int(clock.now_s * 1000) - 30_000)]
+    first = Record("in", 0, 10, int(clock.now_s * 1000) - 30_000, None, None)
+    monkeypatch.setattr(status, "_first", lambda unknown: [first] if unknown == {0: 10} else [])
     watching = asyncio.ensure_future(status.watch_oldest())
     await asyncio.wait({watching}, timeout=0.1)
     assert status.oldest_unprocessed_seconds() == {0: 30.0}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from worker import build
 from worker.errors import many
+from worker.events import Record
 from worker.kafka.contact import Silence
+from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
 from worker.processing.entity_view import Extent, V
 from worker.settings.kinds import web_origin
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0  # seconds between two looks at the records that wait
+LOOK_SECONDS = 5.0  # seconds between two looks at the records that wait
 
 
 class WorkerStatus:
@@ -92,19 +96,17 @@ class WorkerStatus:
         By its timestamp, which a producer may set to any time: but no longer than since the
         partition was last seen without such a record. A partition is missing while it is unknown.
         """
-        clock, consumer, lags = self._worker.surroundings.clock, self._app.consumer, self.lag()
-        found: dict[int, float] = {}
+        clock, lags, found = self._worker.surroundings.clock, self.lag(), dict[int, float]()
         for partition, position in self._positions().items():
-            times, now = consumer.times[partition], clock.monotonic()
+            times, now = self._app.consumer.times[partition], clock.monotonic()
             while len(times) > 1 and times[1][0] <= position:
                 times.popleft()
             if lags.get(partition) == 0:
                 times.clear()
                 self._empty_at[partition], found[partition] = now, 0.0
-            elif times:
+            elif times and times[0][1] > 0:
                 age = clock.time() - times[0][1] / 1000
-                since_empty = now - self._empty_at.get(partition, float("-inf"))
-                found[partition] = max(0.0, min(age, since_empty))
+                found[partition] = max(0.0, min(age, now - self._empty_at.get(partition, -inf)))
         return found
 
     def _positions(self) -> dict[int, int]:
@@ -113,16 +115,25 @@ class WorkerStatus:
         return {p: start.offset for p, start in starts.items()} | self._assignment.positions
 
     async def watch_oldest(self) -> None:
-        """Look from time to time at partitions with lag of which no record is fetched yet."""
+        """Read from time to time the first records of which nothing is fetched yet."""
         while not self._worker.bounds.ends:
-            known = self.oldest_unprocessed_seconds()
-            for partition, position in self._positions().items():
-                if partition not in known:
-                    try:
-                        await self._app.consumer.look_at(partition, position)
-                    except Exception as cause:  # the next look may find it
-                        log.debug("could not look at partition %d: %r", partition, cause)
+            known, positions = self.oldest_unprocessed_seconds(), self._positions()
+            unknown = {p: start for p, start in positions.items() if p not in known}
+            try:
+                for one in await asyncio.to_thread(self._first, unknown) if unknown else ():
+                    if not (times := self._app.consumer.times[one.partition]):
+                        times.append((one.offset, one.timestamp_ms))
+            except Exception as cause:  # the next look may find them
+                log.debug("could not read the first records: %r", cause)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _first(self, positions: dict[int, int]) -> list[Record]:
+        settings, clients = self._worker.settings, self._worker.surroundings.clients
+        with TopicReader(
+            clients, settings.input_topic, settings.app_id, lambda _: positions
+        ) as reader:
+            each = (islice(reader.read(*one), 1) for one in positions.items())
+            return [stored.record for first in each for stored in first]
 
     def passed(self) -> dict[int, tuple[int, int]]:
         """By partition the applied offset, and a later one: no record is between them."""

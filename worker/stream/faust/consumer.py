@@ -33,7 +33,7 @@ from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
-from worker.stream.faust.consumer_thread import ConsumerThread, first_record, is_empty
+from worker.stream.faust.consumer_thread import ConsumerThread, is_empty
 from worker.stream.faust.records import Memory
 from worker.stream.worker import StreamWorker
 
@@ -232,7 +232,8 @@ class GuardedConsumer(driver.Consumer):
                 self._thread.seek(self._input(partition), cursor)
                 continue
             handed.extend(map(self._as_record, fresh))
-            self._note_time(partition, fresh[0])
+            if not self._ends:  # a bounded run reads the past
+                self.times[partition].append((fresh[0].offset, fresh[0].timestamp or 0))
             contexts |= self._tracing.contexts(fresh)
             starts[partition] = cursor
             ends[partition] = self.cursors[partition] = fresh[-1].offset + 1
@@ -245,18 +246,6 @@ class GuardedConsumer(driver.Consumer):
         client = self._thread._ensure_consumer()._client
         tp = self._input(partition)
         return bool(await self._thread.call_thread(is_empty, client, tp, position, end))
-
-    async def look_at(self, partition: int, position: int) -> None:
-        """Note the time of the first record from a position on, before it is fetched."""
-        client = self._thread._ensure_consumer()._client
-        tp = self._input(partition)
-        record = await self._thread.call_thread(first_record, client, tp, position)
-        if record is not None and not self.times[partition]:
-            self._note_time(partition, record)
-
-    def _note_time(self, partition: int, record: Any) -> None:
-        if not self._ends and (record.timestamp or 0) > 0:  # a bounded run reads the past
-            self.times[partition].append((record.offset, record.timestamp))
 
     def _as_message(self, batch: MicroBatch) -> Any:
         """One Faust message for the micro-batch: a message per record would cost far more."""

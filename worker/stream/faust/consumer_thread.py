@@ -23,7 +23,7 @@ from worker.kafka.group import foreign_group
 from worker.settings import Settings
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.group_client import as_group_client
-from worker.stream.faust.records import Batches, read_any_record
+from worker.stream.faust.records import read_any_record
 
 log = logging.getLogger(__name__)
 
@@ -35,42 +35,19 @@ FETCH_MAX_BYTES = 16 * 2**20
 GOODBYE_SECONDS = 5.0  # longest wait for the consumer to stop
 LEAVING_SECONDS = 2.0  # longest wait for the answer to a worker that leaves its group
 ENDING_SECONDS = 0.1  # pause after a coordination error: aiokafka retries until it is stopped
-PROBE_BYTES = 2**20  # bytes of a fetch that looks at one partition
+PROBE_BYTES = 2**20  # bytes of a fetch that asks whether a partition is empty
 READ_COMMITTED = 1
 
 
 async def is_empty(client: Any, tp: TopicPartition, position: int, end: int) -> bool:
     """Whether a partition has no record from `position` on, though its stable part reaches `end`.
 
-    Without an answer the partition does not count as empty.
-    """
-    stable, fetched = await _fetch_alone(client, tp, position)
-    return stable >= end and not fetched
-
-
-async def first_record(client: Any, tp: TopicPartition, position: int) -> Any:
-    """The first record from a position on; None without one, or without an answer.
-
-    One of an aborted transaction counts: its time is near that of the record behind it.
-    """
-    batches = Batches((await _fetch_alone(client, tp, position))[1] or b"")
-    while batches.has_next():
-        batch = batches.next_batch()
-        for record in () if batch.is_control_batch else batch:
-            if record.offset >= position:
-                return record
-    return None
-
-
-async def _fetch_alone(client: Any, tp: TopicPartition, position: int) -> tuple[int, Any]:
-    """The end of a partition's stable part, and its bytes from a position on; -1 without an answer.
-
     It is fetched alone: an answer about several may have no room for it. A broker returns at least
-    one batch of any size.
+    one batch of any size. Without an answer the partition does not count as empty.
     """
     node = client.cluster.leader_for_partition(tp)
     if node is None or node < 0:
-        return -1, None
+        return False
     partitions = [(tp.partition, position, PROBE_BYTES)]
     request = FetchRequest(
         FETCH_MAX_WAIT_MS, 0, PROBE_BYTES, READ_COMMITTED, [(tp.topic, partitions)]
@@ -79,12 +56,12 @@ async def _fetch_alone(client: Any, tp: TopicPartition, position: int) -> tuple[
         answer = await client.send(node, request)
     # The node is away or no longer the leader: the next request goes to the new one.
     except KafkaError as cause:
-        log.debug("could not look at %s from %d on: %r", tp, position, cause)
-        return -1, None
+        log.debug("could not check whether %s is empty from %d on: %r", tp, position, cause)
+        return False
     for _topic, partitions in answer.topics:
         for _partition, error, _highwater, stable, *_others, records in partitions:
-            return (stable, records) if error == 0 else (-1, None)
-    return -1, None
+            return bool(error == 0 and stable >= end and not records)
+    return False
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
