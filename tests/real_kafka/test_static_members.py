@@ -165,6 +165,34 @@ def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
         eventually(lambda: held(staying) == "0-3", staying.log_end)
 
 
+def test_a_worker_that_is_back_after_its_session_finds_its_partitions(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Each in turn: the other one had all of them meanwhile. It restores what it missed alone, and
+    the other one nothing.
+    """
+    with pipeline(kafka, "back-after-its-session", tmp_path, settings=SETTINGS) as site:
+        workers = site.start(2)
+        settled(site, 2)
+        feed(site, events(300))
+        site.wait_caught_up()
+        before = {worker: held(worker) for worker in workers}
+        for worker, other in (workers, workers[::-1]):
+            assert worker.terminate() == 0
+            eventually(lambda: held(other) == "0-3", other.log_end)  # noqa: B023 - within the round
+            feed(site, events(3, seed=worker.web_port))
+            site.wait_caught_up()
+            ends = len(worker.restored_rows()), len(other.restored_rows())
+            worker.start().wait_ready()
+            settled(site, 2)
+            site.wait_caught_up()
+            assert {worker: held(worker) for worker in workers} == before
+            missed, none = worker.restored_rows()[ends[0] :], other.restored_rows()[ends[1] :]
+            assert 0 <= sum(missed) < 100 * len(missed), worker.log_end()
+            assert none == [0] * len(none) != [], other.log_end()
+        check(site)
+
+
 @pytest.mark.long
 def test_a_rolling_update_from_dynamic_members(site: Pipeline) -> None:
     """One after the other comes back as a static member, under load: meanwhile a group has both

@@ -34,6 +34,8 @@ ARENA_BLOCK = 64 * 2**10
 BLOOM_BITS = 10
 TABLE_FILE = 32 * 2**20  # bytes of a table file
 
+HELD = "held"  # the file in which the data directory has the partitions that it held last
+
 INFO_LOGS, INFO_LOG_BYTES = 3, 2**20  # number and size of RocksDB's log files of a database
 
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
@@ -198,6 +200,20 @@ class Databases:
 def database_path(data_dir: Path, partition: int) -> Path:
     """The path at which Faust expects the database of a partition."""
     return data_dir / "v1" / "tables" / f"{TABLE_NAME}-{partition}.db"
+
+
+def note_held(data_dir: Path, partitions: Iterable[int]) -> None:
+    """Note which partitions have all their rows here, for `read_held`. Raises OSError."""
+    (data_dir / HELD).write_text(" ".join(map(str, sorted(partitions))))
+
+
+def read_held(data_dir: Path, partitions: int) -> list[int]:
+    """Those of the partitions below a number that were noted last, and whose rows are there."""
+    try:
+        noted = [int(one) for one in (data_dir / HELD).read_text().split()]
+    except (OSError, ValueError):
+        return []
+    return [p for p in noted if p in range(partitions) and database_path(data_dir, p).exists()]
 
 
 def open_files_each(partitions: int, file_limit: int) -> int:

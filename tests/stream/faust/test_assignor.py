@@ -1,18 +1,28 @@
-"""A static member gets the assignment of before: made for the address that it had then."""
+"""A static member gets the assignment of before: made for the address that it had then. And who
+has the rows of a partition gets it, balanced, whatever the builds of the members.
+"""
 
 from __future__ import annotations
 
+import random
 import zlib
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from faust.assignor import partition_assignor
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
+from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 
-from tests.harness.stream import INPUT, make_app
-from worker.stream.faust.application import StaticAssignor
+from tests.harness.stream import CHANGELOG, INPUT, make_app
+from worker.storage.databases import HELD, database_path, note_held, read_held
+from worker.stream.faust.assignor import HolderAssignor, StaticAssignor
 
 NOW, BEFORE, OTHER = "http://10.0.0.2:8080", "http://10.0.0.1:8080", "http://10.0.0.9:8080"
 
@@ -61,8 +71,13 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(make_app(tmp_path, canonical_url=NOW))
+def app(tmp_path: Path) -> Any:
+    return make_app(tmp_path, canonical_url=NOW)
+
+
+@pytest.fixture
+def site(app: Any) -> Site:
+    return Site(app)
 
 
 def test_an_assignment_for_the_same_address_is_taken_as_it_is(site: Site) -> None:
@@ -96,3 +111,108 @@ def test_whether_the_group_gave_the_input_to_anybody_is_known(
 def test_an_assignment_that_contradicts_itself_is_still_an_error(site: Site) -> None:
     with pytest.raises(AssertionError, match="!="):
         site.assign(NOW, by_kafka={INPUT: [4]})
+
+
+# -- who gets which partition ----------------------------------------------------------------------
+
+Given = dict[str, list[int]]
+
+
+def assigned(
+    app: Any, count: int, actives: Given, standbys: Given, replicas: int = 0
+) -> tuple[Given, Given]:
+    """What members get of `count` partitions that announce these, by the name of each."""
+    topics = [INPUT, CHANGELOG]
+    cluster = SimpleNamespace(partitions_for_topic=lambda _: set(range(count)))
+    members = {
+        name: ConsumerProtocolMemberMetadata(
+            4,
+            topics,
+            ClientMetadata(
+                assignment=ClientAssignment(
+                    actives=dict.fromkeys(topics, actives.get(name, [])),
+                    standbys=dict.fromkeys(topics, standbys.get(name, [])),
+                ),
+                url=f"http://{name}",
+                changelog_distribution={},
+            ).dumps(),
+        )
+        for name in sorted({*actives, *standbys})
+    }
+    made = StaticAssignor(app, replicas=replicas).assign(cluster, members)
+    found = {
+        name: ClientMetadata.loads(zlib.decompress(one.user_data)).assignment
+        for name, one in made.items()
+    }
+    for one in found.values():
+        assert one.actives[INPUT] == one.actives[CHANGELOG]
+        assert not set(one.actives[CHANGELOG]) & set(one.standbys[CHANGELOG])
+    return (
+        {name: sorted(one.actives[INPUT]) for name, one in found.items()},
+        {name: sorted(one.standbys[CHANGELOG]) for name, one in found.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("actives", "held", "expected"),
+    [
+        ({"a": [0, 1, 2, 3]}, {"b": [0, 2]}, {"a": [1, 3], "b": [0, 2]}),
+        ({"a": [0, 1, 2, 3]}, {"b": [0, 1, 2, 3]}, {"a": [0, 1], "b": [2, 3]}),
+        ({"a": [0, 1, 2, 3]}, {"b": []}, {"a": [0, 1], "b": [2, 3]}),
+        ({}, {"a": [2, 3], "b": [0, 1]}, {"a": [2, 3], "b": [0, 1]}),
+        ({"a": [0, 3, 5], "b": [1, 2, 4]}, {"c": [4, 5]}, {"a": [0, 3], "b": [1, 2], "c": [4, 5]}),
+        ({"a": [0, 1, 2], "b": [3, 4, 7], "c": [5, 6]}, {}, None),  # nothing moves
+        ({"a": [0, 1], "b": [0, 2]}, {}, {"a": [0, 1], "b": [2, 3]}),  # one of them is past
+        ({"a": [1]}, {"b": [0], "c": [0]}, {"a": [1], "b": [0], "c": []}),
+    ],
+)
+def test_a_partition_goes_to_a_member_that_has_its_rows(
+    app: Any, actives: Given, held: Given, expected: Given | None
+) -> None:
+    count = 2 if "c" in held and "b" in held else 1 + max(map(max, (*actives.values(), [3])))
+    assert assigned(app, count, actives, held)[0] == (expected or actives)
+
+
+@pytest.mark.parametrize("build", [HolderAssignor, CopartitionedAssignor])
+def test_members_of_two_builds_share_a_group(
+    app: Any, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever leads it: the earlier build has Faust's assignor, which is not always balanced."""
+    monkeypatch.setattr(partition_assignor, "CopartitionedAssignor", build)
+    randomly = random.Random(7)
+    for _ in range(200):
+        count, names = randomly.randint(1, 20), "abcdefg"[: randomly.randint(1, 7)]
+        owners = [randomly.choice([*names, None]) for _ in range(count)]
+        actives = {name: [p for p in range(count) if owners[p] == name] for name in names}
+        held = {
+            name: [] if actives[name] else randomly.sample(range(count), randomly.randint(0, count))
+            for name in names
+        }
+        replicas = randomly.randint(0, 2)
+        given, standbys = assigned(app, count, actives, held, replicas)
+        assert sorted(p for one in given.values() for p in one) == list(range(count))
+        sizes = sorted(map(len, given.values()))
+        assert sizes[-1] - sizes[0] <= 1 or build is CopartitionedAssignor
+        copies = Counter(p for one in standbys.values() for p in one)
+        expected = min(replicas, len(names) - 1)
+        assert [copies[p] for p in range(count)] == [expected] * count
+        assert assigned(app, count, actives, held, replicas) == (given, standbys)
+        if build is HolderAssignor:
+            assert assigned(app, count, given, standbys, replicas) == (given, standbys)
+
+
+def test_a_process_that_starts_announces_what_it_held_last(site: Site, tmp_path: Path) -> None:
+    held = tmp_path / "data"
+    site.assignor.app.conf.datadir = held
+    for partition in (1, 3):  # of two
+        database_path(held, partition).mkdir(parents=True)
+    for noted, announced in (([1], [1]), ([3, 1, 0], [1]), ([], [])):
+        note_held(held, noted)
+        assert site.described.assignment.standbys == {INPUT: announced}
+    site.assign(NOW)
+    note_held(held, [1])
+    assert site.described.assignment.actives == {INPUT: [3]}
+    assert site.described.assignment.standbys == {}
+    for broken in ("1 two", "\0"):
+        (held / HELD).write_text(broken)
+        assert read_held(held, 5) == []

@@ -5,10 +5,11 @@ a web server. Its delivery, commits and recovery lose or repeat events at faults
 replace those parts.
 
 adapter           replaces or wraps              because
-application       App, PartitionAssignor         publishes without Faust's producer; a static
-                                                 member may change its web address
+application       App                            publishes without Faust's producer
                   Table, Store                   Faust would restore uncommitted rows and write
                                                  offsets apart from rows
+assignor          PartitionAssignor,             a static member may change its web address;
+                  CopartitionedAssignor          partitions go to those who have their rows
 consumer          Consumer, Transport            Faust's fetches lose runs of events at a
                                                  rebalance; it recovers, believes gaps and
                                                  commits offsets

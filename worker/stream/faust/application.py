@@ -6,13 +6,13 @@ input topic -> GuardedConsumer -> agent -> Delivery -> Processor
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import faust
 from faust.app import BootStrategy
-from faust.assignor.client_assignment import ClientMetadata
-from faust.assignor.partition_assignor import PartitionAssignor
 from faust.stores.rocksdb import Store
 from faust.tables.table import Table
 from faust.transport.drivers import aiokafka as driver
@@ -23,9 +23,10 @@ from worker.errors import Crash
 from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
 from worker.state import TABLE_NAME
-from worker.storage.databases import PartitionDatabases
+from worker.storage.databases import PartitionDatabases, note_held
 from worker.stream.bounded_reader import BoundedReader
 from worker.stream.faust import FAUST_LOG
+from worker.stream.faust.assignor import StaticAssignor
 from worker.stream.faust.authentication import broker_credentials
 from worker.stream.faust.consumer import GuardedConsumer, LiveReader
 from worker.stream.run_bounds import Ending
@@ -33,29 +34,6 @@ from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 from worker.stream.watchdog import ContactWatch, IdleClient, Watchdog
 from worker.stream.worker import StreamWorker
-
-
-class StaticAssignor(PartitionAssignor):
-    """Accepts an assignment for this member's former web address, and announces the new one.
-
-    A worker that restarts within its session gets its former assignment, with its former address.
-    Faust would take that for an internal error, and wait forever. The former assignment may also
-    be that of a group whose input topic was missing: then nobody has a partition.
-    """
-
-    def on_assignment(self, assignment: Any) -> None:
-        """Accept it. With a new address the member joins again, so that the others get it."""
-        described = ClientMetadata.loads(self._decompress(assignment.user_data))
-        moved = described.url != str(self._url)
-        if moved:
-            described.url = str(self._url)
-            assignment.user_data = self._compress(described.dumps())
-        super().on_assignment(assignment)
-        owned = described.external_topic_distribution.values()
-        self.app.consumer.group_assigned(any(any(topics.values()) for topics in owned))
-        if moved:
-            self.app.consumer.join_again()
-
 
 MAX_FETCH_BYTES = 4 * 2**20
 """Most bytes of one partition in one fetch. Kafka's 1 MiB holds a few hundred embedded events."""
@@ -290,9 +268,10 @@ class CommittedTable(Table):
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Take over. Faust awaits this before it resumes the input, and swallows exceptions."""
-        await self._takeover.run(
-            {tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps}
-        )
+        actives, standbys = ({tp.partition for tp in tps} for tps in (active_tps, standby_tps))
+        await self._takeover.run(actives, standbys)
+        with suppress(OSError):  # after the next start only the choice of partitions is worse
+            note_held(Path(self.app.conf.datadir), actives | standbys)
         await super().on_recovery_completed(active_tps, standby_tps)
 
     def apply_changelog_batch(self, batch: Any) -> None:

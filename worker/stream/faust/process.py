@@ -39,8 +39,10 @@ FAUST_NAMES = {
     "aiokafka.cluster:ClusterMetadata": "add_listener partitions_for_topic",
     "aiokafka.conn:AIOKafkaConnection": "close send",
     "faust.assignor.partition_assignor:PartitionAssignor": (
-        "_compress _decompress _url on_assignment"
+        "_compress _decompress _url metadata on_assignment"
     ),
+    "faust.assignor:partition_assignor": "CopartitionedAssignor",
+    "faust.assignor.copartitioned_assignor:CopartitionedAssignor": "_assign get_assignment",
     "faust.tables.table:Table": (
         "_new_store_by_url apply_changelog_batch on_rebalance on_recovery_completed on_stop"
     ),
