@@ -188,6 +188,7 @@ class Bridge:
             },
         )
         self._cursors: dict[int, int] = {}
+        self._internal_errors = 0  # in a row, at the end of what is committed
         self._admin = clients.admin()
         self._passed: set[int] = set()  # partitions with a batch that the client does not read
         self._tenure = 0  # counts assignments and revocations
@@ -325,7 +326,7 @@ class Bridge:
         """Rule 3. Raises Crash and Fenced."""
         started = time.monotonic()
         before = lone_surrogates().records
-        messages, outcomes = self._writer.write(records)
+        messages, outcomes, in_a_row = self._writer.write(records, self._internal_errors)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}
         note = self._topics.note()
@@ -341,6 +342,7 @@ class Bridge:
             self._failed(cause, time.monotonic() - started)
             return
         self._cursors |= ends
+        self._internal_errors = in_a_row
         if self._passed:
             self._read_again()  # the client itself does not go on
         stats = Stats(outcomes=outcomes, process_seconds=processed - started)

@@ -12,10 +12,10 @@ from hypothesis import example, settings
 from hypothesis import given as given_data
 from hypothesis import strategies as st
 
-from tests.events.examples import LIMITS, decode_one, record, strict_json
+from tests.events.examples import LIMITS, decode, decode_one, record, strict_json
 from tests.events.mutations import JSON, OPTIONAL, OTHERS, UPSERTS, mutated
 from worker.coversumm.fixed_point import quantize
-from worker.events import Reason, Record, Rejected, ReviewUpserted, decode, read_line
+from worker.events import Reason, Record, Rejected, ReviewUpserted, read_line
 
 
 @given_data(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from docs.build.schemas import PUBLISHED
-from tests.events.examples import LIMITS, packed, strict_json
+from tests.events.examples import LIMITS, decode, packed, strict_json
 from tests.harness import debezium
 from tests.native.driver import PoolDriver
 from tests.native.streams import records
@@ -29,7 +29,7 @@ from tests.registry.test_framed import as_avro
 from worker.cli.dlq_send import Sent, UnknownMetadata
 from worker.cli.letters import DeadLetter
 from worker.errors import FileErrors, SetupError
-from worker.events import Ignored, Reason, Record, Rejected, ReviewDetails, decode
+from worker.events import Ignored, Reason, Record, Rejected, ReviewDetails
 from worker.events.bare import Reading, read_json, read_row
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import RatingCounts

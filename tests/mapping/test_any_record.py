@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.events.examples import decode
 from tests.harness.debezium import MAPPING, TOPIC, mapping
 from tests.harness.limits import event_limits
+from worker.cli.mapping_check import MappingCheck
 from worker.errors import FileErrors
-from worker.events import Ignored, Record, Rejected, ReviewUpserted, decode
-from worker.mapping import load_mapping
+from worker.events import Ignored, Record, Rejected, ReviewUpserted
+from worker.events.inputs import SentenceBody
+from worker.mapping import TopicMapping, load_mapping
+from worker.mapping.contract import ContractWriter
+from worker.mapping.paths import UNAVAILABLE
+from worker.mapping.rules import BODIES
 
 LIMITS = event_limits()
 SCALARS = (
@@ -117,6 +128,94 @@ def test_a_row_is_the_event_that_it_says(
     words = [part for part in (title, body) if part and part.strip()]
     assert event.text == (". ".join(words) if words else None)
     assert event.occurred_at is not None
+
+
+ABSENT = object()
+DATE = "2026-11-20T12:00:00Z"
+LABELLED = [{"text": "Good.", "labels": ["a"]}]
+KINDS = [ABSENT, None, True, 4, 2.5, 10**40, "", "a", DATE, "AQ==", ["a"], {"a": 1}, LABELLED]
+"""Values for pairs of members: of every kind, and one at least that each member takes."""
+ODD = [
+    *(-1, 2**63, -1.5, 1e300, " ", "x" * 1025, "\ud83d", "42", "03/04/2019", UNAVAILABLE, [], {}),
+    *([None], [["a"]], [1.5], [UNAVAILABLE], "2026-02-30T00:00:00Z", {"scale": 1, "value": "AQ=="}),
+    *({"scale": 10**40, "value": "AQ=="}, {"scale": [], "value": 1}, [{"labels": 1}]),
+]
+NEEDED = {"entity_id": "E", "review_id": "r", "sentence_ids": ["r#0"], "text": "Good."}
+OPTIONS = """
+[topic.t]
+key = "json"
+unwrap = "payload"
+[[topic.t.rule]]
+emit = "review.upserted"
+entity_id = "entity_id"
+review_id = ["key.rating", "review_id"]
+review_version = { path = "review_version", epoch = "ms", add = 5 }
+text = { path = "text", unescape = true }
+rating = { path = "rating", decimal = "schema", scale = [0, 10] }
+occurred_at = { path = "occurred_at", epoch = "ns" }
+author_id = { path = "author_id", decimal = 2 }
+country = { join = ["country", "rating"] }
+"""
+
+
+def fields(kind: type[msgspec.Struct]) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
+
+
+def changed(names: Sequence[str], given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The given members with each one of these names changed, alone and in pairs."""
+    found = [{name: value} for name in names for value in KINDS + ODD]
+    for one, other in combinations(names, 2):
+        found += [{one: value, other: another} for value in KINDS for another in KINDS]
+    for change in found:
+        yield {name: one for name, one in (given | change).items() if one is not ABSENT}
+
+
+def check_is_judged(rules: TopicMapping, record: Record) -> None:
+    """A worker, a bridge and `mapping check` have a result of the record, none by an exception."""
+    writer = ContractWriter(rules, "events", lambda _: 0, "dlq", 10**6, LIMITS)
+    (found,) = decode([record], LIMITS, mapping=rules)
+    ((message, *more), _, in_a_row) = writer.write([record])
+    (one,) = MappingCheck({"t": rules}, LIMITS).judge("line 1", record)
+    decode([record._replace(key=b"E")], LIMITS)  # as the contract's
+    assert (more, in_a_row) == ([], 0)
+    assert "internal_error" not in str(one.detail)
+    if isinstance(found, Rejected):
+        assert one.detail == f"{found.reason}: {found.detail}"
+        return
+    event = {name: value for name, value in json.loads(message.value).items() if value is not None}
+    assert (message.topic, one.event) == ("events", event)
+    (again,) = decode([Record("events", 0, 0, 0, message.key, message.value)], LIMITS)
+    assert repr(again) == repr(found)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_no_member_of_an_event_is_an_internal_error(kind: str, tmp_path: Path) -> None:
+    names = fields(BODIES[kind])
+    given = {name: value for name, value in NEEDED.items() if name in names}
+    rule = "".join(f'{name} = "{name}"\n' for name in names)
+    rules = mapping(tmp_path, f'[topic.t]\n[[topic.t.rule]]\nemit = "{kind}"\n{rule}', "t")
+    for members in changed(names, given):
+        value = json.dumps({"type": kind, **members}).encode()
+        check_is_judged(rules, Record("t", 0, 0, 0, None, value))
+    for item in changed(fields(SentenceBody), {"text": "Good."}) if "sentences" in names else ():
+        value = json.dumps({"type": kind, **given, "sentences": ["Bad.", item]}).encode()
+        check_is_judged(rules, Record("t", 0, 0, 0, None, value))
+
+
+def test_no_option_of_a_mapping_makes_an_internal_error(tmp_path: Path) -> None:
+    rules = mapping(tmp_path, OPTIONS, "t")
+    for members in changed([*fields(BODIES["review.upserted"])], NEEDED):
+        check_is_judged(rules, Record("t", 0, 0, 0, b"{}", json.dumps(members).encode()))
+    for value in KINDS[1:] + ODD:
+        of_field = {"field": "rating", "parameters": {"scale": value}}
+        for schema in (value, {"fields": value}, {"fields": [of_field | {"parameters": value}]},
+                       {"fields": [of_field]}):  # fmt: skip
+            row = {"schema": schema, "payload": {**NEEDED, "rating": "AQ=="}}
+            record = Record("t", 0, 0, 0, json.dumps(row).encode(), json.dumps(row).encode())
+            check_is_judged(rules, record)
+    infinite = rules.unframing(lambda _: {**NEEDED, "author_id": {"scale": inf, "value": b"1"}})
+    check_is_judged(replace(infinite, value="framed"), Record("t", 0, 0, 0, b"{}", b"\0\0\0\0\1"))
 
 
 TOML_VALUES = st.recursive(

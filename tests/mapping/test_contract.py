@@ -25,7 +25,7 @@ def writer(folder: Path, text: str | None = None, max_bytes: int = MAX_BYTES) ->
 def test_an_event_is_in_the_partition_of_its_entity_under_its_key(tmp_path: Path) -> None:
     one = row(5, 3)
     record = Record(TOPIC, 9, 0, 0, key(one), change("c", one, 1))
-    ((message,), outcomes) = writer(tmp_path).write([record])
+    ((message,), outcomes, _) = writer(tmp_path).write([record])
     assert message[:3] == ("events", partition_of("3", 4), b"3")
     assert json.loads(message.value or b"") == {
         "type": "review.upserted", "entity_id": "3", "review_id": "5", "review_version": 1,
@@ -46,7 +46,7 @@ def test_a_worker_reads_what_the_bridge_writes_as_the_mapping_reads_the_record(
     records = [Record(TOPIC, 0, i, 0, *pair) for i, pair in enumerate(values)]
     limits = event_limits()
     for record, mapped in zip(records, decode(records, limits, mapping=rules), strict=True):
-        messages, outcomes = writer(tmp_path).write([record])
+        messages, outcomes, _ = writer(tmp_path).write([record])
         ((_, outcome),) = outcomes
         if outcome == "applied":
             (message,) = messages
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_a_dead_letter_in_its_order(tmp_path: Path) -> None
     one, large = row(5, 3), row(6, 3, body="x" * MAX_BYTES)
     values = [(b"k", b"{"), (key(one), change("c", one, 1)), (key(large), change("c", large, 2))]
     records = [Record(TOPIC, 2, i, 0, *pair) for i, pair in enumerate(values)]
-    messages, outcomes = writer(tmp_path).write(records)
+    messages, outcomes, _ = writer(tmp_path).write(records)
     assert [message.topic for message in messages] == ["dlq", "events", "dlq"]
     assert messages[0][:4] == ("dlq", 2, b"k", b"{")
     details = [dict(message.headers).get("dlq.detail", b"") for message in messages]
@@ -90,14 +90,14 @@ def test_all_events_of_a_record_are_written_or_none(tmp_path: Path) -> None:
     one = json.dumps({"order": 8, "lines": lines[:1] * 2}).encode()
     none = json.dumps({"order": 9, "lines": []}).encode()
     records = [Record(TOPIC, 0, i, 0, None, value) for i, value in enumerate([both, one, none])]
-    messages, outcomes = writer(tmp_path, LINES, 10**7).write(records)
+    messages, outcomes, _ = writer(tmp_path, LINES, 10**7).write(records)
     assert [message.topic for message in messages] == ["dlq", "events", "events"]
     detail = dict(messages[0].headers)["dlq.detail"] or b""
     assert detail.startswith(b"rule 1: event 2 (entity_id 'B'): text: 300000 bytes")
     for_each = LINES.replace("item.review", "note").replace('"order"', '"item.line"')
     many = {"note": "x" * 200_000, "lines": [{"sku": "A", "line": at} for at in range(300)]}
     huge = Record(TOPIC, 0, 3, 0, None, json.dumps(many).encode())
-    (message,), _ = writer(tmp_path, for_each, 10**7).write([huge])
+    (message,), *_ = writer(tmp_path, for_each, 10**7).write([huge])
     assert b"the events of the record have more than" in (
         dict(message.headers)["dlq.detail"] or b""
     )

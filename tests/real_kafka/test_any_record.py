@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from tests.harness import faulty
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
@@ -22,6 +24,7 @@ from worker.cli import skip as command
 from worker.cli.letters import Place
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.internal_errors import MOST_IN_A_ROW
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -42,7 +45,7 @@ STRANGE = (b"\xff\xe9t\xc3\xa9", b"1")
 @pytest.fixture
 def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
     """A pipeline of one partition, under the test's name."""
-    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    name = re.sub(r"[\W_]+", "-", request.node.name.removeprefix("test_")).strip("-")
     with pipeline(kafka, name, tmp_path, partitions=1, settings=SETTINGS) as made:
         yield made
 
@@ -77,11 +80,16 @@ def reviews_of(site: Pipeline) -> int:
     return int(json.loads(last.value or b"")["review_count"])
 
 
-def bridge(site: Pipeline, source: str) -> WorkerProcess:
+def bridge(site: Pipeline, source: str, launcher: str | None = None) -> WorkerProcess:
     """A bridge of the source to the pipeline's input, started."""
     arguments = ("bridge", "--mapping", str(mapped(site, source)), "--from", source)
     site.workers.append(
-        WorkerProcess(site.directory / "bridge", site.environment, arguments=arguments)
+        WorkerProcess(
+            site.directory / f"bridge-{launcher}",
+            site.environment,
+            arguments=arguments,
+            launcher=launcher,
+        )
     )
     return site.workers[-1].start()
 
@@ -137,6 +145,89 @@ def test_a_header_name_of_any_bytes_stops_no_bridge(site: Pipeline) -> None:
     )
     found = [json.loads(line)["becomes"] for line in checked.stdout.splitlines()]
     assert found == ["review.upserted", "dead letter", "review.upserted"]
+
+
+def test_labels_of_a_sentence_stop_no_bridge(site: Pipeline) -> None:
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    sentence = {**json.loads(review(1).value or b"")["sentences"][0], "labels": ["price"]}
+    labelled = json.dumps({"review_id": "labelled", "sentences": [sentence]}).encode()
+    put(site, source, [review(0, OF_ENTITY), RawRecord(b"k", labelled, (OF_ENTITY,))])
+    bridge(site, source)
+    wait_bridged(site, source, 2)
+    assert letters(site, f"{source}.dlq") == []
+    event = json.loads(read_topic(site.broker.bootstrap_servers, site.input_topic)[1].value or b"")
+    assert event["sentences"] == [sentence]
+    site.start(1)
+    site.wait_caught_up()
+    assert reviews_of(site) == 2
+
+
+@pytest.mark.parametrize("command", ["run", "bridge"])
+def test_a_fault_makes_few_dead_letters_and_then_ends_the_process(
+    site: Pipeline, command: str
+) -> None:
+    """What is read until then is committed, each record once. Without the fault the next start
+    reads the others, and `dlq send` sends those that became dead letters.
+    """
+    servers, is_bridge = site.broker.bootstrap_servers, command == "bridge"
+    source = SOURCE.format(site.name)
+    group = f"{site.name}-bridge-{source}" if is_bridge else site.name
+    environment = {**site.environment, "COVERSUMM_MAPPING": str(mapped(site, source))}
+    environment["COVERSUMM_INPUT_TOPIC"] = source
+    environment["COVERSUMM_DLQ_TOPIC"] = f"{source}.dlq"
+
+    def started(launcher: str | None) -> WorkerProcess:
+        if is_bridge:
+            return bridge(site, source, launcher)
+        site.workers.append(
+            WorkerProcess(site.directory / f"{launcher}", environment, launcher=launcher)
+        )
+        return site.workers[-1].start()
+
+    def odd(number: int) -> RawRecord:
+        value = json.loads(review(number).value or b"") | {"review_id": f"odd-{number}"}
+        return RawRecord(b"k", json.dumps(value).encode(), (OF_ENTITY,))
+
+    def committed() -> int:
+        return committed_offsets(servers, source, group)[0]
+
+    def wait_committed(end: int) -> None:
+        eventually(lambda: committed() >= end, site.logs, every_s=0.3)
+
+    site.broker.create_topic(source, 1)
+    put(site, source, [review(0, OF_ENTITY), odd(1), review(2, OF_ENTITY)])
+    process = started(faulty.__name__)
+    wait_committed(3)
+    ((letter, headers),) = letters(site, f"{source}.dlq")
+    assert (letter.value, headers["dlq.reason"]) == (odd(1).value, "internal_error")
+    assert headers["dlq.detail"].startswith("LookupError at worker/mapping/topic.py:")
+    assert process.metrics()['coversumm_dead_letters_total{reason="internal_error"}'] == 1
+    last = 5 + MOST_IN_A_ROW
+    put(site, source, [odd(number) for number in range(3, last)])
+    put(site, source, [review(last, OF_ENTITY)])
+    assert process.wait() == 3
+    assert (
+        "100 records in a row are internal errors, the last one a LookupError" in process.log_text()
+    )
+    places = [int(found["dlq.source.offset"]) for _, found in letters(site, f"{source}.dlq")]
+    assert places == [1, *range(3, committed())]
+    assert committed() < 3 + MOST_IN_A_ROW
+    started(None)
+    wait_committed(last + 1)
+    assert len(letters(site, f"{source}.dlq")) == len(places)
+    done = run_command("dlq", "send", "--yes", environment=environment)
+    assert done.returncode == 0, done.stderr
+    wait_committed(last + 1 + len(places))
+    topic = site.input_topic if is_bridge else site.output_topic
+    found = read_topic(servers, topic)
+    if is_bridge:
+        ids = [json.loads(one.value or b"")["review_id"] for one in found]
+        assert sorted(ids) == sorted(
+            [f"odd-{one}" for one in (1, *range(3, last))] + [f"good-{one}" for one in (0, 2, last)]
+        )
+    else:
+        assert json.loads(found[-1].value or b"")["review_count"] == last + 1
 
 
 def test_headers_that_do_not_fit_are_dropped_and_sent_again(site: Pipeline) -> None:

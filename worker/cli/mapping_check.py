@@ -12,12 +12,13 @@ from worker.errors import SetupError
 from worker.events import Limits, Record, Rejected, decode
 from worker.events.codec import is_framed
 from worker.events.decode import Decoded, check_several
-from worker.events.inputs import Body
+from worker.events.internal_errors import internal_error
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_mapping import refusing_strays, with_schemas
 from worker.kafka.topics import reached
 from worker.mapping import TopicMapping
+from worker.mapping.contract import members_of
 from worker.mapping.paths import is_there
 from worker.mapping.rules import Rule
 from worker.registry.lookup import SchemaLookup
@@ -87,6 +88,7 @@ class MappingCheck:
         if name is not None:
             self.taken[record.topic, name] += 1
         found: Decoded
+        events: list[dict[str, Any]] = []
         try:
             bodies = mapping.read_all(record)
             self._note_joined(mapping, record)
@@ -96,18 +98,20 @@ class MappingCheck:
                     found = mapping.explain(record, found)
             else:
                 (found,) = decode([record], self.limits, mapping=mapping.refusing(None))
+            value = msgspec.json.encode([members_of(body) for body in bodies])
+            events = msgspec.json.decode(value)
         except BadEvent as bad:
             found = mapping.explain(record, bad.rejected)
+        except Exception as error:
+            found = internal_error(error)
         if isinstance(found, Rejected):
             detail = f"{found.reason}: {found.detail}"
             return [SampleOutcome(place, record.topic, name, DEAD_LETTER, detail)]
-        if not bodies:
+        if not events:
             return [SampleOutcome(place, record.topic, name, IGNORED)]
-        return [self._event(place, record.topic, str(name), body) for body in bodies]
+        return [self._event(place, record.topic, str(name), event) for event in events]
 
-    def _event(self, place: str, topic: str, rule: str, body: Body) -> SampleOutcome:
-        members = msgspec.to_builtins(body)
-        event = {field: value for field, value in members.items() if value is not None}
+    def _event(self, place: str, topic: str, rule: str, event: dict[str, Any]) -> SampleOutcome:
         self.filled.update((topic, rule, field) for field in event)
         if event["type"] == "review.upserted":
             self.upserted.add(event["entity_id"])

@@ -3,7 +3,8 @@
 Checks run in this order: size (`too_large`), codec (`bad_json`, `unknown_type`, `bad_field`,
 `bad_vector`), key (`no_key`, `key_mismatch`), rules. Bad input is a result, never an exception; the
 first failing check names the reason. A result depends only on the record's bytes and the limits, so
-a record read again after a crash has the same result.
+a record read again after a crash has the same result. A record that raises what no check raises is
+an `internal_error`, and the others are as without it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Final, Protocol, TypeAlias
 from worker.events.codec import DEFAULT, InputCodec, decoded
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import Body, EntityDeleted, Event, Record
+from worker.events.internal_errors import internal_error
+from worker.events.json_codec import lone_surrogates
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, place_of, shown
 from worker.events.rules import FixedPoint, Limits, UpsertDraft, VectorPool, check, upserted
 from worker.limits import Limit
@@ -68,9 +71,15 @@ def decode(
     >>> rejected.reason.value, rejected.detail
     ('key_mismatch', "key 'B00Y', entity_id 'B00X'")
     """
-    pool = VectorPool(limits.dimension)
-    checked = [_check(record, limits, codec, mapping, pool) for record in records]
-    found = _finished(checked, pool)
+    pool, before = VectorPool(limits.dimension), lone_surrogates().records
+    try:
+        checked = [_check(record, limits, codec, mapping, pool) for record in records]
+        found = _finished(checked, pool)
+    except Exception as error:
+        if len(records) == 1:
+            return [internal_error(error)]
+        lone_surrogates().records = before  # each is read again, alone
+        return [one for record in records for one in decode([record], limits, codec, mapping)]
     if mapping is None:
         return found
     return [

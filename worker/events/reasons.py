@@ -24,6 +24,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     ENTITY_FULL = "entity_full"
     SKIPPED = "skipped"  # by an operator
+    INTERNAL_ERROR = "internal_error"  # a fault of the worker, not of the record
 
 
 class Ignored(StrEnum):

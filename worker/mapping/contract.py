@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from worker import __version__
 from worker.events import Ignored, Limits, Message, Reason, Record, Rejected, dead_letter_message
 from worker.events.decode import check_several
 from worker.events.inputs import Body
+from worker.events.internal_errors import internal_error, internal_errors
 from worker.events.messages import message_bytes
 from worker.events.reasons import BadEvent
 from worker.limits import Limit
@@ -18,10 +20,21 @@ from worker.mapping.topic import TopicMapping
 
 
 class Bridged(NamedTuple):
-    """The messages of some records, and how many had each outcome, by event type."""
+    """The messages of some records, how many had each outcome, by event type, and how many in a row
+    at the end are internal errors.
+    """
 
     messages: list[Message]
     outcomes: Counter[tuple[str, str]]
+    in_a_row: int
+
+
+def members_of(body: Body) -> dict[str, Any]:
+    """The members of an event that are not null, with its type. Labels of sentences, which no check
+    has parsed, stay as they are.
+    """
+    members = {"type": body.__struct_config__.tag, **msgspec.structs.asdict(body)}
+    return {name: one for name, one in members.items() if one is not None and one is not UNSET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +53,35 @@ class ContractWriter:
     max_bytes: int
     limits: Limits
 
-    def write(self, records: Sequence[Record]) -> Bridged:
-        """The messages of these records, in their order. Never raises for bad input."""
+    def write(self, records: Sequence[Record], in_a_row: int = 0) -> Bridged:
+        """The messages of these records, in their order, after so many internal errors in a row.
+
+        Never raises for bad input. Raises Crash for too many internal errors.
+        """
         messages: list[Message] = []
         outcomes: Counter[tuple[str, str]] = Counter()
         for record in records:
-            try:
-                found = self._events(record)
-                outcomes.update(outcome for _, outcome in found)
-            except BadEvent as bad:
-                rejected = self.mapping.explain(record, bad.rejected)
-                outcomes["unreadable", f"dead_letter:{rejected.reason}"] += 1
+            found = self._judged(record)
+            in_a_row = internal_errors(in_a_row, [found])
+            if isinstance(found, Rejected):
+                outcomes["unreadable", f"dead_letter:{found.reason}"] += 1
                 messages.append(
-                    dead_letter_message(
-                        self.dlq_topic, record, rejected, __version__, self.max_bytes
-                    )
+                    dead_letter_message(self.dlq_topic, record, found, __version__, self.max_bytes)
                 )
                 continue
             if not found:
                 outcomes["none", f"ignored:{Ignored.BY_MAPPING}"] += 1
+            outcomes.update(outcome for _, outcome in found)
             messages += [message for message, _ in found]
-        return Bridged(messages, outcomes)
+        return Bridged(messages, outcomes, in_a_row)
+
+    def _judged(self, record: Record) -> list[tuple[Message, tuple[str, str]]] | Rejected:
+        try:
+            return self._events(record)
+        except BadEvent as bad:
+            return self.mapping.explain(record, bad.rejected)
+        except Exception as error:
+            return internal_error(error)
 
     def _events(self, record: Record) -> list[tuple[Message, tuple[str, str]]]:
         bodies = self.mapping.read_all(record)
@@ -69,8 +90,7 @@ class ContractWriter:
         return [self._event(body) for body in bodies]
 
     def _event(self, body: Body) -> tuple[Message, tuple[str, str]]:
-        members = msgspec.to_builtins(body)
-        given = {name: value for name, value in members.items() if value is not None}
+        given = members_of(body)
         if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:
             given["text"] = None  # one of the two must be there
         key, value = body.entity_id.encode(), msgspec.json.encode(given)

@@ -83,7 +83,8 @@ def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
         kind = _schema_at(roots.schemas.get(path.root), path.names)
         if kind is None:
             raise bad(f"{field}: the record has no schema of {path.text}: set decimal to its scale")
-        found = (kind.get("parameters") or {}).get("scale")
+        parameters = kind.get("parameters")
+        found = parameters.get("scale") if type(parameters) is dict else None
         return value if found is None else _unscaled(field, value, found)
 
     return number
@@ -104,7 +105,7 @@ def _unscaled(field: str, value: Any, scale: Any) -> Any:
     try:
         raw = value if type(value) is bytes else base64.b64decode(value, validate=True)
         places = int(scale)
-    except (TypeError, ValueError):  # binascii.Error is one
+    except (TypeError, ValueError, OverflowError):  # binascii.Error is one; an infinite scale
         raise bad(f"{field}: {short(value)} is not a decimal in base64") from None
     if len(raw) > _MAX_DECIMAL_BYTES or abs(places) > MAX_SCALE:
         raise bad(f"{field}: a decimal of {len(raw)} bytes and scale {places} is too large")

@@ -134,12 +134,12 @@ class TopicMapping:
 
     def rule_of(self, record: Record) -> Rule | None:
         """The rule that decides about the record, of a batch about its first event; None if none
-        does.
+        does. Never raises.
         """
         try:
             roots, is_tombstone = next(self._roots(record))
             return self.tombstone if is_tombstone else self._first(roots)
-        except (BadEvent, StopIteration):
+        except Exception:  # what it is shows once the record is read
             return None
 
     def explain(self, record: Record, rejected: Rejected) -> Rejected:

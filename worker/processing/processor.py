@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
+from worker.events.internal_errors import internal_errors
 from worker.events.json_codec import lone_surrogates
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.limits import Limit
@@ -114,6 +115,7 @@ class Processor:
         self._entities = Entities(config, self._partitions)
         self._native = open_native(config, self._partitions, self._entities)
         self.summaries = Summaries(config, self._entities)  # for any thread
+        self._internal_errors = 0  # in a row, at the end of what is processed
         self._max_records = MOST  # after a cut: the number processed, then doubled each time
 
     @property
@@ -176,7 +178,7 @@ class Processor:
         """The results of the first of these records, which are in offset order within each
         partition.
 
-        Raises StateError; never for bad input.
+        Raises StateError, and Crash for too many internal errors in a row; never for bad input.
         """
         started = self._pace.clock.monotonic()
         embedder = Embedder(self._engine, self._pace, self._vectors)
@@ -213,6 +215,8 @@ class Processor:
         if not usual:
             native = None  # it has nothing to do
         planned = self._plan(records, new, load, embedder)
+        is_suspect = UNREADABLE in planned.types
+        in_a_row = internal_errors(self._internal_errors, planned.outcomes) if is_suspect else 0
         changes = planned.plan.changes
         try:
             if native is not None:
@@ -233,6 +237,7 @@ class Processor:
         stats = self._count(records, planned, messages, embedder, usual)
         stats.lone_surrogates = lone_surrogates().records - before
         touched = [one.key for one in changes]
+        self._internal_errors = in_a_row
         if done is not None:
             count_native(stats, done)
             touched += [EntityKey(number, name.decode()) for number, name in done.touched]
