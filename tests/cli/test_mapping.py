@@ -26,6 +26,12 @@ def test_a_file_without_errors(file, capsys):
     assert capsys.readouterr().err == f"{file}: 4 rules of 1 topic, no error\n"
 
 
+def test_a_topic_whose_null_values_are_dead_letters_is_named(tmp_path, capsys):
+    assert execute(["mapping", "check", str(written(tmp_path, deletions("shop")))]) == 0
+    (_, note) = capsys.readouterr().err.splitlines()
+    assert note == "shop: a null value is a dead letter: if it has a meaning, set tombstone"
+
+
 def test_every_error_has_a_line_of_its_own(tmp_path, capsys):
     wrong = MAPPING.replace("after.title", "after title").replace('"ignore"', '"ignored"')
     file = written(tmp_path, wrong)

@@ -470,17 +470,33 @@ def test_a_tombstone(tmp_path: Path, head: str, key: bytes, becomes: Any) -> Non
     assert taken(tmp_path, None, head=head, key=key) == becomes
 
 
-@pytest.mark.parametrize("key", [b"B0", b"81"])
-def test_a_tombstone_deletes_an_entity_by_default_only_if_keys_are_its_ids(
-    tmp_path: Path, key: bytes
+@pytest.mark.parametrize(
+    ("entity_ids", "becomes"),
+    [
+        (['"key"'], EntityDeleted("81")),
+        (['{ path = "key" }', '"key"'], EntityDeleted("81")),
+        (['"product"'], None),
+        (['{ join = [{ const = "abnb" }, "key"], with = ":" }'], None),
+        (['{ path = "key", decimal = 0 }'], None),
+        (['["key", { const = "81" }]'], None),
+        (['"key"', '{ const = "81" }'], None),
+        (['"key.id"', '"key"'], None),
+    ],
+)
+def test_a_null_value_deletes_by_default_only_if_the_key_is_the_id_in_every_rule(
+    tmp_path: Path, entity_ids: list[str], becomes: EntityDeleted | None
 ) -> None:
-    by_key = UPSERT.replace('"product"', '"key"').format(head="", when="", fields='text = "body"')
-    record = Record("t", 0, 7, 9, key, None)
-    (found,) = decode([record], LIMITS, mapping=mapping(tmp_path, by_key, "t"))
-    assert found == EntityDeleted(key.decode())
-    unsure = taken(tmp_path, None, key=key)
-    assert isinstance(unsure, Rejected)
-    assert "what a null value means: set tombstone" in unsure.detail
+    """An id that a rule makes of the key is that of another entity."""
+    rule = '[[topic.t.rule]]\nwhen = {{ a = {} }}\nemit = "entity.deleted"\nentity_id = {}'
+    rules = [rule.format(number, one) for number, one in enumerate(entity_ids)]
+    text = "\n".join(["[topic.t]", *rules, '[[topic.t.rule]]\nemit = "ignore"'])
+    record = Record("t", 0, 7, 9, b"81", None)
+    (found,) = decode([record], LIMITS, mapping=mapping(tmp_path, text, "t"))
+    if becomes is not None:
+        assert found == becomes
+        return
+    assert isinstance(found, Rejected)
+    assert "what a null value means: set tombstone" in found.detail
 
 
 def test_a_tombstone_without_an_entity_is_rejected(tmp_path: Path) -> None:

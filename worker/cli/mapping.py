@@ -110,6 +110,10 @@ def check(
         rules = sum(len(one.rules) for one in topics.values())
         rules_and_topics = f"{output.many(rules, 'rules')} of {output.many(len(topics), 'topics')}"
         output.note(f"{file}: {rules_and_topics}, no error")
+        for name in (name for name, one in topics.items() if one.tombstone is None):
+            output.note(
+                f"{name}: a null value is a dead letter: if it has a meaning, set tombstone"
+            )
         return 0
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings), for_bridge)

@@ -42,6 +42,6 @@ def internal_errors(in_a_row: int, outcomes: Iterable[object]) -> int:
             raise Crash(
                 f"{in_a_row} records in a row are internal errors, the last one a "
                 f"{one.detail.partition(': ')[0]}: the fault is the worker's, not theirs. This "
-                "micro-batch is not committed: go back to the version or mapping before, and report it"
+                "micro-batch is not committed: go back to the last version or mapping and report it"
             )
     return in_a_row

@@ -128,6 +128,8 @@ class Expressions:
         path = self._path(place, given["path"])
         if not self._options(place, given, field) or path is None:
             return None
+        if given.keys() == {"path"}:
+            return of_path(path, take)
         get = getter(path)
         if (scale := given.get("decimal")) is not None:
             get = decimal(field, get, path, None if scale == BY_SCHEMA else scale)

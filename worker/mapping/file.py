@@ -112,12 +112,14 @@ class _Check(Expressions):
         """The rule of null values, None if the file does not say what they mean.
 
         Debezium sends a tombstone after the deletion of a row, so it is ignored. Other sources may
-        send nothing else for a deletion. It deletes an entity if all rules take their id from keys.
+        send nothing else for a deletion. It deletes the entity if its id is the key in all rules:
+        an id that is made of the key would be another one.
         """
         events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
-        ids = {path.text for event in events for path in event.fields["entity_id"].paths}
+        ids = [event.fields["entity_id"] for event in events]
+        are_keys = bool(ids) and all(one.is_path and one.paths[0].text == "key" for one in ids)
         given = table.get("tombstone", IGNORE if unwrap is not None else None)
-        if given is None and ids != {"key"}:
+        if given is None and not are_keys:
             return None
         given = given or ENTITY_DELETED
         event = {"emit": ENTITY_DELETED, "entity_id": "key"}

@@ -23,12 +23,14 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 
 class Expression(NamedTuple):
     """A checked expression: its closure, all paths that it reads, and those that are parts of a
-    joined text: each of these should lead to something in some record.
+    joined text: each of these should lead to something in some record. `is_path`: nothing is made
+    of what is there.
     """
 
     get: Get
     paths: tuple[Path, ...]
     joined: tuple[Path, ...] = ()
+    is_path: bool = False
 
 
 def piped(get: Get, paths: Sequence[Path], takes: Sequence[Take]) -> Expression:
@@ -56,7 +58,7 @@ def piped(get: Get, paths: Sequence[Path], takes: Sequence[Take]) -> Expression:
 
 def of_path(path: Path, take: Take | None) -> Expression:
     """The value at a path."""
-    return piped(getter(path), (path,), (take,) if take else ())
+    return piped(getter(path), (path,), (take,) if take else ())._replace(is_path=True)
 
 
 def first_of(parts: Sequence[Expression]) -> Expression:
