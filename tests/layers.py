@@ -24,7 +24,7 @@ FLOORS = (
     ("worker.kafka",),
     ("worker.storage",),
     ("worker.registry",),
-    ("worker.tokens",),
+    ("worker.credentials", "worker.tokens"),
     ("worker.settings",),
     ("worker.mapping", "worker.state"),
     ("worker.facets",),

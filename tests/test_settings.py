@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 import worker
 from tests.harness.certificates import Authority
 from tests.settings.sasl import SASL
 from worker.coversumm.index import NAMES
 from worker.errors import SetupError
+from worker.kafka.clients import KafkaClients
+from worker.kafka.errors import is_retriable
 from worker.settings import Settings, settings_by_field
 from worker.settings.environment import environment_with
 
@@ -231,6 +235,28 @@ def test_certificates_are_files_and_pairs(tmp_path: Path) -> None:
         Settings.from_environment({"COVERSUMM_SSL_KEY_PASSWORD": "secret"})
 
 
+def test_a_password_may_be_in_a_file_which_is_read_for_each_client(tmp_path: Path) -> None:
+    file, other = tmp_path / "password", "COVERSUMM_SASL_PASSWORD"
+    file.write_text("first\n")
+    given = {**SASL, f"{other}_LOCATION": str(file)}
+    with pytest.raises(SetupError, match=f"{other}: set, but not used with .*{other}_LOCATION"):
+        Settings.from_environment(given)
+    settings = Settings.from_environment({n: v for n, v in given.items() if n != other})
+    assert settings.secrets() == ["first"]
+    file.write_text("second")
+    assert settings.kafka_client_config()["sasl.password"] == "second"
+    for wrong in ("", "two\nlines"):
+        file.write_text(wrong)
+        with pytest.raises(SetupError, match=f"{other}_LOCATION: .* must have a password"):
+            replace(settings)
+        with pytest.raises(KafkaException, match="must have a password"):
+            KafkaClients(settings).admin()
+    with pytest.raises(SetupError, match=f"{other}_LOCATION: .* not a file that can be read"):
+        replace(settings, sasl_password_location="nowhere")
+    with pytest.raises(SetupError, match=f"{other}_LOCATION: set, but not used"):
+        Settings.from_environment({f"{other}_LOCATION": str(file)})
+
+
 def test_certificates_and_keys_must_be_usable(tmp_path: Path) -> None:
     """What librdkafka would stumble over, and what OpenSSL would ask for at the terminal, ends in
     one line at the start.
@@ -262,6 +288,11 @@ def test_certificates_and_keys_must_be_usable(tmp_path: Path) -> None:
             Settings.from_environment(given | change)
         assert "MARKER" not in str(refused.value)
     assert Settings().tls_context() is None
+    clients = KafkaClients(replace(settings, client_options="client.rack=a"))
+    key.write_bytes(b"half")  # while the files are replaced
+    with pytest.raises(KafkaException) as broken:
+        clients.producer({})
+    assert is_retriable(broken.value)
 
 
 def test_librdkafka_takes_the_client_config() -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
-from worker import tls
+from worker import credentials
 from worker.cli.config_checks import checks
 from worker.errors import SetupError
 from worker.metrics import Metrics
@@ -29,7 +29,7 @@ from worker.web import add_pages
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings with a certificate, its key and their authority, which may be replaced."""
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(credentials, "LOOK_SECONDS", 0)
     authority = Authority(tmp_path, "authority")
     put(tmp_path, authority, "first")
     return Settings(
@@ -85,7 +85,7 @@ def test_a_renewed_certificate_is_taken_and_a_wrong_one_is_not(
         assert await presented(port, files) == ("second", "TLSv1.3")
         (tmp_path / "tls.key").write_text("nonsense")
         assert await presented(port, files) == ("second", "TLSv1.3")
-        assert "TLS is not renewed from" in caplog.text
+        assert "credentials are not renewed" in caplog.text
         (tmp_path / "tls.key").unlink()
         assert await presented(port, files) == ("second", "TLSv1.3")
         put(tmp_path, authority, "third")

@@ -18,7 +18,7 @@ from worker.extras import install_command
 from worker.facets.definitions import read_definitions
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
-from worker.kafka.contact import ADMIN, Contact
+from worker.kafka.contact import ADMIN, CONSUMER, PRODUCER, Contact
 from worker.kafka.errors import patiently
 from worker.kafka.group import check_group_metadata
 from worker.kafka.offsets import InputLog
@@ -162,7 +162,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     )
     worker.group.check_before_joining()
     worker.producer.start()
-    route_errors(worker.contact)
+    route_errors(ContactErrors(settings, worker.contact, CONSUMER, WORKER_LOG))
     log_start(settings, partitions, engine, () if facets is None else facets.named_languages)
     app = on_faust(worker, metrics)
     return app
@@ -241,6 +241,7 @@ def assemble(
         on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT),
         clock=clock,
         bounded=threads.within,
+        on_error=ContactErrors(settings, contact, PRODUCER, WORKER_LOG),
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
     dead_letters = DeadLetterLog(threads, None if bounds is ENDLESS else settings.dlq_topic)

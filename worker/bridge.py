@@ -26,10 +26,11 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
+from worker.credentials import kafka_login
 from worker.errors import Crash, Fenced, SetupError, many
 from worker.events import Record
 from worker.events.json_codec import lone_surrogates
-from worker.kafka.clients import Clients
+from worker.kafka.clients import Clients, ContactErrors
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
 from worker.kafka.group import foreign_group, refuse_foreign
@@ -49,6 +50,7 @@ from worker.settings import Settings
 from worker.settings.kinds import name
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
 from worker.stream.surroundings import Threads
+from worker.stream.watchdog import refused_login
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +179,7 @@ class Bridge:
             abort_seconds=ABORT_SECONDS,
             options={"linger.ms": 1, "message.max.bytes": settings.max_message_bytes},
         )
+        self._contact = Contact(settings.broker_timeout_ms / 1000)
         self._consumer: Consumer = clients.standalone_consumer(
             settings.app_id,
             "read_committed",
@@ -185,8 +188,11 @@ class Bridge:
                 "session.timeout.ms": settings.session_timeout_ms,
                 "partition.assignment.strategy": "range",
                 "queued.max.messages.kbytes": 32 * 1024,
+                "error_cb": ContactErrors(settings, self._contact, CONSUMER, log),
             },
         )
+        self._login = kafka_login(settings)
+        self._logged_in = self._login.current()
         self._cursors: dict[int, int] = {}
         self._internal_errors = 0  # in a row, at the end of what is committed
         self._admin = clients.admin()
@@ -195,7 +201,6 @@ class Bridge:
         self._membership: Any = None
         self._is_assigned = False
         self._moved_at = time.monotonic()
-        self._contact = Contact(settings.broker_timeout_ms / 1000)
         self._contact.heard(CONSUMER)
         self._announcer = Announcer(self._contact)
         self._lags: dict[int, int | None] = {}
@@ -389,7 +394,9 @@ class Bridge:
             self._letters.log_counts()
 
     def _keep_contact(self) -> None:
-        """Ask the broker for the topic if it has been silent for a while."""
+        """Ask the broker for the topic if it has been silent for a while. A long refusal ends the
+        process, at once if the next start has other credentials.
+        """
         if line := self._announcer.back():
             log.info("%s", line)
         if self._contact.silence(CONTACT_SECONDS) is None:
@@ -402,6 +409,10 @@ class Bridge:
             self._contact.failed(CONSUMER, cause.args[0].str())
             if line := self._announcer.lost():
                 log.warning("%s", line)
+            is_old = self._login.current() is self._logged_in
+            seconds = self._settings.stall_timeout_ms / 1000 if is_old else 0.0
+            if refusal := self._contact.refusal(seconds):
+                raise refused_login(refusal, seconds) from None
         else:
             self._contact.heard(CONSUMER)
 
@@ -414,7 +425,8 @@ class Bridge:
 
     def ready(self) -> tuple[bool, str]:
         if self._contact.silence() is not None:
-            return False, "no broker answers"
+            refusal = self.refusal()
+            return False, f"no broker answers: {refusal}" if refusal else "no broker answers"
         if not self._is_assigned:
             return False, "waiting for the group"
         if self._schemas is not None and self._schemas.waiting:
@@ -434,6 +446,9 @@ class Bridge:
 
     def broker_silent_seconds(self) -> dict[str, float]:
         return self._contact.silent_seconds()
+
+    def refusal(self) -> str | None:
+        return self._contact.refusal()
 
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""
@@ -509,6 +524,10 @@ class Bridges:
             for client, seconds in bridge.broker_silent_seconds().items():
                 found[client] = max(seconds, found.get(client, 0.0))
         return found
+
+    def refusal(self) -> str | None:
+        """See `GaugeSource`."""
+        return next(filter(None, (one.refusal() for one in self._bridges.values())), None)
 
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""

@@ -61,6 +61,9 @@ class GaugeSource(Protocol):
     def broker_silent_seconds(self) -> dict[str, float]:
         """By client, seconds since it last heard of a broker."""
 
+    def refusal(self) -> str | None:
+        """Why brokers refuse its login; None if they do not."""
+
     def rocksdb_bytes(self) -> int:
         """Memory of the databases."""
 
@@ -230,6 +233,11 @@ class Metrics:
             "producer",
             "client",
         )
+        self._login_refused = self._add(
+            Gauge,
+            "login_refused",
+            "1 while brokers refuse the worker's login, else 0",
+        )
         self._rocksdb_bytes = self._add(
             Gauge,
             "rocksdb_bytes",
@@ -356,6 +364,7 @@ class Metrics:
             self._undecided.labels(str(partition)).set(records)
         for client, seconds in source.broker_silent_seconds().items():
             self._broker_silent.labels(client).set(round(seconds, 1))
+        self._login_refused.set(source.refusal() is not None)
         self._rocksdb_bytes.set(source.rocksdb_bytes())
         if self._watched is not None:
             self._look(*self._watched)

@@ -1,60 +1,13 @@
 """TLS contexts made from files, and made again when the files change: certificates are renewed."""
 
-import logging
-import os
-import re
 import ssl
-import time
-from calendar import timegm
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from worker.errors import SetupError
+from worker.credentials import FromFiles, expiry
 from worker.settings import Settings
 
-LOOK_SECONDS: Final = 5.0  # between looks at the files, while there are connections
-
-PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-VALIDITY: Final = re.compile(rb"(?:\x17\r|\x18\x0f)\d{12,14}Z(?:\x17\r|\x18\x0f)(\d{12,14})Z")
-"""Two times in a row in the DER of a certificate, with two digits of the year or with four."""
-
-log = logging.getLogger(__name__)
-
-
-class FileContext:
-    """A context made from files. Raises SetupError if that is impossible at first.
-
-    Later it keeps the last good files, and the log says why. Open connections keep their own.
-    """
-
-    def __init__(self, setting: str, make: Callable[[], ssl.SSLContext], *files: str) -> None:
-        self._make, self._files = make, files
-        try:
-            self._seen, self._context = self._versions(), make()
-        except OSError as cause:
-            raise SetupError(
-                f"{setting}: {', '.join(files)} cannot be used, as PEM files without a password "
-                f"would be: {cause}"
-            ) from cause
-        self._looked = time.monotonic()
-
-    def current(self) -> ssl.SSLContext:
-        """The context of the files as they were when they were last right."""
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
-            self._looked = time.monotonic()
-            try:
-                if (versions := self._versions()) != self._seen:
-                    self._seen = versions
-                    self._context = self._make()
-                    log.info("TLS is renewed from %s", ", ".join(self._files))
-            except OSError as cause:
-                log.warning("TLS is not renewed from %s: %s", ", ".join(self._files), cause)
-        return self._context
-
-    def _versions(self) -> list[tuple[int, int]]:
-        return [(one.st_mtime_ns, one.st_ino) for one in map(os.stat, self._files)]
+FileContext = FromFiles[ssl.SSLContext]
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:
@@ -97,14 +50,5 @@ def certificate_expiries(settings: Settings) -> dict[str, float]:
     for of in ("ssl", "schema_registry", "web_tls"):
         if file := getattr(settings, f"{of}_certificate_location"):
             with suppress(OSError, ValueError):
-                found[file] = min(map(_expiry, PEM.findall(Path(file).read_text())))
+                found[file] = expiry(file)
     return found
-
-
-def _expiry(pem: str) -> float:
-    """Raises ValueError if it is no certificate."""
-    if (validity := VALIDITY.search(ssl.PEM_cert_to_DER_cert(pem))) is None:
-        raise ValueError("there is no validity")
-    until = validity[1].decode()
-    year = "%y" if len(until) == 12 else "%Y"
-    return timegm(time.strptime(until, f"{year}%m%d%H%M%S"))

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -37,6 +38,8 @@ def kafka_options():
     COVERSUMM_SASL_OAUTH_AUDIENCE is of the worker alone.
     """
     given = {option: os.environ.get(name) for name, option in _OPTIONS.items()}
+    if file := os.environ.get("COVERSUMM_SASL_PASSWORD_LOCATION"):
+        given["sasl.password"] = Path(file).read_text("utf-8").strip()
     options = {"bootstrap.servers": "localhost:9092"}
     options |= {option: value for option, value in given.items() if value}
     more = re.findall(r"([\w.-]+)=(.*?)\s*(?:,\s*(?=[\w.-]+=)|$)", os.environ.get(_MORE, ""))

@@ -57,9 +57,11 @@ def test_workers_read_the_secret_that_external_secrets_makes(tmp_path: Path) -> 
     assert secret["spec"]["secretStoreRef"]["name"] == store["metadata"]["name"]
     (values,) = documents("external-secrets/values.yaml")
     made = render(values)
-    (found,) = [one["valueFrom"] for one in worker(made)["env"] if "PASSWORD" in one["name"]]
+    (found,) = [one["value"] for one in worker(made)["env"] if "PASSWORD" in one["name"]]
     (key,) = [one["secretKey"] for one in secret["spec"]["data"]]
-    assert found == {"secretKeyRef": {"name": secret["spec"]["target"]["name"], "key": key}}
+    (files,) = values["secretFilesRefs"]
+    assert files["name"] == secret["spec"]["target"]["name"]
+    assert found == f"{files['mountPath']}/{key}"
     account = store["spec"]["provider"]["vault"]["auth"]["kubernetes"]["serviceAccountRef"]["name"]
     assert account == only(made, "ServiceAccount")["metadata"]["name"]
 

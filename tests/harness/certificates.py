@@ -41,9 +41,11 @@ class Authority:
         )
         self.path.write_bytes(_pem(certificate))
 
-    def issue(self, name: str, password: str | None = None) -> tuple[Path, Path]:
-        """Files with a certificate for 127.0.0.1 and with its private key, which `password`
-        encrypts.
+    def issue(
+        self, name: str, password: str | None = None, seconds: float = 86_400
+    ) -> tuple[Path, Path]:
+        """Files with a certificate for 127.0.0.1, valid for `seconds`, and with its private key,
+        which `password` encrypts.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         here = x509.SubjectAlternativeName(
@@ -52,7 +54,7 @@ class Authority:
         certificate_path, key_path = (
             self._directory / f"{name}.{part}.pem" for part in ("certificate", "key")
         )
-        certificate_path.write_bytes(_pem(self._sign(_named(name), key, here)))
+        certificate_path.write_bytes(_pem(self._sign(_named(name), key, here, seconds)))
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if password is not None:
             encryption = serialization.BestAvailableEncryption(password.encode())
@@ -64,7 +66,11 @@ class Authority:
         return certificate_path, key_path
 
     def _sign(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        extension: x509.ExtensionType,
+        seconds: float = 86_400,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         is_authority = isinstance(extension, x509.BasicConstraints)
@@ -79,7 +85,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=self.days))
+            .not_valid_after(now + datetime.timedelta(seconds=seconds))
             .add_extension(extension, critical=is_authority)
             .add_extension(x509.KeyUsage(**usage), critical=True)  # Python 3.13 wants it
             .add_extension(

@@ -73,6 +73,7 @@ class Secured:
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.location": str(self.authority.path),
                 "listener.name.ssl.ssl.client.auth": "required",
+                "listener.name.sasl_ssl.ssl.client.auth": "requested",
                 "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
                 "listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms": str(REAUTH_MS),
                 **{
@@ -101,10 +102,14 @@ class Secured:
 
     def add_users(self) -> None:
         """Users of SCRAM are the broker's data."""
+        self.set_password(USER, PASSWORD)
+
+    def set_password(self, name: str, password: str) -> None:
+        """From now on this user of SCRAM has this password alone."""
         admin = self.broker.admin()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             user = UserScramCredentialUpsertion(
-                USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode()
+                name, ScramCredentialInfo(mechanism, 4096), password.encode()
             )
             for future in admin.alter_user_scram_credentials([user]).values():
                 future.result(PATIENCE_SECONDS)

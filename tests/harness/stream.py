@@ -22,6 +22,7 @@ from worker.events.publishing import FACETS, OutputTopic
 from worker.kafka.changelog import LogBounds
 from worker.kafka.offsets import Start
 from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.settings import settings_by_field
 from worker.state.rows import Output
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
@@ -289,6 +290,8 @@ class Parts:
             "batch_ms": 2000,
             "session_timeout_ms": 10_000,
             "max_event_bytes": 4 * 2**20,
+            **dict.fromkeys(("tls_context", "broker_password"), lambda: None),
+            **{n: None for n in settings_by_field() if n.startswith(("ssl_", "sasl_"))},
             **settings,
         }
         return SimpleNamespace(

@@ -107,6 +107,9 @@ class FakeState:
     def broker_silent_seconds(self):
         return {"consumer": 0.04, "producer": 12.34}
 
+    def refusal(self):
+        return None
+
     def rocksdb_bytes(self):
         return 0
 

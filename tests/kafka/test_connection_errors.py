@@ -58,21 +58,27 @@ def test_errors_that_are_not_about_connections_are_logged(
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "reason"),
+    ("code", "text", "reason", "is_refusal"),
     [
         (KafkaError._TRANSPORT, REFUSED,
-         "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"),
+         "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused", False),
         (KafkaError._RESOLVE, "h:1/bootstrap: Failed to resolve 'h:1': not known",
-         "h:1: Failed to resolve 'h:1': not known"),
+         "h:1: Failed to resolve 'h:1': not known", False),
         (KafkaError._SSL, "certificate verify failed",
-         "is not signed by an authority of COVERSUMM_SSL_CA_LOCATION"),
-        (KafkaError._AUTHENTICATION, "Authentication failed", "COVERSUMM_SASL_USERNAME=worker"),
-        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", ""),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorised", ""),
+         "is not signed by an authority of COVERSUMM_SSL_CA_LOCATION", True),
+        (KafkaError._AUTHENTICATION, "Authentication failed", "COVERSUMM_SASL_USERNAME=worker",
+         True),
+        # a proxy without a broker behind it
+        (KafkaError._SSL, "SSL handshake failed: Disconnected: a PLAINTEXT broker listener?",
+         "does not speak TLS", False),
+        (KafkaError._AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Timed out",
+         "COVERSUMM_SASL_MECHANISM", False),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", "", False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorised", "", False),
     ],
 )  # fmt: skip
 def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
-    code: int, text: str, reason: str
+    code: int, text: str, reason: str, is_refusal: bool
 ) -> None:
     settings = Settings(
         security_protocol="SASL_SSL",
@@ -85,6 +91,9 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
     contact = Contact(1.0, clock)
     contact.heard("admin")
     ContactErrors(settings, contact, "admin", LOG)(KafkaError(code, text))
+    clock.tick_s = 0.0
+    assert (contact.refusal() is not None) is is_refusal
+    clock.tick_s = 100.0
     silence = contact.silence()
     assert silence is not None
     assert reason in silence.reason

@@ -43,6 +43,33 @@ def test_the_reason_is_what_failed_since_the_last_answer(
     assert contact.silence().reason == "Connection refused"  # type: ignore[union-attr]
 
 
+def test_a_refusal_counts_from_the_last_answer_and_while_it_is_repeated(
+    contact: Contact, clock: FakeClock
+) -> None:
+    for _ in range(4):
+        contact.failed("consumer", "wrong password", is_refusal=True)
+        contact.failed("consumer", "Connection refused")  # by another broker
+        clock.now_s += 25
+    assert contact.refusal(90) == "wrong password"
+    contact.heard("producer")  # another client
+    assert contact.refusal(90) == "wrong password"
+    contact.heard("consumer")
+    assert contact.refusal() == "wrong password"  # by one of several brokers
+    assert contact.refusal(1) is None
+    clock.now_s += STREAK_SECONDS
+    assert contact.refusal() is None
+
+
+def test_a_refusal_is_reported_at_once(contact: Contact, clock: FakeClock) -> None:
+    announcer = Announcer(contact, clock)
+    clock.now_s += 11
+    assert "no answer" in reported(announcer)[0]
+    for _ in range(3):
+        contact.failed("consumer", "wrong password", is_refusal=True)
+        clock.now_s += 1
+    assert [reported(announcer) for _ in range(2)] == [["no broker for 14 s (wrong password)"], []]
+
+
 def reported(announcer: Announcer) -> list[str]:
     """What there is to tell at one look."""
     return [line for line in (announcer.lost(), announcer.back()) if line]

@@ -11,6 +11,7 @@ import json
 import socket
 import sys
 import time
+import urllib.error
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,12 +35,19 @@ from tests.harness.workers import ROOT, Pipeline, WorkerProcess, run_command
 from tests.real_kafka.test_bridge import wait_bridged
 from tests.real_kafka.test_llm import Prose
 from tests.real_kafka.test_postgres import Consumer
+from worker.credentials import LOOK_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 SETTINGS = {"COVERSUMM_LOG_LEVEL": "DEBUG", "COVERSUMM_DIMENSION": "2"}
 LIFE_SECONDS = 20.0
 """Of a token under load. librdkafka looks once a second whether its token is to be renewed."""
+IMPATIENT = {
+    "COVERSUMM_BROKER_TIMEOUT_MS": "3000",
+    "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000",
+    "COVERSUMM_COMMIT_TIMEOUT_MS": "10000",
+    "COVERSUMM_STALL_TIMEOUT_MS": "45000",
+}
 NO_TOKEN = "gives no token (status 503)"
 EXAMPLES = {
     "consumer.py": ROOT / "deploy" / "postgres" / "consumer.py",
@@ -247,6 +255,119 @@ def test_tokens_are_renewed_under_load_and_nothing_is_lost(
     for worker in workers:
         assert "Traceback" not in worker.log_text(), worker.log_text()
         assert not any(token in worker.log_text() for token in secured.identity.tokens)
+
+
+def test_passwords_and_certificates_change_twice_under_load_and_nothing_is_lost(
+    secured: Secured, site: Pipeline, tmp_path: Path
+) -> None:
+    """Each time the broker refuses the old password, the old certificate has expired, and no old
+    connection is left. The file with the password changes before the broker, then after it.
+    """
+    site = replace(site, settings={**SMALL, "COVERSUMM_LOG_LEVEL": "DEBUG"})
+    site.create_input()
+    password, parts = tmp_path / "password", batched_lists(load := events(3000), 25)
+
+    def issue(number: int, life_seconds: float) -> dict[str, str]:
+        steps = [
+            lambda: password.write_text(f"MARKER-{number}\n"),
+            lambda: secured.set_password("rotated", f"MARKER-{number}"),
+        ]
+        for step in steps if number % 2 else reversed(steps):
+            step()
+            feed(site, next(parts))
+            time.sleep(2 * LOOK_SECONDS)  # so that a worker uses the one without the other
+        certificate, key = secured.authority.issue("rotated", seconds=life_seconds)
+        return {
+            "COVERSUMM_SASL_USERNAME": "rotated",
+            "COVERSUMM_SASL_PASSWORD_LOCATION": str(password),
+            "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(certificate),
+            "COVERSUMM_SSL_KEY_LOCATION": str(key),
+        }
+
+    settings = {**secured.sasl(), **issue(0, LIFE_SECONDS * 3)}
+    del settings["COVERSUMM_SASL_PASSWORD"]
+    ends = time.monotonic() + LIFE_SECONDS * 3
+    workers = [site.worker(name) for name in ("one", "two")]
+    for worker in workers:
+        worker.environment |= settings
+        worker.start()
+    for worker in workers:
+        worker.wait_ready()
+    for number, life_seconds in ((1, LIFE_SECONDS * 3), (2, 86_400.0)):
+        while time.monotonic() < ends:
+            feed(site, next(parts))
+            time.sleep(2)
+        issue(number, life_seconds)
+        ends = time.monotonic() + life_seconds
+        secured.broker.stop()
+        secured.broker.start()
+        feed(site, next(parts))
+        site.wait_caught_up()
+        for worker in workers:
+            worker.wait_ready()
+    for rest in parts:
+        feed(site, rest)
+    site.wait_caught_up()
+    assert all(worker.alive and not worker.exit_codes for worker in workers), site.logs()
+    report = check(site)
+    assert report["records"] == len(load)
+    for worker in workers:
+        assert "Traceback" not in worker.log_text(), worker.log_text()
+        assert "MARKER" not in worker.log_text()
+
+
+def test_a_login_that_stays_refused_ends_with_the_reason_and_a_restart_helps(
+    secured: Secured, site: Pipeline, tmp_path: Path
+) -> None:
+    site = replace(site, settings={**SMALL, **IMPATIENT})
+    site.create_input()
+    secured.set_password("refused", "MARKER-old")
+    certificate, key = secured.authority.issue("refused", seconds=LIFE_SECONDS * 2)
+    ends = time.monotonic() + LIFE_SECONDS * 2
+    files = {
+        "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(certificate),
+        "COVERSUMM_SSL_KEY_LOCATION": str(key),
+    }
+    tls = {n: value for n, value in secured.tls().items() if "KEY_PASSWORD" not in n} | files
+    user = {"COVERSUMM_SASL_USERNAME": "refused", "COVERSUMM_SASL_PASSWORD": "MARKER-old"}
+    settings = {"password": {**secured.sasl(), **user}, "certificate": tls}
+    workers = {name: site.worker(name) for name in settings}
+    for name, worker in workers.items():
+        worker.environment |= settings[name]
+        worker.start()
+    bridge = bridged(site, tls)
+    for worker in workers.values():
+        worker.wait_ready()
+    site.wait_caught_up()
+    secured.set_password("refused", "MARKER-new")
+    time.sleep(max(0.0, ends - time.monotonic()))
+    secured.broker.stop()
+    secured.broker.start()
+    words = {"password": "COVERSUMM_SASL_USERNAME=refused", "certificate": "which expired on "}
+    for name, worker in workers.items():
+        eventually(lambda w=worker, n=name: words[n] in why_unready(w), worker.log_end)  # type: ignore[misc]
+        assert worker.metrics()["coversumm_login_refused"] == 1
+    for name, worker in workers.items():
+        worker.refused(words[name], "start again")
+        assert words[name] in worker.log_text().partition("coversumm-worker: error:")[0]
+    bridge.refused(words["certificate"])
+    secured.authority.issue("refused")
+    workers["password"].environment["COVERSUMM_SASL_PASSWORD"] = "MARKER-new"
+    for worker in workers.values():
+        worker.start()
+    for worker in workers.values():
+        worker.wait_ready()
+        assert worker.metrics()["coversumm_login_refused"] == 0
+
+
+def why_unready(worker: WorkerProcess) -> str:
+    """What `/readyz` says while it says no."""
+    with contextlib.suppress(OSError):
+        try:
+            worker.get("/readyz").close()
+        except urllib.error.HTTPError as refused:
+            return refused.read().decode()
+    return ""
 
 
 def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.errors import SetupError
 from worker.kafka.contact import Contact
 from worker.stream.watchdog import ContactWatch, IdleClient
 
@@ -115,6 +116,41 @@ def test_clients_that_are_about_to_lose_contact_are_to_begin_again_and_no_others
     world.answers = True
     watch.look()
     assert world.suspected == 2  # the consumer is not asked for a while, and looks after itself
+
+
+def test_clients_log_in_with_changed_credentials_once_a_broker_accepts_those(
+    world: World, contact: Contact
+) -> None:
+    logins, accepted = [object()], False
+
+    def log_in(seconds: float) -> None:
+        if not accepted:
+            raise TimeoutError
+
+    client = IdleClient(world.ask, world.suspect)
+    watch = ContactWatch(
+        contact, lambda: world.now, {"admin": client}, world, lambda: logins[-1], log_in
+    )
+    watch.look()
+    logins.append(object())
+    watch.look()
+    assert world.suspected == 0  # the old connections are good
+    accepted = True
+    watch.look()
+    watch.look()
+    assert world.suspected == 1
+
+
+def test_a_login_that_stays_refused_is_the_end(world: World, contact: Contact) -> None:
+    ended: list[BaseException] = []
+    watch = ContactWatch(contact, lambda: 0.0, {}, world, refused_seconds=60.0, end=ended.append)
+    for world.now in range(0, 61, 20):
+        assert ended == []
+        contact.failed("consumer", "wrong password", is_refusal=True)
+        watch.look()
+    (refused,) = ended
+    assert isinstance(refused, SetupError)
+    assert "wrong password" in str(refused)
 
 
 def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:

@@ -4,6 +4,7 @@ Code that needs one takes a `Clients`: `KafkaClients` is the real one, the simul
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -58,20 +59,21 @@ class ContactErrors:
     def __call__(self, error: KafkaError) -> None:
         """Log an error, and report it to the contact."""
         log_error(self.log, error)
-        if reason := reason_of(self.settings, error):
-            self.contact.failed(self.client, reason)
+        if error.code() not in UNREACHABLE or error.code() in (
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._TIMED_OUT,
+        ):
+            return  # it does not say why
+        diagnosis = Diagnosis(self.settings)
+        diagnosis(error)
+        reason = diagnosis.reason() if diagnosis.denied else plain(error.str())
+        # Without "Disconnected" and "Local: Timed out": a broker that dies, or a proxy before it.
+        is_refusal = diagnosis.denied and not re.search("Disconnected|Local: ", error.str())
+        self.contact.failed(self.client, reason, is_refusal=is_refusal)
 
-
-def reason_of(settings: Settings, error: KafkaError) -> str:
-    """Why a broker cannot be reached; empty if the error does not say."""
-    if error.code() not in UNREACHABLE or error.code() in (
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-    ):
-        return ""
-    diagnosis = Diagnosis(settings)
-    diagnosis(error)
-    return diagnosis.reason() if diagnosis.denied else plain(error.str())
+    def refused(self, text: str, *, is_tls: bool) -> None:
+        """Report that a broker refused this client, or it the broker, as another library says."""
+        self(KafkaError(KafkaError._SSL if is_tls else KafkaError._AUTHENTICATION, text))
 
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -133,12 +135,11 @@ class KafkaClients:
     """
 
     def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
-        self._tokens = kafka_tokens(settings)
+        self._settings, self._tokens = settings, kafka_tokens(settings)
         self._extensions = pairs(settings.sasl_oauth_extensions)
         self._options = pairs(settings.client_options)
         self._config: dict[str, Any] = {
             **PATIENCE,
-            **settings.kafka_client_config(),
             "logger": log,
             "error_cb": partial(log_error, log),
         }
@@ -173,20 +174,24 @@ class KafkaClients:
         return token.text, token.expires, "", self._extensions
 
     def _make(self, kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
-        """A client. Raises KafkaException without a token, SetupError for an unknown option.
+        """A client with the files as they are now. Raises SetupError for an unknown option, and
+        KafkaException without a token, or while files are being replaced.
 
         confluent-kafka would wait 10 s for a token that the callback does not return.
         """
         try:
             if self._tokens is not None:
                 self._tokens.token()
-            return kind({**self._config, **options, **self._options})
-        except TokenError as cause:
+            login = self._settings.kafka_client_config()
+            return kind({**self._config, **login, **options, **self._options})
+        except (OSError, ValueError) as cause:
             is_final = isinstance(cause, TokenRefused)
             code = KafkaError._AUTHENTICATION if is_final else KafkaError._TRANSPORT
             raise KafkaException(KafkaError(code, str(cause))) from None
         except KafkaException as cause:
             error = cause.args[0]
+            if "location failed: " in error.str():
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, error.str())) from None
             if error.code() != KafkaError._INVALID_ARG or not self._options:
                 raise
             raise SetupError(f"COVERSUMM_CLIENT_OPTIONS: {error.str()}") from cause

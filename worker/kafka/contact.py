@@ -15,7 +15,8 @@ CONSUMER: Final = "consumer"
 PRODUCER: Final = "producer"
 """The clients of a worker; `admin` looks after topics."""
 REPEAT_SECONDS = 60.0  # seconds between two lines about one outage
-STREAK_SECONDS = 30.0  # failures no further apart than this belong together
+STREAK_SECONDS = 40.0
+"""Failures no further apart belong together; librdkafka repeats an error every 30 s."""
 
 
 class Silence(NamedTuple):
@@ -49,6 +50,7 @@ class Contact:
     def __post_init__(self) -> None:
         self._heard: dict[str, float] = {}
         self._failed: dict[str, _Failures] = {}
+        self._refused: dict[str, _Failures] = {}
 
     def heard(self, client: str, at: float | None = None) -> None:
         """A broker answered this client, now or at `at`. It counts from its first answer on."""
@@ -56,13 +58,26 @@ class Contact:
             self._heard.get(client, float("-inf")), self.clock.monotonic() if at is None else at
         )
 
-    def failed(self, client: str, reason: str) -> None:
-        """This client could not reach a broker."""
-        now, before = self.clock.monotonic(), self._failed.get(client)
-        lasts = before is not None and now - before.at <= STREAK_SECONDS
-        self._failed[client] = _Failures(
-            before.since if before is not None and lasts else now, now, reason
-        )
+    def failed(self, client: str, reason: str, *, is_refusal: bool = False) -> None:
+        """This client could not reach a broker, or one refused its login."""
+        now = self.clock.monotonic()
+        for failures in (self._failed, self._refused)[: 1 + is_refusal]:
+            before = failures.get(client)
+            lasts = before is not None and now - before.at <= STREAK_SECONDS
+            failures[client] = _Failures(
+                before.since if before is not None and lasts else now, now, reason
+            )
+
+    def refusal(self, for_seconds: float = 0.0) -> str | None:
+        """Why brokers refuse a client's login; None if they do not, or for less than this since the
+        client's last answer.
+        """
+        now = self.clock.monotonic()
+        for client, refused in list(self._refused.items()):
+            since = max(refused.since, self._heard.get(client, refused.since))
+            if now - refused.at <= STREAK_SECONDS and now - since >= for_seconds:
+                return refused.reason
+        return None
 
     def trouble(self) -> str | None:
         """Why a client has failed to reach some broker for a minute, even if others answer."""
@@ -78,6 +93,7 @@ class Contact:
     def begin_again(self) -> None:
         """Forget the failures until now."""
         self._failed.clear()
+        self._refused.clear()
 
     def silent_seconds(self) -> dict[str, float]:
         """By client the seconds since it last heard from a broker."""
@@ -103,7 +119,7 @@ class Contact:
 
 @dataclass(eq=False)
 class Announcer:
-    """Chooses the log lines about contact: when it is lost, each minute, and when it is back.
+    """Chooses the log lines about contact: when it is lost or refused, each minute, and when back.
 
     Also once a minute that one of several brokers is unreachable: clients do not log connections.
     """
@@ -113,18 +129,19 @@ class Announcer:
 
     def __post_init__(self) -> None:
         self._announced_at: float | None = None
-        self._longest = 0.0
+        self._longest, self._is_refused = 0.0, False
         self._troubled_at = float("-inf")
 
     def lost(self) -> str | None:
         """The line about a lost contact, if one is due."""
         silence, now = self.contact.silence(), self.clock.monotonic()
-        at = self._announced_at
-        if silence is None or (at is not None and now - at < REPEAT_SECONDS):
+        at, refusal = self._announced_at, self.contact.refusal()
+        is_new, self._is_refused = bool(refusal) > self._is_refused, bool(refusal)
+        if silence is None or (at is not None and now - at < REPEAT_SECONDS and not is_new):
             self._longest = max(self._longest, silence.seconds if silence else 0.0)
             return None
         first, self._announced_at, self._longest = at is None, now, silence.seconds
-        return f"{silence} ({silence.reason or 'no answer'})" + (
+        return f"{silence} ({refusal or silence.reason or 'no answer'})" + (
             ": not ready until one answers, nothing is lost until then" if first else ""
         )
 

@@ -21,9 +21,10 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from worker.clock import Clock
+from worker.credentials import expired
 from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
-from worker.tokens import kafka_tokens
+from worker.tokens import TokenRefused, kafka_tokens
 
 log = logging.getLogger(__name__)
 
@@ -251,6 +252,9 @@ class Diagnosis:
     def denied(self) -> bool:
         """Whether a broker answered and refused the client, so that more waiting hardly helps."""
         texts = " ".join(self._errors.values())
+        tokens = kafka_tokens(self._settings)
+        if tokens is not None and tokens.failed and not isinstance(tokens.failed, TokenRefused):
+            return False  # the provider is away
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
         return known or "alert" in texts or "PLAINTEXT broker" in texts
 
@@ -289,15 +293,15 @@ class Diagnosis:
         if denied is not None:
             return (
                 f"the broker does not accept COVERSUMM_SASL_USERNAME={settings.sasl_username} with "
-                "COVERSUMM_SASL_PASSWORD and "
-                f"COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism}"
+                f"COVERSUMM_SASL_PASSWORD{'_LOCATION' if settings.sasl_password_location else ''} "
+                f"and COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism}"
             )
         tls = self._errors.get(KafkaError._SSL, "")
         if "verify failed" in tls:
             return (
                 "the broker's certificate is not signed by an authority of "
-                f"COVERSUMM_SSL_CA_LOCATION ({settings.ssl_ca_location or 'the system'}), or not "
-                "for this address"
+                f"COVERSUMM_SSL_CA_LOCATION ({settings.ssl_ca_location or 'the system'}), has "
+                "expired, or is not for this address"
             )
         lost = self._errors.get(KafkaError._TRANSPORT, "")
         if "PLAINTEXT broker" in lost + tls:
@@ -306,6 +310,7 @@ class Diagnosis:
             return (
                 "the broker does not accept the client's certificate: "
                 "COVERSUMM_SSL_CERTIFICATE_LOCATION and COVERSUMM_SSL_KEY_LOCATION"
+                f"{expired(settings)}"
             )
         if KafkaError._RESOLVE in self._errors:
             return "the host name does not resolve: check the address"

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from worker.clock import Clock
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
-from worker.kafka.clients import Clients
+from worker.kafka.clients import Clients, OnError
 from worker.kafka.errors import OVERTAKEN, REFUSED, unanswered
 from worker.kafka.group import Membership, group_metadata
 from worker.kafka.transactions import (
@@ -58,6 +58,7 @@ class TransactionalProducer:
     on_full: Callable[[], None] = lambda: None  # called when a commit waits for room in the queue
     clock: Clock = time
     bounded: Within = within  # runs calls that may hang
+    on_error: OnError | None = None
 
     def __post_init__(self) -> None:
         self._patience = Patience(self.settings.commit_timeout_ms / 1000)
@@ -75,6 +76,7 @@ class TransactionalProducer:
                 "queue.buffering.max.messages": self.settings.in_flight_messages,
                 "queue.buffering.max.kbytes": self.settings.in_flight_bytes // 1024,
                 "message.max.bytes": self.settings.max_message_bytes,
+                **({} if self.on_error is None else {"error_cb": self.on_error}),
             },
             on_full=self.on_full,
             clock=self.clock,

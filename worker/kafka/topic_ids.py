@@ -105,9 +105,12 @@ class TopicIds:
                 )
         self._known |= {topic: found for topic, found in ids.items() if found}
 
-    def ask(self, timeout_seconds: float) -> None:
-        """Ask any broker over this client's connections. Raises KafkaException without answer."""
-        admin = self._admin
+    def ask(self, timeout_seconds: float, *, anew: bool = False) -> None:
+        """Ask any broker, over this client's connections or `anew`, with the present credentials.
+
+        Raises KafkaException without answer.
+        """
+        admin = self.clients.admin(self.on_error) if anew else self._admin
         try:
             admin.list_topics(self.topics[-1], timeout=timeout_seconds)
         finally:

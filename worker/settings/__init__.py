@@ -69,6 +69,10 @@ class Settings(Fields):
             object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):
             raise SetupError(complaint)
+        try:
+            self.broker_password()
+        except (OSError, ValueError) as cause:
+            raise SetupError(f"COVERSUMM_SASL_PASSWORD_LOCATION: {cause}") from None
         for prefix, context, of_whom in (
             ("COVERSUMM_SSL_", self.tls_context, "TLS files"),
             ("COVERSUMM_SCHEMA_REGISTRY_", self.registry_tls_context, "registry's TLS files"),
@@ -146,9 +150,10 @@ class Settings(Fields):
 
     def secrets(self) -> list[str]:
         """The secret values, which no output may show."""
-        values = (
+        values = [
             getattr(self, name) for name, setting in settings_by_field().items() if setting.secret
-        )
+        ]
+        values += [self.broker_password()] if self.sasl_password_location else []
         return [str(value) for value in values if value]
 
     def url_of(self, host: str, port: int) -> str:
@@ -176,8 +181,20 @@ class Settings(Fields):
         """The name of a static member of the group; None for a dynamic member."""
         return self.instance_id
 
+    def broker_password(self) -> str | None:
+        """The password for SASL; if a file has it, as it is now. Raises OSError and ValueError."""
+        if self.sasl_password_location is None:
+            return self.sasl_password
+        found = Path(self.sasl_password_location).read_text("utf-8").strip()
+        if len(found.splitlines()) != 1:
+            raise ValueError(f"{self.sasl_password_location} must have a password in one line")
+        return found
+
     def kafka_client_config(self) -> dict[str, Any]:
-        """Addresses and security for librdkafka, without tokens and `client_options`."""
+        """Addresses and security for librdkafka, without tokens and `client_options`.
+
+        Raises OSError and ValueError as `broker_password` does.
+        """
         mechanism = self.sasl_mechanism
         config = {
             "bootstrap.servers": self.bootstrap_servers,
@@ -185,7 +202,7 @@ class Settings(Fields):
             "security.protocol": self.security_protocol.lower(),
             "sasl.mechanism": "OAUTHBEARER" if mechanism == "AWS_MSK_IAM" else mechanism,
             "sasl.username": self.sasl_username,
-            "sasl.password": self.sasl_password,
+            "sasl.password": self.broker_password(),
             "ssl.ca.location": self.ssl_ca_location,
             "ssl.certificate.location": self.ssl_certificate_location,
             "ssl.key.location": self.ssl_key_location,

@@ -156,7 +156,7 @@ def _variables(settings: Fields, *names: str) -> dict[str, Any]:
     return {described[name].variable: getattr(settings, name) for name in names}
 
 
-_PASSWORD: Final = (("sasl_username", "sasl_password"), ())
+_PASSWORD: Final = (("sasl_username", "sasl_password"), ("sasl_password_location",))
 SASL: Final[dict[str | None, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PLAIN": _PASSWORD,
     "SCRAM-SHA-256": _PASSWORD,
@@ -186,6 +186,8 @@ def _check_sasl(settings: Fields) -> Iterator[str]:
     others = {name for needed, optional in SASL.values() for name in (*needed, *optional)}
     needed, optional = SASL[mechanism]
     what = f"with COVERSUMM_SASL_MECHANISM={mechanism}" if mechanism else with_protocol
+    if "sasl_password" in needed and settings.sasl_password_location is not None:
+        needed, what = ("sasl_username",), f"{what} and COVERSUMM_SASL_PASSWORD_LOCATION"
     unused = sorted(others.difference(needed, optional)) + ["sasl_mechanism"] * (mechanism is None)
     for variable, value in _variables(settings, *needed).items():
         if value is None:

@@ -413,6 +413,12 @@ class Fields:
     )
     sasl_username: str | None = setting(None, kinds.ONE_LINE, "User name for SASL")
     sasl_password: str | None = setting(None, kinds.ONE_LINE, "Password for SASL", secret=True)
+    sasl_password_location: str | None = setting(
+        None,
+        kinds.ONE_LINE,
+        "File with the password for SASL, instead of `COVERSUMM_SASL_PASSWORD`: a changed one is "
+        "read again, see [rotation](../deploy.md#passwords-and-certificates-that-change)",
+    )
     sasl_oauth_token_url: str | None = setting(
         None, kinds.ENDPOINT, "Token endpoint of an OAuth provider, for `OAUTHBEARER`"
     )
@@ -448,7 +454,7 @@ class Fields:
         None, kinds.ONE_LINE, "CA certificates, a PEM file", instead="the system's"
     )
     ssl_certificate_location: str | None = setting(
-        None, kinds.ONE_LINE, "Client certificate, a PEM file"
+        None, kinds.ONE_LINE, "Client certificate, a PEM file; changed files are read again"
     )
     ssl_key_location: str | None = setting(None, kinds.ONE_LINE, "Its private key, a PEM file")
     ssl_key_password: str | None = setting(

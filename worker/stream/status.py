@@ -55,7 +55,8 @@ class WorkerStatus:
         if app.is_leaving:
             return False, "stopping"
         if silence := self._silence():
-            return False, str(silence)
+            refusal = self.refusal()
+            return False, f"{silence}: {refusal}" if refusal else str(silence)
         if not app.started or self._assignment.membership is None:
             return False, "starting: not yet a member of the consumer group"
         if self._assignment.doubt is not None:
@@ -155,6 +156,10 @@ class WorkerStatus:
         """By client, the seconds since it last heard from a broker."""
         self._app.contact_watch.listen()
         return self._contact.silent_seconds()
+
+    def refusal(self) -> str | None:
+        """Why brokers refuse the worker's login, if they do."""
+        return self._contact.refusal()
 
     def _silence(self, for_seconds: float | None = None) -> Silence | None:
         self._app.contact_watch.listen()

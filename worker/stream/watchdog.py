@@ -9,14 +9,16 @@ stable offset, and so the lag.
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.clock import Clock
-from worker.errors import Crash
+from worker.errors import Crash, SetupError
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.stream.surroundings import die
 
@@ -76,6 +78,13 @@ class Watchdog(threading.Thread):
                 self.end(Crash(f"no progress for {self.limit_seconds:g} s: {stall}{advice}"))
 
 
+def refused_login(reason: str, seconds: float) -> SetupError:
+    """The error of a login that brokers have refused for so long: a restart reads it again."""
+    return SetupError(
+        f"brokers refuse this login for {seconds:g} s: {reason}; start again with a valid one"
+    )
+
+
 LOOKS = 5  # number of looks within the time after which contact counts as lost
 LONGEST_PAUSE_SECONDS = 5.0  # longest pause between two looks
 
@@ -96,11 +105,16 @@ class ContactWatch(threading.Thread):
     consumer_heard_at: Callable[[], float | None]  # None before its first answer
     idle: Mapping[str, IdleClient]  # clients that send requests only for this
     clock: Clock = time
+    login: Callable[[], object] = lambda: None  # the present credentials: another object if changed
+    log_in: Callable[[float], None] = lambda seconds: None  # raises if no broker accepts them
+    refused_seconds: float = math.inf  # after which a client whose login is refused is the end
+    end: Callable[[BaseException], None] = die
 
     def __post_init__(self) -> None:
         super().__init__(name="contact", daemon=True)
         self._announcer = Announcer(self.contact, self.clock)
         self._done = threading.Event()
+        self._login = self.login()
         self._pause_seconds = min(self.contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
 
     def run(self) -> None:
@@ -129,16 +143,30 @@ class ContactWatch(threading.Thread):
                 log.debug("the %s got no answer: %r", name, cause)
             else:
                 self.contact.heard(name)
+        with suppress(Exception):  # an error callback has the reason
+            self._renew()
         self.listen()
         self._suspect()
         if self._done.is_set():
             return
+        if refusal := self.contact.refusal(self.refused_seconds):
+            self.end(refused_login(refusal, self.refused_seconds))
         if line := self._announcer.lost():
             log.warning("%s", line)
         elif line := self._announcer.back():
             log.info("%s", line)
         elif line := self._announcer.trouble():
             log.warning("%s", line)
+
+    def _renew(self) -> None:
+        """Let clients use changed credentials, once a broker accepts those: the old connections
+        are good until then.
+        """
+        if (login := self.login()) is not self._login:
+            self.log_in(self.contact.timeout_seconds / LOOKS)
+            self._login = login
+            for client in self.idle.values():
+                client.suspect()
 
     def _suspect(self) -> None:
         """Let clients that are about to lose contact open new connections.

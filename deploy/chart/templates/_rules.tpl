@@ -33,8 +33,10 @@ the part of the values that has them, or ""]. A value that only the cluster know
 {{- else if not (hasKey $set "SASL_MECHANISM") }}{{ $_ := set $lacks "SASL_MECHANISM" $needed }}
 {{- else if $mechanism -}}
 {{- $needed = printf "with COVERSUMM_SASL_MECHANISM=%s" $mechanism -}}
-{{- $used = append (concat (get $rules.sasl $mechanism).needs (get $rules.sasl $mechanism).takes) "SASL_MECHANISM" -}}
-{{- range (get $rules.sasl $mechanism).needs }}{{ if not (hasKey $set .) }}{{ $_ := set $lacks . $needed }}{{ end }}{{ end -}}
+{{- $needs := (get $rules.sasl $mechanism).needs -}}
+{{- if hasKey $set "SASL_PASSWORD_LOCATION" }}{{ $needs = without $needs "SASL_PASSWORD" }}{{ end -}}
+{{- $used = append (concat $needs (get $rules.sasl $mechanism).takes) "SASL_MECHANISM" -}}
+{{- range $needs }}{{ if not (hasKey $set .) }}{{ $_ := set $lacks . $needed }}{{ end }}{{ end -}}
 {{- end -}}
 {{- if or $mechanism (not (hasPrefix "SASL_" .)) -}}
 {{- range $name := keys $set | sortAlpha -}}

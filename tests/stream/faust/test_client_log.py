@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import logging
 import pkgutil
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from aiokafka import errors
 from faust.tables import recovery
 
 from tests.harness.fake_clients import FakeClock
+from worker.kafka.clients import ContactErrors
 from worker.kafka.contact import Contact
+from worker.settings import Settings
 from worker.stream.faust.client_log import (
     CONSEQUENCES,
     LOGGERS,
@@ -26,6 +29,7 @@ from worker.stream.faust.client_log import (
     route_errors,
 )
 
+LOG = logging.getLogger("tests.client_log")
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
 
 
@@ -45,7 +49,7 @@ def contact() -> Contact:
 
 @pytest.fixture
 def log(contact: Contact) -> Iterator[logging.Logger]:
-    route_errors(contact)
+    route_errors(ContactErrors(Settings(), contact, "consumer", LOG))
     logger = logging.getLogger(LOGGERS[0])
     before = logger.level
     yield logger
@@ -86,19 +90,39 @@ def test_what_only_follows_is_neither(
     assert reason(contact) == ""
 
 
+def closed(cause: Exception) -> Exception:
+    """What aiokafka makes of an alert: with TLS 1.3 it comes after the handshake."""
+    error = errors.KafkaConnectionError("Connection at 127.0.0.1:9093 closed")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("error", "words"),
     [
-        errors.AuthenticationFailedError("wrong password"),
-        errors.UnsupportedSaslMechanismError("no PLAIN"),
+        (errors.AuthenticationFailedError("wrong password"), "COVERSUMM_SASL_USERNAME"),
+        (errors.UnsupportedSaslMechanismError("no PLAIN"), "COVERSUMM_SASL_MECHANISM"),
+        (ssl.SSLError(1, "certificate verify failed: self-signed"), "COVERSUMM_SSL_CA_LOCATION"),
+        (
+            closed(ssl.SSLError(1, "sslv3 alert certificate unknown")),
+            "COVERSUMM_SSL_CERTIFICATE_LOCATION",
+        ),
+        (closed(ssl.SSLEOFError(8, "EOF occurred in violation of protocol")), None),
+        (closed(ConnectionResetError(104, "Connection reset by peer")), None),
     ],
 )
-def test_a_broker_that_refuses_the_client_says_why(
-    error: Exception, log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+def test_a_broker_that_refuses_the_client_says_why_and_one_that_goes_away_does_not(
+    error: Exception,
+    words: str | None,
+    log: logging.Logger,
+    contact: Contact,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     log.error("Unable connect to node with id %s: %s", 1, error)
     assert caplog.records == []
-    assert str(error) in reason(contact)
+    contact.clock.tick_s = 0.0  # type: ignore[attr-defined]
+    assert (contact.refusal() is None) is (words is None)
+    assert (words or str(error.__cause__)) in reason(contact)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +183,5 @@ def test_a_rebalance_upon_a_rebalance_is_reported_by_who_takes_over(
 
 
 def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:
-    route_errors(Contact(1.0, far_apart()))
+    route_errors(ContactErrors(Settings(), Contact(1.0, far_apart()), "consumer", LOG))
     assert [isinstance(one, ConnectionErrors) for one in log.filters] == [True]

@@ -20,6 +20,8 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGrou
 from aiokafka.util import wait_for
 
 from tests.harness.simulated_loop import run_simulated
+from worker.credentials import kafka_login
+from worker.settings import Settings
 from worker.stream.faust import group_client as module
 from worker.stream.faust.group_client import (
     FETCH_SECONDS,
@@ -83,7 +85,8 @@ def group_client(join_seconds: float = 65.0, instance_id: str | None = "worker-0
         raise Fenced
 
     client = AIOKafkaClient(bootstrap_servers="127.0.0.1:1", loop=asyncio.get_running_loop())
-    as_group_client(client, "group", instance_id, join_seconds - module.JOIN_MARGIN_SECONDS, fenced)
+    seconds = join_seconds - module.JOIN_MARGIN_SECONDS
+    as_group_client(client, "group", instance_id, seconds, fenced, kafka_login(Settings()))
     assert isinstance(client, GroupClient)
     return client
 
@@ -174,6 +177,25 @@ async def test_a_connection_that_is_not_made_does_not_keep_others_from_being_mad
     assert await first
     assert await second
     assert len(client._conns) == 3
+
+
+async def test_each_connection_has_the_credentials_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[tuple[Any, Any]] = []
+
+    async def create(*_: Any, **options: Any) -> Any:
+        given.append((options["ssl_context"], options["sasl_plain_password"]))
+        raise OSError
+
+    monkeypatch.setattr(aiokafka_client, "create_conn", create)
+    client, logins = group_client(), [("a context", "old"), ("another", "new")]
+    node = SimpleNamespace(host="alive", port=1)
+    client.cluster = SimpleNamespace(broker_metadata=lambda _: node)
+    for login in logins:
+        client.login = SimpleNamespace(current=lambda login=login: login)  # type: ignore[assignment]
+        assert not await client.ready(NODE)
+    assert given == logins
 
 
 # -- joining ---------------------------------------------------------------------------------------

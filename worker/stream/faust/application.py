@@ -19,6 +19,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from yarl import URL
 
+from worker.credentials import kafka_login
 from worker.errors import Crash
 from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
@@ -143,6 +144,10 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
             ADMIN: IdleClient(worker.logs.ids.ask, worker.logs.ids.suspect),
         },
         surroundings.clock,
+        kafka_login(settings).current,
+        partial(worker.logs.ids.ask, anew=True),
+        settings.stall_timeout_ms / 1000,
+        surroundings.die,
     )
     topic = app.topic(
         settings.input_topic,

@@ -35,7 +35,7 @@ def broker_credentials(settings: Settings) -> Any:
     if settings.security_protocol.startswith("SASL"):
         return SASLCredentials(
             username=settings.sasl_username,
-            password=settings.sasl_password,
+            password=settings.broker_password(),
             mechanism=settings.sasl_mechanism,
             ssl_context=context,
         )

@@ -6,11 +6,14 @@ are logged.
 """
 
 import logging
+import ssl
 from typing import Final
 
 from aiokafka import errors
 
-from worker.kafka.contact import CONSUMER, Contact
+from worker.kafka.clients import ContactErrors
+from worker.kafka.contact import CONSUMER
+from worker.tokens import TokenRefused
 
 LOGGERS: Final = (
     "aiokafka",
@@ -19,13 +22,15 @@ LOGGERS: Final = (
     "aiokafka.consumer.group_coordinator",
     "faust.tables.recovery",
 )
-CAUSES: Final = (
-    OSError,
+REFUSALS: Final = (
+    TokenRefused,
     errors.AuthenticationFailedError,
     errors.SaslAuthenticationFailed,
     errors.UnsupportedSaslMechanismError,
     errors.IllegalSaslStateError,
 )
+"""What a broker refuses a client with after TLS."""
+CAUSES: Final = (OSError, *REFUSALS)
 """Connection errors whose text is a reason."""
 CONNECTION_ERRORS: Final = (
     *CAUSES,
@@ -57,25 +62,29 @@ OVERTAKEN: Final = "Recovery rebalancing again"
 class ConnectionErrors(logging.Filter):
     """A filter for `LOGGERS` that reports connection errors to the contact."""
 
-    def __init__(self, contact: Contact) -> None:
+    def __init__(self, report: ContactErrors) -> None:
         super().__init__()
-        self._contact = contact
+        self._report = report
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the message."""
         arguments = record.args if isinstance(record.args, tuple) else ()
         found = [one for one in arguments if isinstance(one, CONNECTION_ERRORS)]
-        for cause in found:
-            if isinstance(cause, CAUSES) and str(cause):
-                self._contact.failed(CONSUMER, str(cause))
+        for error in found:
+            cause = error.__cause__ or error  # of a connection that broke
+            is_tls = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
+            if is_tls or isinstance(cause, REFUSALS):
+                self._report.refused(str(cause), is_tls=is_tls)
+            elif isinstance(cause, CAUSES) and str(cause):
+                self._report.contact.failed(CONSUMER, str(cause))
         is_known = bool(found) or record.msg in CONSEQUENCES or OVERTAKEN in str(record.msg)
         return not is_known or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
-def route_errors(contact: Contact) -> None:
+def route_errors(report: ContactErrors) -> None:
     """Report aiokafka's connection errors to this contact, and to no former one."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         for old in [one for one in logger.filters if isinstance(one, ConnectionErrors)]:
             logger.removeFilter(old)
-        logger.addFilter(ConnectionErrors(contact))
+        logger.addFilter(ConnectionErrors(report))

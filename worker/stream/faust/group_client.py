@@ -23,6 +23,8 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.protocol.types import Int32, Schema, String
 
+from worker.credentials import FromFiles, KafkaLogin
+
 REQUEST_SECONDS: Final = 3.0  # longest wait for an answer, other than to a fetch or a join
 FETCH_SECONDS: Final = 10.0  # longest wait for the records of a fetch
 JOIN_MARGIN_SECONDS: Final = 5.0  # extra wait after the rebalance timeout, when the group answers
@@ -71,6 +73,7 @@ class GroupClient(AIOKafkaClient):
     join_seconds: float
     on_fenced: Callable[[], None]
     connection_locks: defaultdict[tuple[int, int], asyncio.Lock]
+    login: FromFiles[KafkaLogin]
 
     async def send(
         self, node_id: int, request: Request[Any], *, group: int = ConnectionGroup.DEFAULT
@@ -125,7 +128,10 @@ class GroupClient(AIOKafkaClient):
     async def _get_conn(
         self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, **_: Any
     ) -> Any:
-        """aiokafka's own, with one lock per connection, so that none blocks the others."""
+        """aiokafka's own, with the present credentials, and one lock per connection, so that none
+        blocks the others.
+        """
+        self._ssl_context, self._sasl_plain_password = self.login.current()
         self._get_conn_lock_value = self.connection_locks[node_id, group]
         return await super()._get_conn(node_id, group=group)
 
@@ -136,6 +142,7 @@ def as_group_client(
     instance_id: str | None,
     rebalance_seconds: float,
     on_fenced: Callable[[], None],
+    login: FromFiles[KafkaLogin],
 ) -> None:
     """Turn a consumer's client that has not started into a `GroupClient`.
 
@@ -145,7 +152,7 @@ def as_group_client(
     client.__class__ = GroupClient
     client.group_id, client.instance_id = group_id, instance_id
     client.join_seconds = rebalance_seconds + JOIN_MARGIN_SECONDS
-    client.on_fenced = on_fenced
+    client.on_fenced, client.login = on_fenced, login
     client.connection_locks = defaultdict(asyncio.Lock)
     client._request_timeout_ms = int(REQUEST_SECONDS * 1000)
 
