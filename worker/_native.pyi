@@ -1,13 +1,13 @@
 """The usual micro-batch in machine code, from `worker/native/` (Rust); see `Pool`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
 from worker.events import Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
 
-API: Final = 7
+API: Final = 8
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -27,7 +27,6 @@ class Processed:
     created: int  # entities
     set_changes: int  # as `Stats.set_changes`
     steps: int  # events that added or removed sentences
-    sentences: int  # added, replaced or removed, as `BatchPlan.sentences`
     message_bytes: int  # keys and values of the messages
     row_bytes: int  # keys and values of the rows
 
@@ -38,7 +37,7 @@ class Pool:
     A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `questions` and
     their `answer`, then `process`. If the pool does not take a record, the caller makes its entity
     `leave`, and processes all records of that entity. Rows and messages are those of the Python
-    form, byte for byte. For one thread at a time.
+    form, byte for byte. For one thread at a time; all others run beside it.
     """
 
     def __new__(
@@ -90,6 +89,11 @@ class Pool:
         are loaded.
         """
 
+    def sizes(self) -> list[tuple[int, int]]:
+        """Of each held event the index of its record, and how many sentences it adds, replaces or
+        removes if it is applied, as `BatchPlan.sentences`. Call it once all others left.
+        """
+
     def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:
         """Forget the held events of these entities, and drop those that are in the pool."""
 
@@ -104,8 +108,9 @@ class Pool:
         `FacetCriteria.mentions` or `mentions_of_word`. Raises ValueError if one is missing.
         """
 
-    def process(self) -> Processed:
-        """Carry out all held events, in the order in which they were read.
+    def process(self, on_progress: Callable[[], object]) -> Processed:
+        """Carry out all held events, in the order in which they were read, and call `on_progress`
+        every 100 ms.
 
         The pool is ahead of the committed rows then: `drop` the touched entities if these are not
         used. Raises ValueError if an entity was neither loaded nor made to leave.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from importlib import import_module
 
 from tests.harness.drive import Driver, config
@@ -12,6 +14,53 @@ from worker.state.keys import header_key, incarnation_prefix
 from worker.state.rows import decode_header
 
 MOST = 20
+LONG = 0.1  # seconds of the processor for which no thread waits
+
+
+class Beats(threading.Thread):
+    """Counts while native code lets it."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.count = 0
+
+    def run(self):
+        while True:
+            time.sleep(0.001)
+            self.count += 1
+
+
+class WatchedPool:
+    """A pool whose long calls let other threads run. Long is a time of the processor, so that a
+    busy machine makes none of them long.
+    """
+
+    beats = Beats()
+
+    def __init__(self, pool):
+        self._pool = pool
+        self.long_calls = 0
+
+    def __getattr__(self, name):
+        return self._watched(found) if callable(found := getattr(self._pool, name)) else found
+
+    def __len__(self):
+        return len(self._pool)
+
+    def _watched(self, method):
+        def call(*arguments):
+            if not self.beats.is_alive():
+                self.beats.start()
+            begun, started, before = time.monotonic(), time.thread_time(), self.beats.count
+            result = method(*arguments)
+            heard, spans = self.beats.count - before, (time.monotonic() - begun) / LONG
+            if time.thread_time() - started > LONG:
+                self.long_calls += 1
+                # one is heard in any case at each report of progress, and as the call ends
+                assert heard > 2 + 2 * spans, f"{method.__name__} held the interpreter"
+            return result
+
+        return call
 
 
 class PoolDriver:
@@ -20,7 +69,7 @@ class PoolDriver:
     def __init__(self, most_sentences=MOST, **settings):
         self.driver = Driver(config(**settings))
         module = import_module("worker._native")
-        self.pool = new_pool(module, self.driver.config, most_sentences)
+        self.pool = WatchedPool(new_pool(module, self.driver.config, most_sentences))
         self.facets = self.driver.config.facets
         for partition in self.driver.rows if self.facets is not None else ():
             self.pool.define(partition, plain_facets(self.facets, self.driver.config.emit_mentions))
@@ -34,7 +83,7 @@ class PoolDriver:
     def run(self, batch):
         """Compare the two forms of a micro-batch."""
         natively = self._read(batch)
-        got = self.pool.process()
+        got = self.pool.process(lambda: None)
         indexes = [i for i, one in enumerate(batch) if (one.partition, one.key) in natively]
         expected = self.driver.run_whole(*batch)
         own = [

@@ -100,6 +100,31 @@ def test_a_row_with_fewer_facets_is_refused():
     assert not driver.pool.load(0, b"e", rows.items())
 
 
+def test_other_threads_run_beside_native_code():
+    """A review of a year later moves all others out of their facets, its deletion moves them in
+    again. Heartbeats of the consumer come from another thread.
+    """
+    facets = [Facet(str(days), within_days=days) for days in range(1, 9)]
+    criteria = facet_criteria(Definitions(facets), 384, None)
+    pool = PoolDriver(4096, **of_facets(criteria, limits={"dimension": 384})).pool
+    random = Random(1)
+
+    def review(at, name, year):
+        vector = base64_vector([random.gauss(0, 1) for _ in range(384)])
+        return upsert(at, name, ("a", vector), occurred_at=f"{year}-11-20T12:00:00Z")
+
+    batch = [review(at, f"r{at}", 2025) for at in range(1500)]
+    for at in range(1500, 2000, 2):
+        batch += [review(at, "late", 2026), delete(at + 1, "late")]
+    reports = []
+    pool.read(batch, range(len(batch)))
+    assert pool.load(0, b"e", ())
+    assert sum(size for _, size in pool.sizes()) == len(batch)
+    pool.process(lambda: reports.append(1))
+    assert pool.long_calls
+    assert reports
+
+
 def test_facets_of_all_criteria_are_drawn():
     """Native code would ignore another one; phrases are vectors to it."""
     facets = [random_facets(Random(f"facets {seed}")).definitions.facets for seed in range(160)]

@@ -359,8 +359,8 @@ def test_the_same_cuts_give_the_same(
     """What is coalesced depends on the cuts: one processor is cut, the other gets its part."""
     left = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
     batch = {"transaction_records": records, "sentences": sentences, "transaction_bytes": 20_000}
-    works = both(1, batch=batch, cache_bytes=50_000, **changes)
-    leads, follows = works if is_first else works[::-1]
+    leads = both(1, batch=batch, cache_bytes=50_000, **changes)[not is_first]
+    follows = both(1, cache_bytes=50_000, **changes)[is_first]
     while left:
         one = leads.process(left[:80])
         other = follows.process(left[: one.taken])

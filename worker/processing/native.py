@@ -34,7 +34,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 7  # of the module; one that was built from other sources is not used
+API: Final = 8  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 4096
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -101,13 +101,14 @@ class NativeEntities:
         self._entities = entities
         self._defined: set[int] = set()  # partitions whose facets the pool has
         self._unfit: set[EntityKey] = set()  # the pool did not take these
+        self._sentences = 0  # of the held events
         sets = 0 if config.facets is None else len(config.facets.definitions.sets)
         self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension + SET_BYTES * sets
 
     def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> list[int]:
         """The indexes, among those of new records, of the events that the pool holds now.
 
-        Raises CorruptRow, and TooMuch if their entities are too much to read into memory.
+        Raises CorruptRow, and TooMuch if they or their entities are too much.
         """
         pool = self._pool
         places = {i: (records[i].partition, records[i].key) for i in new}
@@ -127,6 +128,10 @@ class NativeEntities:
         self._remember(unfit)
         if self._config.facets is not None:
             read_texts(pool, self._config.facets)
+        self._sentences = 0
+        for index, sentences in pool.sizes():
+            self._sentences += sentences
+            load.check_plan(self._sentences, 0, index)
         return [i for i in usual if places[i] not in left]
 
     def _define(self, partitions: Collection[int]) -> None:
@@ -186,10 +191,10 @@ class NativeEntities:
 
         Raises TooMuch; the pool is then as it was before.
         """
-        done = self._pool.process()
+        if load.records > 1 and sentences + self._sentences > load.limits.sentences:
+            raise TooMuch(Limit.BATCH_SENTENCES, load.records // 2)
+        done = self._pool.process(load.pace.on_progress)
         try:
-            if load.records > 1 and sentences + done.sentences > load.limits.sentences:
-                raise TooMuch(Limit.BATCH_SENTENCES, load.records // 2)
             load.count(len(done.messages) + sum(map(len, done.rows.values())))
             load.weigh(done.message_bytes + done.row_bytes)
         except TooMuch:

@@ -6,7 +6,8 @@ use crate::entity::{Counts, Entity, Member, Review, Sentence};
 use crate::event::{Change, Details, Event, Given, Origin, Upsert};
 use crate::facets::Criteria;
 use crate::message::{Difference, Emit, Message, Publication, Shown};
-use crate::rows::{Row, Writer};
+use crate::results::EntityRows;
+use crate::rows::Writer;
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::Arc;
@@ -55,8 +56,6 @@ pub struct Batch {
     pub created: u64,
     /// Events that added or removed sentences.
     pub steps: u64,
-    /// Sentences that are new, replaced or removed.
-    pub sentences: usize,
 }
 
 impl Batch {
@@ -113,7 +112,6 @@ impl Batch {
         let number = stored.unwrap_or_else(|| entity.add_review(Review::new(&upsert.review)));
         let (added, vectors) = (take(&mut upsert.sentences), take(&mut upsert.vectors));
         let removed = entity.sentences_of(number);
-        self.sentences += removed.len() + added.len();
         let is_move = !removed.is_empty() || !added.is_empty();
         count(entity, facets, number, -1);
         entity.leave_order(number);
@@ -163,7 +161,6 @@ impl Batch {
         self.touch_or_create(entity, origin);
         let number = stored.unwrap_or_else(|| entity.add_review(Review::new(review)));
         let removed = entity.sentences_of(number);
-        self.sentences += removed.len();
         let is_move = !removed.is_empty();
         count(entity, facets, number, -1);
         entity.leave_order(number);
@@ -193,10 +190,8 @@ impl Batch {
                 continue;
             };
             let mut own = entity.sentences_of(number);
-            let live = own.len();
             own.retain(|at| ordinals.contains(&entity.sentences[*at as usize].ordinal));
             if !own.is_empty() {
-                self.sentences += live;
                 count(entity, facets, number, -1);
                 self.written(entity, number);
                 left.push(number);
@@ -319,10 +314,11 @@ impl Batch {
 /// Count a review in the facets, if there are any, with the mentions that its sentences have now.
 fn count(entity: &mut Entity, facets: Option<&Criteria>, number: u32, by: i32) {
     let Some(facets) = facets else { return };
+    let rows = entity.sentences_of(number);
     if by > 0 {
-        entity.find_mentions(number);
+        entity.find_mentions(number, &rows);
     }
-    entity.count_in_facets(facets, number, by);
+    entity.count_in_facets(facets, number, &rows, by);
 }
 
 /// The event's version, or the next one if it has none.
@@ -333,7 +329,7 @@ fn next_version(entity: &Entity, given: Option<u64>, stored: Option<u32>) -> u64
 
 impl Touched {
     /// The changed rows of the entity, in their last state, and the newest format of its reviews.
-    pub fn rows(&self, entity: &mut Entity, has_mentions: bool) -> (Vec<Row>, u8) {
+    pub fn rows(&self, entity: &mut Entity, has_mentions: bool) -> EntityRows {
         let (mut rows, mut newest) = (Vec::new(), 0);
         let writer = Writer::new(&self.name, entity);
         if self.is_new || entity.counts != self.counts {

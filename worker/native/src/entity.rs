@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub const RATINGS: usize = 21;
 /// Reviews that are looked through as fast as a table is asked, and without its memory.
 const FEW_REVIEWS: usize = 32;
+/// Sentences that are moved in the time in which a set begins again.
+const ONE_BY_ONE: usize = 8;
 /// Bytes that an allocation takes beside its own.
 const ALLOCATED: usize = 16;
 /// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
@@ -61,7 +63,7 @@ pub fn in_order_of(stored: &[Member], now: &[Member]) -> Option<Vec<Member>> {
     present.collect::<Option<Vec<_>>>().filter(|_| stored.len() == now.len())
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Review {
     pub id: Arc<str>,
     pub version: u64,
@@ -91,7 +93,7 @@ pub struct Findings {
 
 static NOTHING: Findings = Findings { language: None, mentions: 0, instant: None, recent: 0 };
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Sentence {
     pub text: Box<str>,
     /// Its number among the reviews.
@@ -116,17 +118,7 @@ pub struct Sentence {
 impl Review {
     /// One of which nothing is known.
     pub fn new(id: &str) -> Self {
-        Review {
-            id: id.into(),
-            version: 0,
-            is_deleted: false,
-            is_embedded: false,
-            details: Details::default(),
-            findings: None,
-            live: 0,
-            has_vectors_row: false,
-            is_written: false,
-        }
+        Review { id: id.into(), ..Review::default() }
     }
 
     pub fn findings(&self) -> &Findings {
@@ -149,18 +141,7 @@ impl Review {
 
 impl Sentence {
     pub fn new(review: u32, ordinal: u32, text: Box<str>) -> Self {
-        Sentence {
-            text,
-            review,
-            ordinal,
-            labels: 0,
-            words: None,
-            is_shown: false,
-            is_lowest: true,
-            support: 1,
-            digest: None,
-            quote: None,
-        }
+        Sentence { text, review, ordinal, is_lowest: true, support: 1, ..Sentence::default() }
     }
 
     pub fn digest(&mut self) -> TextDigest {
@@ -237,6 +218,8 @@ pub struct Entity {
     numbers: HashMap<Arc<str>, u32>,
     /// Of live ones by date, where facets depend on it.
     pub order: Vec<u32>,
+    /// The review that joined this order last, until its facets are found.
+    pub joined: Option<u32>,
     pub sentences: Vec<Sentence>,
     copies: Copies,
     pub centroid: Centroid,
@@ -303,6 +286,17 @@ impl Entity {
         let own = own.filter(|at| self.sentences[*at].review == review);
         let mut found: Vec<u32> = own.take(live).map(|at| at as u32).collect();
         found.sort_unstable_by_key(|at| self.sentences[*at as usize].ordinal);
+        found
+    }
+
+    /// Likewise of each of these reviews, which ascend, in any order.
+    pub fn sentences_of_each(&self, reviews: &[u32]) -> Vec<Vec<u32>> {
+        let mut found = vec![Vec::new(); reviews.len()];
+        for (row, one) in (0..).zip(&self.sentences) {
+            if let Ok(place) = reviews.binary_search(&one.review) {
+                found[place].push(row);
+            }
+        }
         found
     }
 
@@ -405,19 +399,20 @@ impl Entity {
         }
     }
 
-    /// Move a live sentence to these sets of facets.
-    pub fn move_sentence(&mut self, row: u32, sets: Sets) {
-        if self.facets.of[row as usize] == sets {
-            return;
+    /// Move live sentences to these sets of facets, which are others than theirs.
+    pub fn move_sentences(&mut self, moved: &[(u32, Sets)]) {
+        if moved.len() > ONE_BY_ONE * self.facets.sets.len() {
+            return self.move_at_once(moved);
         }
-        let products = &products_of(&self.vectors, &[self.vector(row)])[0];
-        let row = row as usize;
-        self.facets.move_to(row, sets, products, products[row]);
+        for (row, sets) in moved {
+            let products = &products_of(&self.vectors, &[self.vector(*row)])[0];
+            self.facets.move_to(*row as usize, *sets, products, products[*row as usize]);
+        }
     }
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
     pub fn products_of(&self, rows: &[usize], products: &mut [i64]) -> i64 {
-        let vectors: Vec<Row> = rows.iter().map(|row| self.vectors[*row].clone()).collect();
+        let vectors: Vec<&[i16]> = rows.iter().map(|row| &*self.vectors[*row]).collect();
         let total = total(&vectors, self.dimension);
         for (row, product) in rows.iter().zip(products_with(&vectors, &total)) {
             products[*row] = product;
@@ -430,7 +425,8 @@ impl Entity {
         let squares = vectors.iter().map(|vector| i32::try_from(square(vector)).ok());
         self.squares = squares.collect::<Option<_>>()?;
         (self.sentences, self.vectors) = (sentences, vectors);
-        let mut total = total(&self.vectors, self.dimension);
+        let all: Vec<&[i16]> = self.vectors.iter().map(|row| &**row).collect();
+        let mut total = total(&all, self.dimension);
         for at in 0..self.sentences.len() {
             if self.count_sentence(at).is_some() {
                 total
@@ -439,7 +435,8 @@ impl Entity {
                     .for_each(|(sum, number)| *sum -= i32::from(*number));
             }
         }
-        self.products = products_with(&self.vectors, &total);
+        let all: Vec<&[i16]> = self.vectors.iter().map(|row| &**row).collect();
+        self.products = products_with(&all, &total);
         self.centroid.total_square = total.iter().map(|sum| i64::from(*sum).pow(2)).sum();
         Some(())
     }

@@ -29,12 +29,7 @@ impl Entity {
             FacetSets { of, sequence: self.facets.sequence, ..FacetSets::new(criteria) };
         facets.shown = vec![Sets::default(); facets.of.len()];
         for set in &mut facets.sets {
-            let is_in = |row: &usize| set.of.is_in(&facets.of[*row]);
-            let rows: Vec<usize> = (0..facets.of.len()).filter(is_in).collect();
-            set.n = rows.len() as i64;
-            set.products = vec![0; facets.of.len()];
-            set.total_square = self.products_of(&rows, &mut set.products);
-            set.is_touched = true;
+            self.fill_set(set, &facets.of);
         }
         self.facets = facets;
         self.rank_facets();
@@ -53,6 +48,29 @@ impl Entity {
         Some(())
     }
 
+    /// Begin a set with the sentences that it has.
+    fn fill_set(&self, set: &mut Set, of: &[Sets]) {
+        let rows: Vec<usize> = (0..of.len()).filter(|row| set.of.is_in(&of[*row])).collect();
+        set.n = rows.len() as i64;
+        set.products = vec![0; of.len()];
+        set.total_square = self.products_of(&rows, &mut set.products);
+        set.is_touched = true;
+    }
+
+    /// As `move_sentences`: each set that changes begins again.
+    pub fn move_at_once(&mut self, moved: &[(u32, Sets)]) {
+        let mut facets = take(&mut self.facets);
+        let mut changed = Sets::default();
+        for (row, sets) in moved {
+            let before = replace(&mut facets.of[*row as usize], *sets);
+            (0..sets.len()).for_each(|part| changed[part] |= before[part] ^ sets[part]);
+        }
+        for set in facets.sets.iter_mut().filter(|set| set.of.is_in(&changed)) {
+            self.fill_set(set, &facets.of);
+        }
+        self.facets = facets;
+    }
+
     /// The sets that a live sentence belongs to.
     pub fn sets_of(&self, criteria: &Criteria, row: u32) -> Sets {
         let one = &self.sentences[row as usize];
@@ -61,10 +79,9 @@ impl Entity {
         criteria.sets_of(self.vector(row), one.labels, bits, review.details.rating)
     }
 
-    /// Find the facets that a review mentions from the words of its sentences.
-    pub fn find_mentions(&mut self, number: u32) {
-        let own = self.sentences_of(number);
-        let words = own.iter().filter_map(|row| self.sentences[*row as usize].words);
+    /// Find the facets that a review mentions from the words of its sentences, which are these.
+    pub fn find_mentions(&mut self, number: u32, rows: &[u32]) {
+        let words = rows.iter().filter_map(|row| self.sentences[*row as usize].words);
         let mentions = words.fold(0, |bits, one| bits | one);
         let review = &mut self.reviews[number as usize];
         if mentions != review.findings().mentions {
@@ -72,9 +89,9 @@ impl Entity {
         }
     }
 
-    /// Count a review in the facets of its sentences, and in those that it mentions: once more (1),
-    /// or no more (-1).
-    pub fn count_in_facets(&mut self, criteria: &Criteria, number: u32, by: i32) {
+    /// Count a review in the facets of its sentences, which are these, and in those that it
+    /// mentions: once more (1), or no more (-1).
+    pub fn count_in_facets(&mut self, criteria: &Criteria, number: u32, rows: &[u32], by: i32) {
         let review = &self.reviews[number as usize];
         if review.is_deleted || review.live == 0 {
             return;
@@ -83,8 +100,7 @@ impl Entity {
             0 => 0,
             bits => bits & criteria.admits(review),
         };
-        let (rating, rows) = (review.details.rating, self.sentences_of(number));
-        self.facets.count(criteria, &rows, mentions, rating, by);
+        self.facets.count(criteria, rows, mentions, review.details.rating, by);
     }
 
     /// Rank the sets whose sentences changed; which are other sets now, and these rankings.

@@ -6,7 +6,7 @@ use crate::entity::{Member, ReviewCounts};
 use crate::facets::{Criteria, SetOf, Sets};
 
 /// One set; a list has a number for each live sentence of the entity, in its order.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Set {
     pub of: SetOf,
     pub n: i64,
@@ -43,16 +43,7 @@ pub struct FacetSets {
 
 impl FacetSets {
     pub fn new(criteria: &Criteria) -> Self {
-        let set = |of: &SetOf| Set {
-            of: *of,
-            n: 0,
-            products: Vec::new(),
-            total_square: 0,
-            now: Vec::new(),
-            stored: None,
-            published_mentions: 0,
-            is_touched: false,
-        };
+        let set = |of: &SetOf| Set { of: *of, ..Set::default() };
         let facets = criteria.facets().len();
         FacetSets {
             sets: criteria.sets.iter().map(set).collect(),

@@ -48,7 +48,7 @@ pub struct PlainFacets {
     direction: Vec<i64>,
     beyond: i64,
     rating_signs: Vec<i8>,
-    recent: Vec<(u64, Option<usize>, Option<i64>)>,
+    recent: Vec<Recent>,
     emit_mentions: u64,
 }
 
@@ -68,7 +68,7 @@ struct Rivals {
 }
 
 /// A published set of an entity.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct SetOf {
     /// The number of its facet among those that are visible.
     pub facet: usize,
@@ -92,7 +92,6 @@ pub struct Criteria {
     sided: u64,
     phrased: u64,
     direction: Vec<i32>,
-    recent: Vec<Recent>,
     /// In the order of their row.
     pub sets: Vec<SetOf>,
 }
@@ -121,17 +120,11 @@ impl Criteria {
             && (plain.direction.is_empty() || plain.direction.len() == dimension);
         let direction = plain.direction.iter().map(|number| i32::try_from(*number).ok());
         is_complete.then_some(())?;
-        let recent = |one: &(u64, Option<usize>, Option<i64>)| Recent {
-            bit: one.0,
-            newest: one.1,
-            within_days: one.2,
-        };
         Some(Criteria {
             visible: bits(|_| true),
             sided: bits(|facet| facet.has_sides),
             phrased: owners.fold(0, |all, one| all | one),
             direction: direction.collect::<Option<_>>()?,
-            recent: plain.recent.iter().map(recent).collect(),
             rivals,
             sets,
             plain,
@@ -165,13 +158,13 @@ impl Criteria {
 
     /// Those of the newest reviews.
     pub fn recent(&self) -> &[Recent] {
-        &self.recent
+        &self.plain.recent
     }
 
     /// The facets whose criteria a live review meets.
     pub fn admits(&self, review: &Review) -> u64 {
         let (details, findings) = (&review.details, review.findings());
-        let not_recent = !self.recent.iter().fold(0, |bits, one| bits | one.bit);
+        let not_recent = !self.recent().iter().fold(0, |bits, one| bits | one.bit);
         let PlainFacets { ratings, verified, languages, countries, authors, .. } = &self.plain;
         let value = |admitted: &HashMap<String, u64>, value: Option<&str>| {
             let found = admitted.get(value.unwrap_or_default()).or_else(|| admitted.get(""));

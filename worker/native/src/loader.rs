@@ -25,6 +25,7 @@ pub const MOST_REVIEWS: usize = 8;
 type Stored = (u32, Box<str>, u64);
 
 /// Reads an entity from its rows in key order.
+#[derive(Default)]
 pub struct Loader<'a> {
     prefix: Vec<u8>,
     most_sentences: usize,
@@ -48,18 +49,8 @@ impl<'a> Loader<'a> {
         most_sentences: usize,
         criteria: Option<&'a Criteria>,
     ) -> Self {
-        Loader {
-            prefix: header_key(name),
-            most_sentences,
-            has_rows: false,
-            entity: Entity::new(dimension, copies),
-            texts: Vec::new(),
-            sentences: Vec::new(),
-            vectors: Vec::new(),
-            dimension,
-            criteria,
-            facet_sets: Vec::new(),
-        }
+        let (prefix, entity) = (header_key(name), Entity::new(dimension, copies));
+        Loader { prefix, most_sentences, entity, dimension, criteria, ..Loader::default() }
     }
 
     /// The next row.
@@ -109,8 +100,9 @@ impl<'a> Loader<'a> {
             let rows = 0..self.entity.sentences.len() as u32;
             let of = rows.map(|row| self.entity.sets_of(criteria, row)).collect();
             self.entity.fill_facets(criteria, of, std::mem::take(&mut self.facet_sets))?;
-            for number in 0..self.entity.reviews.len() as u32 {
-                self.entity.count_in_facets(criteria, number, 1);
+            let reviews: Vec<u32> = (0..self.entity.reviews.len() as u32).collect();
+            for (number, rows) in reviews.iter().zip(self.entity.sentences_of_each(&reviews)) {
+                self.entity.count_in_facets(criteria, *number, &rows, 1);
             }
         }
         self.entity.mark(&ranked);

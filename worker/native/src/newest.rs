@@ -2,7 +2,9 @@
 
 use crate::entity::{Entity, Review};
 use crate::facets::Criteria;
+use pyo3::prelude::*;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 const DAY: i64 = 86_400;
 
@@ -12,7 +14,7 @@ const DAY: i64 = 86_400;
 pub struct Instant(i64, Box<str>);
 
 /// A facet of the newest live reviews: a number of them, or those within days of the newest.
-#[derive(Clone, Copy, Debug)]
+#[derive(FromPyObject)]
 pub struct Recent {
     pub bit: u64,
     pub newest: Option<usize>,
@@ -76,36 +78,49 @@ impl Entity {
         if criteria.recent().is_empty() {
             return;
         }
-        let review = &mut self.reviews[number as usize];
-        review.findings_mut().instant = review.details.occurred_at.as_deref().and_then(Instant::of);
+        self.reviews[number as usize].find_instant();
         if let Err(at) = self.place(number) {
             self.order.insert(at, number);
+            self.joined = Some(number);
         }
     }
 
-    /// The reviews that other facets of the newest ones admit now, with these.
-    fn moved_in_order(&self, criteria: &Criteria) -> Vec<(u32, u64)> {
-        if criteria.recent().is_empty() {
-            return Vec::new();
-        }
-        let of = |number: &u32| &self.reviews[*number as usize];
-        let newest = self.order.first().and_then(|number| of(number).findings().instant.as_ref());
-        let end = |one: &Recent| {
-            let days = one.within_days?;
-            newest.map(|Instant(seconds, fraction)| Instant(seconds - DAY * days, fraction.clone()))
+    /// Of each facet of the newest reviews how many of the order it has.
+    fn lengths(&self, criteria: &Criteria) -> Vec<usize> {
+        let of = |number: &u32| self.reviews[*number as usize].findings().instant.as_ref();
+        let newest = self.order.first().and_then(of);
+        let length = |one: &Recent| {
+            let most = one.newest.map_or(self.order.len(), |most| most.min(self.order.len()));
+            let Some(days) = one.within_days else { return most };
+            let Some(Instant(seconds, fraction)) = newest else { return 0 };
+            let end = Instant(seconds - DAY * days, fraction.clone());
+            let is_within = |number: &u32| of(number).is_some_and(|own| *own >= end);
+            most.min(self.order.partition_point(is_within))
         };
-        let ends: Vec<_> = criteria.recent().iter().map(|one| (one, end(one))).collect();
-        let mut moved = Vec::new();
-        for (position, number) in self.order.iter().enumerate() {
-            let own = of(number).findings();
-            let is_in = |(one, end): &&(&Recent, Option<Instant>)| {
-                let is_within = own.instant.is_some() && own.instant >= *end;
-                one.newest.is_none_or(|count| position < count)
-                    && (one.within_days.is_none() || is_within)
-            };
-            let bits = ends.iter().filter(is_in).fold(0, |bits, (one, _)| bits | one.bit);
-            if bits != own.recent {
-                moved.push((*number, bits));
+        criteria.recent().iter().map(length).collect()
+    }
+
+    /// The reviews that other facets of the newest ones admit now, with these. Those that a facet
+    /// admitted were the first of the order, but for the one that joined it.
+    fn moved_in_order(&mut self, criteria: &Criteria) -> BTreeMap<u32, u64> {
+        let joined = self.joined.take();
+        let (mut moved, lengths) = (BTreeMap::new(), self.lengths(criteria));
+        let recent = |number: u32| self.reviews[number as usize].findings().recent;
+        for (one, length) in criteria.recent().iter().zip(&lengths) {
+            let has = |number: &u32| recent(*number) & one.bit != 0;
+            let others = |number: &&u32| Some(**number) != joined;
+            let (inside, outside) = self.order.split_at(*length);
+            let come = inside.iter().rev().filter(others).take_while(|number| !has(number));
+            let gone = outside.iter().filter(others).take_while(|number| has(number));
+            for number in come.chain(gone) {
+                *moved.entry(*number).or_insert_with(|| recent(*number)) ^= one.bit;
+            }
+        }
+        if let Some((number, Ok(place))) = joined.map(|number| (number, self.place(number))) {
+            let admitting = criteria.recent().iter().zip(lengths).filter(|(_, most)| place < *most);
+            let bits = admitting.fold(0, |bits, (one, _)| bits | one.bit);
+            if bits != 0 {
+                moved.insert(number, bits);
             }
         }
         moved
@@ -113,27 +128,50 @@ impl Entity {
 
     /// Find the newest reviews of a new entity, whose facets are not filled yet.
     pub fn begin_order(&mut self, criteria: &Criteria) {
-        for number in 0..self.reviews.len() as u32 {
-            if !self.reviews[number as usize].is_deleted {
-                self.join_order(criteria, number);
+        if criteria.recent().is_empty() {
+            return;
+        }
+        for (number, review) in (0..).zip(&mut self.reviews) {
+            if !review.is_deleted {
+                review.find_instant();
+                self.order.push(number);
             }
         }
-        for (number, bits) in self.moved_in_order(criteria) {
-            self.reviews[number as usize].findings_mut().recent = bits;
+        let reviews = &mut self.reviews;
+        let of = |number: &u32| &reviews[*number as usize];
+        self.order.sort_unstable_by(|one, other| compare(of(one), of(other)));
+        for (one, length) in criteria.recent().iter().zip(self.lengths(criteria)) {
+            for number in &self.order[..length] {
+                self.reviews[*number as usize].findings_mut().recent |= one.bit;
+            }
         }
     }
 
     /// Move the sentences of reviews that join or leave facets of the newest ones.
     pub fn settle_order(&mut self, criteria: &Criteria) {
-        for (number, bits) in self.moved_in_order(criteria) {
-            self.count_in_facets(criteria, number, -1);
-            self.reviews[number as usize].findings_mut().recent = bits;
-            for row in self.sentences_of(number) {
-                let sets = self.sets_of(criteria, row);
-                self.move_sentence(row, sets);
-            }
-            self.count_in_facets(criteria, number, 1);
+        if criteria.recent().is_empty() {
+            return;
         }
+        let (numbers, bits): (Vec<u32>, Vec<u64>) =
+            self.moved_in_order(criteria).into_iter().unzip();
+        let own = self.sentences_of_each(&numbers);
+        let mut moved = Vec::new();
+        for ((number, rows), bits) in numbers.iter().zip(&own).zip(bits) {
+            self.count_in_facets(criteria, *number, rows, -1);
+            self.reviews[*number as usize].findings_mut().recent = bits;
+            let sets = rows.iter().map(|row| (*row, self.sets_of(criteria, *row)));
+            moved.extend(sets.filter(|(row, sets)| self.facets.of[*row as usize] != *sets));
+        }
+        self.move_sentences(&moved);
+        for (number, rows) in numbers.iter().zip(&own) {
+            self.count_in_facets(criteria, *number, rows, 1);
+        }
+    }
+}
+
+impl Review {
+    fn find_instant(&mut self) {
+        self.findings_mut().instant = self.details.occurred_at.as_deref().and_then(Instant::of);
     }
 }
 

@@ -7,6 +7,9 @@ use crate::store::Key;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+/// Messages, or entities with rows, that are copied for Python before its other threads may go on.
+const AT_ONCE: usize = 64;
+
 /// The name of a topic, and the header with the type of its events.
 struct OfTopic {
     name: Py<PyString>,
@@ -24,6 +27,9 @@ pub struct Names {
     content: Py<PyTuple>,
 }
 
+/// The rows of an entity, and the newest format of its reviews.
+pub type EntityRows = (Vec<Row>, u8);
+
 /// See `worker/_native.pyi`.
 #[pyclass(frozen, get_all, module = "worker._native")]
 pub struct Processed {
@@ -35,26 +41,31 @@ pub struct Processed {
     created: u64,
     set_changes: u64,
     steps: u64,
-    sentences: usize,
     message_bytes: usize,
     row_bytes: usize,
 }
 
 impl Processed {
-    /// `rows` are those of each touched entity, with the newest format of its reviews.
+    /// `rows` are those of each touched entity.
     pub fn new(
         py: Python<'_>,
         names: &Names,
         batch: Batch,
-        rows: Vec<(Vec<Row>, u8)>,
+        rows: Vec<EntityRows>,
     ) -> PyResult<Self> {
         let (messages, mut message_bytes) = (PyList::empty(py), 0);
-        for message in &batch.messages {
+        for (at, message) in batch.messages.iter().enumerate() {
+            if at % AT_ONCE == 0 {
+                py.detach(|| ());
+            }
             message_bytes += message.entity.len() + message.value.len();
             messages.append((message.index, names.fields(py, message)?))?;
         }
         let (changed, formats, mut row_bytes) = (PyDict::new(py), PyDict::new(py), 0);
-        for (touched, (own, newest)) in batch.touched.iter().zip(rows) {
+        for (at, (touched, (own, newest))) in batch.touched.iter().zip(rows).enumerate() {
+            if at % AT_ONCE == 0 {
+                py.detach(|| ());
+            }
             if !changed.contains(touched.partition)? {
                 changed.set_item(touched.partition, PyDict::new(py))?;
                 formats.set_item(touched.partition, 0)?;
@@ -83,7 +94,6 @@ impl Processed {
             review_formats: formats.into(),
             created: batch.created,
             steps: batch.steps,
-            sentences: batch.sentences,
             message_bytes,
             row_bytes,
         })

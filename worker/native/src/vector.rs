@@ -155,8 +155,8 @@ fn wide_product(x: &[i16], y: &[i16]) -> i32 {
 
 widest! {
     /// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
-    pub fn products_with(rows: &[Row], total: &[i32]) -> Vec<i64> {
-        let product = |x: &Row| {
+    pub fn products_with(rows: &[&[i16]], total: &[i32]) -> Vec<i64> {
+        let product = |x: &&[i16]| {
             let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
             parts.sum()
         };
@@ -166,10 +166,10 @@ widest! {
 
 widest! {
     /// The sum of fewer than 2^16 rows.
-    pub fn total(rows: &[Row], dimension: usize) -> Vec<i32> {
+    pub fn total(rows: &[&[i16]], dimension: usize) -> Vec<i32> {
         let mut total = vec![0; dimension];
         for x in rows {
-            for (sum, number) in total.iter_mut().zip(x) {
+            for (sum, number) in total.iter_mut().zip(*x) {
                 *sum += i32::from(*number);
             }
         }
@@ -246,6 +246,7 @@ mod tests {
             assert_eq!(products_of(&[x.into()], &[y]), [[exact]]);
             assert_eq!(i64::from(product(x, y)), exact);
         }
+        let rows = rows.each_ref().map(|row| &**row);
         let sum = total(&rows, x.len());
         assert_eq!(products_with(&rows, &sum), [square(&x) + exact, exact + square(&y)]);
     }
