@@ -1,4 +1,4 @@
-"""The conditions between settings, and those of this machine: one line for each that fails."""
+"""Conditions between settings (the chart has the tables) and of this machine, a line for each."""
 
 import os
 import re
