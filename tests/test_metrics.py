@@ -193,27 +193,28 @@ def expiry(certificate):
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
 
 
-def test_the_volume_and_the_oldest_record_are_looked_up_at_each_scrape(metrics, tmp_path):
-    waiting = {3: 5.04}
-    metrics.watch(Settings(data_dir=tmp_path, input_topic="in"), lambda: waiting)
+def test_the_volume_and_the_oldest_record_are_looked_up_at_each_scrape(tmp_path):
+    metrics, waiting = Metrics(settings=Settings(data_dir=tmp_path, input_topic="in")), {3: 5.04}
+    metrics.oldest = lambda: waiting
     found = samples(metrics)
-    assert 0 < found["coversumm_data_volume_free_bytes"] < found["coversumm_data_volume_size_bytes"]
+    free, size = (
+        found[f"coversumm_data_volume_{one}_bytes", str(tmp_path)] for one in ("free", "size")
+    )
+    assert 0 < free < size
     assert found["coversumm_oldest_unprocessed_seconds", "3", "in"] == 5.0
     waiting.clear()
     assert ("coversumm_oldest_unprocessed_seconds", "3", "in") not in samples(metrics)
 
 
 @pytest.mark.parametrize("days", [2, 30_000])
-def test_a_chain_expires_with_the_first_of_its_certificates(metrics, tmp_path, days):
+def test_a_chain_expires_with_the_first_of_its_certificates(tmp_path, days):
     """From 2050 on a time in a certificate has another form."""
     authority = Authority(tmp_path, "authority")
     certificate, key = map(str, authority.issue("client", seconds=days * 86_400))
-    metrics.watch(
-        Settings(
-            security_protocol="SSL", ssl_certificate_location=certificate, ssl_key_location=key
-        )
+    settings = Settings(
+        security_protocol="SSL", ssl_certificate_location=certificate, ssl_key_location=key
     )
-    file = Path(certificate)
+    metrics, file = Metrics("bridge", settings), Path(certificate)
     name = ("coversumm_certificate_expiry_seconds", certificate)
     assert samples(metrics)[name] == expiry(file)
     with file.open("ab") as chain:
@@ -225,7 +226,7 @@ def test_a_chain_expires_with_the_first_of_its_certificates(metrics, tmp_path, d
     assert name not in samples(metrics)
 
 
-def test_a_token_expires(metrics, monkeypatch):
+def test_a_token_expires(monkeypatch):
     settings = Settings(
         security_protocol="SASL_SSL",
         sasl_mechanism="OAUTHBEARER",
@@ -235,7 +236,7 @@ def test_a_token_expires(metrics, monkeypatch):
     )
     tokens = kafka_tokens(settings)
     monkeypatch.setattr(tokens, "_fetch", lambda: Token("text", time.time() + 1000.0))
-    metrics.watch(settings)
+    metrics = Metrics(settings=settings)
     name = ("coversumm_token_expiry_seconds", "OAUTHBEARER")
     assert name not in samples(metrics)
     assert tokens.token().expires == samples(metrics)[name]

@@ -144,7 +144,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
-    metrics = Metrics("worker" if bounded_run is None else "replay")
+    metrics = Metrics("worker" if bounded_run is None else "replay", settings)
     mapping, schemas = reading(settings, partitions)
     worker = assemble(
         settings=settings,
@@ -323,8 +323,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
     status = WorkerStatus(app, worker)
-    metrics.watch(settings, status.oldest_unprocessed_seconds)
-    app.watch_oldest = status.watch_oldest
+    metrics.oldest, app.watch_oldest = status.oldest_unprocessed_seconds, status.watch_oldest
     app.watchdog = Watchdog(
         status.stall,
         lambda: status.progressed_at,

@@ -78,11 +78,16 @@ class Family(NamedTuple):
 
 
 class Metrics:
-    """The metrics of a worker, or of another `component`; safe to use from any thread."""
+    """The metrics of a worker, or of another `component`; safe to use from any thread.
 
-    def __init__(self, component: str = "worker") -> None:
-        self._component = component
-        self._watched: tuple[Settings, Callable[[], Mapping[int, float]] | None] | None = None
+    With `settings` it shows when their certificates and tokens expire, and with `oldest` the data
+    volume and how long the first uncommitted records wait, in seconds by partition.
+    """
+
+    oldest: Callable[[], Mapping[int, float]] | None = None
+
+    def __init__(self, component: str = "worker", settings: Settings | None = None) -> None:
+        self._component, self._settings = component, settings
         self.registry = CollectorRegistry()
         self.families: list[Family] = []
         self._make_event_metrics()
@@ -244,7 +249,7 @@ class Metrics:
             "Memory of the databases: blocks, indexes, filters, write buffers",
         )
         self._volume_free, self._volume_size = (
-            self._add(Gauge, f"data_volume_{what}_bytes", f"{help} of COVERSUMM_DATA_DIR")
+            self._add(Gauge, f"data_volume_{what}_bytes", f"{help} of COVERSUMM_DATA_DIR", "path")
             for what, help in (("free", "Free space on the volume"), ("size", "Size of the volume"))
         )
         self._certificates_expiry = self._add(
@@ -288,14 +293,6 @@ class Metrics:
         for value in values:
             made.labels(str(value))
         return made
-
-    def watch(
-        self, settings: Settings, oldest: Callable[[], Mapping[int, float]] | None = None
-    ) -> None:
-        """Show when credentials expire, and of a worker the data volume and its `oldest` records:
-        by partition the seconds that the first one that is not committed waits.
-        """
-        self._watched = settings, oldest
 
     def observe_form(self, is_native: bool) -> None:
         """Native code takes usual events, or Python takes all."""
@@ -366,21 +363,21 @@ class Metrics:
             self._broker_silent.labels(client).set(round(seconds, 1))
         self._login_refused.set(source.refusal() is not None)
         self._rocksdb_bytes.set(source.rocksdb_bytes())
-        if self._watched is not None:
-            self._look(*self._watched)
+        if self._settings is not None:
+            self._look_up(self._settings)
         return generate_latest(self.registry)
 
-    def _look(self, settings: Settings, oldest: Callable[[], Mapping[int, float]] | None) -> None:
+    def _look_up(self, settings: Settings) -> None:
         self._certificates_expiry.clear()
         for file, expires in certificate_expiries(settings).items():
             self._certificates_expiry.labels(file).set(expires)
         if (tokens := kafka_tokens(settings)) is not None and tokens.expires:
             self._token_expiry.labels(settings.sasl_mechanism).set(tokens.expires)
-        if oldest is None:
+        if self.oldest is None:
             return
         volume = shutil.disk_usage(settings.data_dir)
-        self._volume_free.set(volume.free)
-        self._volume_size.set(volume.total)
+        self._volume_free.labels(str(settings.data_dir)).set(volume.free)
+        self._volume_size.labels(str(settings.data_dir)).set(volume.total)
         self._oldest.clear()
-        for partition, seconds in oldest().items():
+        for partition, seconds in self.oldest().items():
             self._oldest.labels(settings.input_topic, str(partition)).set(round(seconds, 1))

@@ -235,8 +235,9 @@ def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
     site.wait_caught_up()
     expected = {f'"{one}"': 0.0 for one in range(site.partitions)}
     eventually(lambda: oldest() == expected, lambda: str(oldest()))
-    found = worker.metrics()
-    assert 0 < found["coversumm_data_volume_free_bytes"] < found["coversumm_data_volume_size_bytes"]
+    found, labels = worker.metrics(), f'{{path="{worker.data_dir}"}}'
+    free, size = (found[f"coversumm_data_volume_{one}_bytes{labels}"] for one in ("free", "size"))
+    assert 0 < free < size
 
 
 def test_what_is_not_there(site: Pipeline) -> None:

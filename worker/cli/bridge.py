@@ -69,8 +69,7 @@ def command(file: Path | None, source: str) -> int:
         raise SetupError("--mapping FILE is missing, and COVERSUMM_MAPPING is not set")
     set_up_logging(settings)
     each = settings_of_sources(settings, source, settings.mapping)
-    metrics = Metrics("bridge")
-    metrics.watch(settings)
+    metrics = Metrics("bridge", settings)
     stopping = threading.Event()
     with ending_at_sigterm():
         made = {
