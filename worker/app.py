@@ -116,7 +116,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     check_port(settings.web_bind, settings.web_port)
     server_context(settings)
     client_context(settings)
-    lock_data_dir(settings.data_dir)
+    lock_data_dir(settings.data_dir, of_replay=bounded_run is not None)
     engine = configured_engine(settings)
     avro = avro_output(settings)
     clients = patiently(lambda: KafkaClients(settings, WORKER_LOG))

@@ -115,7 +115,9 @@ class Group:
         self.clock, self.until = clock, clock.now_s + seconds
 
     def describe_consumer_groups(self, groups, request_timeout):
-        member = SimpleNamespace(client_id="worker-0", host="/10.0.0.7")
+        member = SimpleNamespace(
+            client_id="faust-0.15.3", group_instance_id="worker-0", host="/10.0.0.7"
+        )
         answer = Future()
         answer.set_result(
             SimpleNamespace(members=[member] if self.clock.now_s < self.until else [])
@@ -140,13 +142,13 @@ def test_a_group_without_members_is_waited_for_by_nobody(clock):
 def test_a_stopped_worker_is_waited_for_until_its_session_is_over(clock):
     began = clock.now_s
     assert refuse(clock, 9.0) == [
-        "waiting up to 10 s for the end of the sessions of worker-0 on /10.0.0.7"
+        "waiting up to 10 s for the end of the sessions of worker-0 at 10.0.0.7"
     ]
     assert 9.0 <= clock.now_s - began < 10.0
 
 
 def test_a_running_worker_is_named(clock):
     with pytest.raises(
-        SetupError, match=r"group hotels .* has running workers: worker-0 on /10\.0\.0\.7"
+        SetupError, match=r"group hotels .* has running workers: worker-0 at 10\.0\.0\.7"
     ):
         refuse(clock, 10.0 + EXPIRY_SECONDS + 1.0)

@@ -15,11 +15,12 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SetupError
+from worker.storage import lock
 from worker.storage.lock import held, is_running, lock_data_dir, try_lock
 
 
 def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> None:
-    data_dir = tmp_path / "not" / "there" / "yet"
+    data_dir = tmp_path / "yet"
     lock_data_dir(data_dir)
     code = (
         "import pathlib, sys\n"
@@ -39,6 +40,23 @@ def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> Non
         assert (
             subprocess.run([*run, str(tmp_path / "free")], timeout=PATIENCE_SECONDS).returncode == 0
         )
+
+
+def test_a_directory_below_none_is_refused_except_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume that is not mounted: the worker would fill the disk of its mount point."""
+    state = tmp_path / "volume" / "worker"
+    with pytest.raises(SetupError, match=f"COVERSUMM_DATA_DIR={state}: there is no folder"):
+        lock_data_dir(state)
+    with pytest.raises(SetupError, match=f"COVERSUMM_VECTOR_STORE_DIR={state}: there is no"):
+        try_lock(state, "COVERSUMM_VECTOR_STORE_DIR")
+    with pytest.raises(SetupError, match="there is no folder"):
+        lock_data_dir(state / "replay-one", of_replay=True)
+    assert not state.parent.exists()
+    lock_data_dir(tmp_path / "worker" / "replay-one", of_replay=True)
+    monkeypatch.setattr(lock, "_DEFAULTS", tmp_path / "home")
+    lock_data_dir(tmp_path / "home" / "coversumm-worker")
 
 
 def test_a_data_directory_is_its_owners_alone(tmp_path: Path) -> None:

@@ -101,7 +101,12 @@ def _members(admin: AdminClient, group: str) -> str:
     """The members' names, in order; empty without members."""
     with broker_errors(f"the broker does not describe the group {group}"):
         described = described_group(admin, group)
-    return ", ".join(sorted(f"{member.client_id} on {member.host}" for member in described.members))
+    return ", ".join(
+        sorted(
+            f"{one.group_instance_id or one.client_id} at {one.host.removeprefix('/')}"
+            for one in described.members
+        )
+    )
 
 
 def _in_use(group: str, names: str) -> SetupError:

@@ -11,11 +11,17 @@ from worker.errors import SetupError
 
 _NAME = "lock"
 _DATA_DIR = "COVERSUMM_DATA_DIR"
+_DEFAULTS = Path("~/.local/state").expanduser()  # created where it is missing
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def lock_data_dir(data_dir: Path) -> None:
-    """Lock the data directory until the process ends. Raises SetupError if that is impossible."""
+def lock_data_dir(data_dir: Path, *, of_replay: bool = False) -> None:
+    """Lock the data directory until the process ends. Raises SetupError if that is impossible.
+
+    That of a replay lies in a worker's, which is created too.
+    """
+    if of_replay:
+        os.close(_file(data_dir.parent))
     if not _lock(_file(data_dir), fcntl.LOCK_EX):
         raise SetupError(
             f"COVERSUMM_DATA_DIR={data_dir} is in use by another worker: give each worker its own "
@@ -66,10 +72,18 @@ def try_lock(folder: Path, variable: str) -> int | None:
 
 
 def _file(folder: Path, variable: str = _DATA_DIR) -> int:
-    """The open lock file; creates it and its directories. A data directory is its owner's alone,
-    since it has texts of reviews; several users may share a vector store, which has none.
+    """The open lock file; creates it and its folder. A data directory is its owner's alone, since
+    it has texts of reviews; several users may share a vector store, which has none.
+
+    Refuses a folder below one that does not exist: if the volume is not mounted, the worker would
+    fill the disk below.
     """
     try:
+        if not folder.parent.exists() and not folder.is_relative_to(_DEFAULTS):
+            raise SetupError(
+                f"{variable}={folder}: there is no folder {folder.parent}; mount its volume, or "
+                "create it if it is right"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         if variable == _DATA_DIR:
             with suppress(PermissionError):  # of another owner
