@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from worker.errors import SetupError
+from worker.facets import PRESETS
+from worker.facets.definitions import PRESET, read_definitions
 
 NEW_EPOCH: Final = (
     "build a new epoch beside it: `coversumm-worker replay` with its own COVERSUMM_EPOCH"
@@ -123,7 +125,7 @@ class FingerprintMismatch(StateError):
         self, differences: Mapping[str, tuple[object, object]], whose: str = "the stored state"
     ) -> None:
         listed = "; ".join(
-            f"{name}: stored {old!r}, configured {new!r}{_by_setting(name)}"
+            f"{name}: stored {_shown(name, old)}, configured {_shown(name, new)}{_by_setting(name)}"
             for name, (old, new) in differences.items()
         )
         partitions = differences.get("partitions")
@@ -150,6 +152,15 @@ class PartitionsChanged(StateError):
             "and Kafka cannot remove partitions. "
             f"Operator action: {NEW_TOPIC}."
         )
+
+
+def _shown(field: str, value: object) -> str:
+    """The value; of facets the preset with this identity."""
+    if field != "facets" or value is None:
+        return repr(value)
+    presets = (f"{PRESET}{name}" for name in PRESETS)
+    found = next((one for one in presets if read_definitions(one).identity == value), None)
+    return found or f"a file, or a preset of another version, with the identity {value}"
 
 
 def _by_setting(name: str) -> str:
