@@ -90,6 +90,8 @@ def command(
                 configs[spec.name] = config
         except SetupError as unknown:
             output.note(str(unknown))
+            if isinstance(unknown.__cause__, TimeoutError):
+                break  # no broker answers for the others either
     if (name := settings.input_topic) in configs:
         try:
             reached_back = reach(clients, name, settings.app_id, configs[name])
