@@ -12,6 +12,7 @@ from worker.kafka.clients import ContactErrors, is_new, log_error
 from worker.kafka.contact import Contact
 from worker.kafka.errors import plain
 from worker.settings import Settings
+from worker.tokens import TokenError, TokenRefused, kafka_tokens
 
 LOG = logging.getLogger("tests.librdkafka")
 REFUSED = (
@@ -99,6 +100,23 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
     assert reason in silence.reason
     assert bool(silence.reason) is bool(reason)
     assert "MARKER" not in silence.reason
+
+
+def test_a_provider_that_is_away_refuses_nobody() -> None:
+    settings = Settings(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_url="http://127.0.0.1:1/token",
+        sasl_oauth_client_id="worker",
+        sasl_oauth_client_secret="MARKER",
+    )
+    tokens = kafka_tokens(settings)
+    assert tokens is not None
+    error = KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token")
+    for failed, refuses in ((None, True), (TokenRefused("401"), True), (TokenError("503"), False)):
+        tokens.failed, contact = failed, Contact(1.0)
+        ContactErrors(settings, contact, "admin", LOG)(error)
+        assert (contact.refusal() is not None) is refuses
 
 
 def test_a_message_is_plain_without_the_state_of_its_connection() -> None:

@@ -10,7 +10,6 @@ from confluent_kafka import KafkaError
 from tests.harness.certificates import Authority
 from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
-from worker.tokens import TokenError, TokenRefused, kafka_tokens
 
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -59,18 +58,3 @@ def test_a_client_certificate_that_has_expired_is_named(tmp_path: Path) -> None:
         diagnosis(KafkaError(KafkaError._SSL, "ssl/tls alert certificate unknown"))
         assert words in diagnosis.reason()
         assert ("expired" in diagnosis.reason()) is bool(words)
-
-
-def test_a_provider_that_is_away_refuses_nobody() -> None:
-    settings = Settings(
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_url="http://127.0.0.1:1/token",
-        sasl_oauth_client_id="worker",
-        sasl_oauth_client_secret="MARKER",
-    )
-    tokens, diagnosis = kafka_tokens(settings), Diagnosis(settings)
-    assert tokens is not None
-    diagnosis(KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token"))
-    for tokens.failed in (None, TokenRefused("401"), TokenError("503")):
-        assert diagnosis.denied is (type(tokens.failed) is not TokenError)

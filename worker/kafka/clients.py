@@ -67,9 +67,11 @@ class ContactErrors:
         diagnosis = Diagnosis(self.settings)
         diagnosis(error)
         reason = diagnosis.reason() if diagnosis.denied else plain(error.str())
-        # Without "Disconnected" and "Local: Timed out": a broker that dies, or a proxy before it.
+        # A broker that dies, a proxy without one, or a provider without a token refuses nothing.
+        tokens = kafka_tokens(self.settings)
+        is_away = tokens is not None and type(tokens.failed) is TokenError
         is_refusal = diagnosis.denied and not re.search("Disconnected|Local: ", error.str())
-        self.contact.failed(self.client, reason, is_refusal=is_refusal)
+        self.contact.failed(self.client, reason, is_refusal=is_refusal and not is_away)
 
     def refused(self, text: str, *, is_tls: bool) -> None:
         """Report that a broker refused this client, or it the broker, as another library says."""

@@ -24,7 +24,7 @@ from worker.clock import Clock
 from worker.credentials import expired
 from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
-from worker.tokens import TokenRefused, kafka_tokens
+from worker.tokens import kafka_tokens
 
 log = logging.getLogger(__name__)
 
@@ -252,9 +252,6 @@ class Diagnosis:
     def denied(self) -> bool:
         """Whether a broker answered and refused the client, so that more waiting hardly helps."""
         texts = " ".join(self._errors.values())
-        tokens = kafka_tokens(self._settings)
-        if tokens is not None and tokens.failed and not isinstance(tokens.failed, TokenRefused):
-            return False  # the provider is away
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
         return known or "alert" in texts or "PLAINTEXT broker" in texts
 

@@ -62,7 +62,7 @@ class GuardedTransport(driver.Transport):
 
     def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
         super().__init__(url, app)
-        self.worker = worker
+        self.worker, self.login = worker, kafka_login(worker.settings)
         self.reader = BoundedReader if worker.bounds.ends else LiveReader
 
 
@@ -117,7 +117,7 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     """The Faust app of a worker, not started yet; `watchdog` and `watch_oldest` are to be set."""
     settings, surroundings = worker.settings, worker.surroundings
     app = _configured(settings, worker.partitions)
-    app.transport = GuardedTransport(app.conf.broker_consumer, app, worker)
+    app.transport = transport = GuardedTransport(app.conf.broker_consumer, app, worker)
     app.tables.add(
         CommittedTable(
             app,
@@ -144,7 +144,7 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
             ADMIN: IdleClient(worker.logs.ids.ask, worker.logs.ids.suspect),
         },
         surroundings.clock,
-        kafka_login(settings).current,
+        transport.login.current,
         partial(worker.logs.ids.ask, anew=True),
         settings.stall_timeout_ms / 1000,
         surroundings.die,

@@ -16,7 +16,6 @@ from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 
-from worker.credentials import kafka_login
 from worker.errors import Fenced
 from worker.kafka.clients import Clients
 from worker.kafka.errors import group_refused, session_refused
@@ -148,7 +147,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             settings.group_instance_id,
             consumer._rebalance_timeout_ms / 1000,
             on_fenced=lambda: transport.worker.surroundings.die(fenced(settings)),
-            login=kafka_login(settings),
+            login=transport.login,
         )
         return consumer
 
