@@ -75,6 +75,7 @@ def stats(**changes):
     given = {
         "outcomes": outcomes,
         "lone_surrogates": 2,
+        "future_dates": 3,
         "changes": 4,
         "facets_changes": 3,
         "tombstones": 1,
@@ -97,6 +98,7 @@ def test_batches_add_up(metrics):
     assert found["coversumm_events_total", "dead_letter:bad_json", "unreadable"] == 6
     assert found["coversumm_dead_letters_total", "bad_json"] == 6
     assert found["coversumm_lone_surrogates_total"] == 4
+    assert found["coversumm_future_dates_total"] == 6
     assert found["coversumm_summary_changes_total"] == 8
     assert found["coversumm_facets_changes_total"] == 6
     assert found["coversumm_tombstones_total"] == 2

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
-from worker.events import Record
+from worker.events import Limits, Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
 
-API: Final = 8
+API: Final = 9
 """Raised with each change of this interface: a module of another number is not used."""
 
 @final
@@ -26,6 +26,7 @@ class Processed:
     """By partition the newest format of the reviews among the rows, 0 without any."""
     created: int  # entities
     set_changes: int  # as `Stats.set_changes`
+    future_dates: int  # as `Stats.future_dates`
     steps: int  # events that added or removed sentences
     message_bytes: int  # keys and values of the messages
     row_bytes: int  # keys and values of the rows
@@ -43,27 +44,20 @@ class Pool:
     def __new__(
         cls,
         *,
-        dimension: int,
+        limits: Limits,
+        most_sentences: int,
         k: int,
         distinct: bool,
         by_text: bool,
         emit: str,
         epoch: int,
-        model: str | None,
         input_topic: str,
         output_topic: str,
         facets_topic: str,
         has_facets: bool,
-        max_event_bytes: int,
-        max_text_bytes: int,
-        max_sentence_chars: int,
-        max_sentences_per_review: int,
-        max_sentences_per_deletion: int,
-        max_sentences_per_entity: int,
-        most_sentences: int,
     ) -> Pool:
-        """`emit` is `every`, `coalesced` or `none`. The limits are those of `worker.events.Limits`,
-        but for `most_sentences`: the most live ones of an entity in the pool.
+        """`emit` is `every`, `coalesced` or `none`. `most_sentences`: the most live ones of an
+        entity in the pool, if `limits` allow so many.
         """
 
     def define(self, partition: int, facets: PlainFacets) -> None:

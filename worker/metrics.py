@@ -122,6 +122,12 @@ class Metrics:
             "Records with a lone surrogate in JSON (half of an emoji), which was read as U+FFFD",
         )
 
+        self._future_dates = self._add(
+            Counter,
+            "future_dates_total",
+            "Dates after their record's time, which facets of dates take as unknown",
+        )
+
     def _make_work_metrics(self) -> None:
         self._certificates = self._add(
             Counter,
@@ -305,6 +311,7 @@ class Metrics:
         for reason, count in stats.dead_letters().items():
             self._dead_letters.labels(reason).inc(count)
         self._lone_surrogates.inc(stats.lone_surrogates)
+        self._future_dates.inc(stats.future_dates)
         self._changes.inc(stats.changes)
         self._facets_changes.inc(stats.facets_changes)
         self._tombstones.inc(stats.tombstones)

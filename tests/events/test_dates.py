@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.events.dates import milliseconds, to_timestamp
+from worker.events.dates import is_future, milliseconds, to_timestamp
 from worker.events.fields import is_timestamp
 
 
@@ -111,3 +111,23 @@ def test_the_year_0_lies_before_the_year_1() -> None:
     last, first = milliseconds("0000-12-31T23:59:59.999Z"), milliseconds("0001-01-01T00:00:00Z")
     assert first - last == 1
     assert first - milliseconds("0000-01-01T00:00:00Z") == 366 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("occurred_at", "timestamp_ms", "future"),
+    [
+        (None, 1, False),
+        ("1970-01-02T00:00:00.001Z", 1, False),
+        ("1970-01-02T00:00:00.0019Z", 1, False),
+        ("1970-01-02T00:00:00.002Z", 1, True),
+        ("1970-01-02T05:30:00.002+05:30", 1, True),
+        ("2099-12-31T23:59:60Z", 0, False),
+        ("2100-01-01T00:00:00Z", -1, False),
+        ("2100-01-01T00:00:00.001Z", -1, True),
+        ("2106-02-07T06:28:15Z", 2**62, True),
+        ("9999-12-31T23:59:59-23:59", 1_795_200_000_000, True),
+        ("0000-01-01T00:00:00+23:59", 1, False),
+    ],
+)
+def test_dates_of_the_future(occurred_at: str | None, timestamp_ms: int, future: bool) -> None:
+    assert is_future(occurred_at, timestamp_ms) is future

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 DIMENSION = 8
-START_MS = 1_700_000_000_000
+START_MS = 1_795_200_000_000  # a day and more before the last of DATES
 NOUNS = ("room", "bed", "view", "host", "kitchen", "garden", "street", "price", "bath", "lobby")
 ADJECTIVES = ("clean", "quiet", "lovely", "dark", "noisy", "cheap", "old", "warm")
 LABELS = {"price": ["price"], "view": ["view", "price"], "host": ["people", "odd"]}

@@ -16,6 +16,7 @@ from worker.processing.processor import Processor
 from worker.state import MemoryRows
 
 DIMENSION = 3
+TIME_MS = 1_795_200_000_000  # of a record: 2026-11-20T18:40Z, a day and more before 2027
 
 
 class FakeEngine:
@@ -124,7 +125,7 @@ def record(offset, entity_id, body, partition=0):
     value = body
     if isinstance(body, dict):
         value = json.dumps({"entity_id": entity_id, **body}).encode()
-    return Record("reviews", partition, offset, 1_700_000_000_000, entity_id.encode(), value)
+    return Record("reviews", partition, offset, TIME_MS, entity_id.encode(), value)
 
 
 def upsert(offset, review_id, *sentences, entity_id="e", partition=0, **fields):

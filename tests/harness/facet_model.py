@@ -64,6 +64,14 @@ def _instant(when):
     return None if when is None else datetime.fromisoformat(when).astimezone(UTC).timestamp()
 
 
+def plausible(when, timestamp_ms):
+    """The date; None if it is more than a day after its record, or in a year from 2100 on."""
+    latest = datetime(2100, 1, 1, tzinfo=UTC)
+    if timestamp_ms > 0:
+        latest = min(latest, datetime.fromtimestamp(timestamp_ms / 1000 + 86_400, UTC))
+    return when if when and _instant(when) <= latest.timestamp() else None
+
+
 class FacetModel(Model):
     """A model that knows facets; `config.facets` has their vectors."""
 
@@ -249,7 +257,8 @@ class FacetModel(Model):
             for ordinal, item in enumerate(event.get("sentences") or ()):
                 if isinstance(item, dict):
                     labels[f"{event['review_id']}#{ordinal}".encode()] = item.get("labels") or ()
-            self.facts[(*key, event["review_id"])] = event.get("occurred_at"), labels, event
+            when = plausible(event.get("occurred_at"), record.timestamp_ms)
+            self.facts[(*key, event["review_id"])] = when, labels, event
         if event["type"] == "entity.deleted":
             assert was is not None
             self._deleted_entity(i, record, event, key)

@@ -3,7 +3,7 @@
 import json
 from random import Random
 
-from tests.harness.drive import base64_vector
+from tests.harness.drive import TIME_MS, base64_vector
 from worker.events import Record
 
 ENTITIES = ["a", "b", "é😀\0"]
@@ -34,6 +34,11 @@ NEAR_DATES = [
     "2026-11-18T23:00:00.25Z",
     "2024-02-29T00:00:00Z",
     "1969-12-31T23:59:59.9Z",
+    "2027-01-01T00:00:00Z",
+    "2099-12-31T23:59:59.999999Z",
+    "2100-01-01T00:00:00.0009Z",
+    "2100-01-01T00:00:00.001Z",
+    "9999-12-31T23:59:60Z",
     None,
 ]
 FIELDS = {
@@ -155,7 +160,8 @@ def records(
             value = value.replace(b"/", rb"\/")  # as PHP writes it
         if random.random() < oddness / 3:
             value = random.choice([None, b"{", value[:-1], value + b" ", value + b"x", b""])
-        timestamp = random.choice([1_700_000_000_000, 1_700_000_000_123, -1, 2**60])
+        # among them a day before one of the dates, and a millisecond less
+        timestamp = random.choice([TIME_MS, 1_795_089_600_500, 1_795_089_600_499, -1, 0, 2**60])
         key = entity_id.encode()
         yield Record("reviews", partition, offsets[partition], timestamp, key, value)
         offsets[partition] += 1

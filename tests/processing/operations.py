@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.harness.drive import record, upsert
+from tests.harness.drive import TIME_MS, record, upsert
 from worker.events import Record
 
 ENTITIES = ["a", "é😀\0"]
@@ -84,7 +84,6 @@ def records_of(events):
     offsets = [0, 0]
     for entity_id, value in events:
         partition = ENTITIES.index(entity_id) % 2
-        yield Record(
-            "reviews", partition, offsets[partition], 1_700_000_000_000, entity_id.encode(), value
-        )
+        time_ms = TIME_MS + offsets[partition] % 4 * 15 * 86_400_000  # the last one is in 2027
+        yield Record("reviews", partition, offsets[partition], time_ms, entity_id.encode(), value)
         offsets[partition] += 1

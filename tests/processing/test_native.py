@@ -251,6 +251,7 @@ def counted(batch: ProcessedBatch) -> tuple[Any, ...]:
         stats.facets_changes,
         stats.tombstones,
         stats.lone_surrogates,
+        stats.future_dates,
         stats.core.steps,
     )
 

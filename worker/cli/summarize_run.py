@@ -45,6 +45,7 @@ class Outcome:
     rejected: list[Faulty] = field(default_factory=list)  # records that became dead letters
     ignored: Counter[str] = field(default_factory=Counter)  # ignored events by reason
     entities: set[str] = field(default_factory=set)  # those that an event had an effect on
+    future_dates: int = 0  # see `Stats`
 
 
 class FileSummarizer:
@@ -67,6 +68,7 @@ class FileSummarizer:
         outcome = Outcome()
         for batch in self._processor.process(records):
             outcome.entities.update(key.entity_id for key in batch.touched)
+            outcome.future_dates += batch.stats.future_dates
             for (_, name), count in batch.stats.outcomes.items():
                 if name.startswith("ignored:"):
                     outcome.ignored[name.removeprefix("ignored:")] += count
@@ -280,7 +282,7 @@ class SummarizeRun:
         self._findings = Findings(self.reviews)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
-        self._lines = self._changes = 0
+        self._lines = self._changes = self._future_dates = 0
         self._started = time.monotonic()
         self._summarizer: FileSummarizer | None = None
         self._cut_short: CutShort | None = None
@@ -332,6 +334,7 @@ class SummarizeRun:
         self._lines += len(batch) + sum(fault.lines - 1 for fault in faulty)
         self._ignored += outcome.ignored
         self._entities |= outcome.entities
+        self._future_dates += outcome.future_dates
         self._changes += sum(change.value is not None for change in outcome.changes)
         with progress.hidden():
             self.sink.write(self.form.at_once(outcome))
@@ -345,6 +348,9 @@ class SummarizeRun:
             for part in self.form.at_end(self._summarizer):
                 self.sink.write(part)
         warn_left_out(self.reviews)
+        if self._future_dates:
+            dates = output.many(self._future_dates, "dates")
+            output.note(f"warning: {dates} after 2099: facets take these reviews as undated")
         report = [
             output.many(self._lines, self.reviews.unit),
             output.many(len(self._entities), "entities"),

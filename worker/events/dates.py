@@ -52,6 +52,9 @@ _FORMS: Final = tuple(
 )
 _NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
 
+_DAY_MS: Final = 86_400_000
+_LATEST_MS: Final = 4_102_444_800_000
+"""The end of 2099: later dates stand for none, as that of 2**32 seconds and the year 9999."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CALENDAR = timedelta(days=146_097)  # of 400 years, after which it repeats itself
 _FIRST_SECOND: Final = 2**62
@@ -132,6 +135,19 @@ def milliseconds(timestamp: str) -> int:
     86400500
     """
     return microseconds(timestamp) // 1000
+
+
+def is_future(occurred_at: str | None, timestamp_ms: int) -> bool:
+    """Whether this date is more than a day after the record that says it, or after 2099. A record
+    of a file has no time (-1, or 0 where it was sent on).
+
+    >>> is_future("2026-11-22T00:00:00Z", milliseconds("2026-11-20T12:00:00Z"))
+    True
+    >>> is_future("2099-12-31T23:59:59Z", -1)
+    False
+    """
+    latest = min(timestamp_ms + _DAY_MS, _LATEST_MS) if timestamp_ms > 0 else _LATEST_MS
+    return occurred_at is not None and milliseconds(occurred_at) > latest
 
 
 def microseconds(timestamp: str) -> int:

@@ -22,7 +22,7 @@ from worker.facets.newest import Item, NewestReviews, recency
 from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.facets import EntityFacets, ReviewMove
 from worker.state.entity import Review, Sentence
-from worker.state.rows import Header, LastChange
+from worker.state.rows import Header, LastChange, date_of
 
 Outcome = Ignored | Rejected | None  # of a record; None: it is applied
 
@@ -217,17 +217,17 @@ class EntityChanges:
         """The newest reviews after these changes; reads all reviews if too few are known."""
         for name, one in before.items():
             if one is not None and not one.deleted:
-                newest.remove(name, one.details.occurred_at)
+                newest.remove(name, one.date)
         if not newest.is_short:
             for name, one in reviews.items():
                 if not one.deleted:
-                    newest.add(name, one.details.occurred_at)
+                    newest.add(name, one.date)
             return newest
         written = self.reviews | dict(reviews)
-        live = [(name, one.details.occurred_at) for name, one in written.items() if not one.deleted]
+        live = [(name, one.date) for name, one in written.items() if not one.deleted]
         if not self.is_new:
             live += [
-                (name, row.details.occurred_at)
+                (name, date_of(row.details, row.is_future))
                 for name, row in self.entity.rows.review_facts()
                 if not row.deleted and name not in written
             ]
@@ -258,7 +258,7 @@ def _joined(steps: Sequence[PlannedStep]) -> PlannedStep:
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
     """Of the live ones."""
     return [
-        (recency(one.details.occurred_at), name)
+        (recency(one.date), name)
         for name, one in reviews.items()
         if one is not None and not one.deleted
     ]

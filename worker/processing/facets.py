@@ -34,6 +34,7 @@ from worker.facets.newest import NewestReviews
 from worker.processing.tracked_sets import SET_BYTES, Texts, TrackedSet, TrackedSets, digests
 from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
 from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
+from worker.state.rows import date_of
 
 
 class ReviewMove(NamedTuple):
@@ -98,7 +99,9 @@ class EntityFacets:
         self.is_loaded = True
         reviews = list(self.rows.review_facts())
         if self.criteria.recent:
-            live = ((name, one.details.occurred_at) for name, one in reviews if not one.deleted)
+            live = (
+                (n, date_of(one.details, one.is_future)) for n, one in reviews if not one.deleted
+            )
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.criteria, reviews)
         counted = ReviewBits()

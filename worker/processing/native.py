@@ -34,7 +34,7 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 8  # of the module; one that was built from other sources is not used
+API: Final = 9  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 4096
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -248,26 +248,18 @@ def open_native(
 
 def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
     """A pool of the module, for entities of at most so many live sentences."""
-    limits = config.limits
     pool: Pool = module.Pool(
-        dimension=limits.dimension,
+        limits=config.limits,
+        most_sentences=most_sentences,
         k=config.k,
         distinct=config.distinct,
         by_text=config.by_text,
         emit=config.emit,
         epoch=config.epoch,
-        model=limits.model,
         input_topic=config.input_topic,
         output_topic=config.output_topic,
         facets_topic=config.facets_topic,
         has_facets=config.facets is not None,
-        max_event_bytes=limits.max_event_bytes,
-        max_text_bytes=limits.max_text_bytes,
-        max_sentence_chars=limits.max_sentence_chars,
-        max_sentences_per_review=limits.max_sentences_per_review,
-        max_sentences_per_deletion=limits.max_sentences_per_deletion,
-        max_sentences_per_entity=limits.max_sentences_per_entity,
-        most_sentences=most_sentences,
     )
     return pool
 
@@ -292,6 +284,7 @@ def count_native(stats: Stats, done: Processed) -> None:
     """Count what the pool did, which ranks every step by all distances."""
     stats.outcomes.update(done.outcomes)
     stats.set_changes += done.set_changes
+    stats.future_dates += done.future_dates
     stats.entities += done.created
     stats.core.steps += done.steps
     stats.core.proved_reservoir += done.steps

@@ -28,6 +28,7 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
+from worker.events.dates import is_future
 from worker.events.reasons import place_of
 from worker.facets.membership import FacetCriteria
 from worker.limits import Limit
@@ -55,6 +56,7 @@ class BatchPlan:
         new_characters: to embed, in units of `pace.characters`.
         sentences: added, or read with their vectors.
         cut_sentences: longer than the cap, so cut into several.
+        future_dates: of reviews that count as undated.
         languages: of the sentences that events give no vector, empty where it is not known.
     """
 
@@ -76,7 +78,7 @@ class BatchPlan:
         """
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, str, Sentence]]] = {}
-        self.new_characters = self.sentences = self.cut_sentences = 0
+        self.new_characters = self.sentences = self.cut_sentences = self.future_dates = 0
         self.languages: Counter[str] = Counter()
         self._limits = limits
         # The settings are checked against the core's exact range; other limits are capped here.
@@ -132,14 +134,14 @@ class BatchPlan:
 
     def _undo(self, index: int, keys: Sequence[EntityKey]) -> Callable[[], None]:
         """Undoes what is planned for the record of this index, of these entities, from now on."""
-        counts = self.new_characters, self.sentences, self.cut_sentences
+        counts = self.new_characters, self.sentences, self.cut_sentences, self.future_dates
         languages = self.languages.copy()
         length = len(self.changes)
         opened = {key: self._open[key] for key in keys if key in self._open}
         kept = {id(one): one.copy() for one in opened.values() if one is not None}
 
         def undo() -> None:
-            self.new_characters, self.sentences, self.cut_sentences = counts
+            self.new_characters, self.sentences, self.cut_sentences, self.future_dates = counts
             self.languages = languages
             self.changes = [kept.get(id(one), one) for one in self.changes[:length]]
             for key in keys:
@@ -205,6 +207,9 @@ class BatchPlan:
             self.languages[primary_subtag(tag) if tag else language] += len(unembedded)
         chunks = (0, 0) if stored is None else stored.chunks
         review = Review(version, False, event.details, embedded, sentences, chunks, language)
+        if facets is not None and facets.recent:
+            review.is_future = is_future(event.occurred_at, record.timestamp_ms)
+            self.future_dates += review.is_future
         review.mentions = mentions_of(self._facets, review)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating

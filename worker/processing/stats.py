@@ -36,6 +36,7 @@ class Stats:
     first_letters: dict[str, Coordinates] = field(default_factory=dict)
     """By reason, the first record that became a dead letter."""
     lone_surrogates: int = 0  # records with U+FFFD for some
+    future_dates: int = 0  # of reviews that count as undated
     set_changes: int = 0  # changes of entities' sets, published or not
     entities: int = 0  # created minus deleted
     late: int = 0  # selected events that arrived after the end of the span
@@ -100,6 +101,7 @@ class Stats:
         """Count languages, cut sentences, set changes, entities and the core's decisions, after
         ranking.
         """
+        self.future_dates += plan.future_dates
         if model_languages is not None:
             for language, count in plan.languages.items():
                 is_read = "yes" if language in model_languages else "no"

@@ -46,6 +46,12 @@ class Review:
     chunks: tuple[int, int] = (0, 0)
     language: str = ""  # as it was found for the facets; empty if none depends on it
     mentions: int = 0  # the facets whose words its sentences have, a bit for each
+    is_future: bool = False  # its date counts as unknown, in facets that depend on it
+
+    @property
+    def date(self) -> str | None:
+        """See `date_of`."""
+        return formats.date_of(self.details, self.is_future)
 
 
 class VectorBlock:
@@ -139,6 +145,7 @@ class EntityRows:
             (row.text_chunks, row.vector_chunks),
             row.language,
             row.mentions,
+            row.is_future,
         )
 
     def text_and_details(self, identifier: bytes) -> tuple[str, ReviewDetails]:
@@ -227,6 +234,7 @@ class EntityRows:
             {one.ordinal: one.label_bits for one in sentences if one.label_bits},
             review.language,
             review.mentions,
+            review.is_future,
         )
         pending[key] = value = formats.encode_review(key, row)
         for number, part in enumerate(vectors):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from worker.facets.membership import FacetCriteria
 from worker.facets.newest import NewestReviews
 from worker.state.errors import CorruptRow
-from worker.state.rows import ReviewFacts, ReviewRow
+from worker.state.rows import ReviewFacts, ReviewRow, date_of
 
 
 class FacetMembers:
@@ -39,7 +39,7 @@ class FacetMembers:
             if facets.needs_reviews:
                 self._of_review[name] = facets.review_bits(row.details, row.language)
             if facets.recent:
-                dates.append((name, row.details.occurred_at))
+                dates.append((name, date_of(row.details, row.is_future)))
         if facets.recent:
             newest = NewestReviews(len(dates), dates)
             recent = dict.fromkeys(self._of_review, ~facets.recent_bits)

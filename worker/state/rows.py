@@ -22,6 +22,8 @@ stay readable, and become the newest at the next write. All are at 1 unless note
                   3 yes) | its author | its country
     review 4      as 3, with before the texts: the facets it mentions u64 | len u8 | the language
                   that was found for it
+    flags         1 deleted, 2 with a rating, 4 as `ReviewRow.embedded`, 8 as `ReviewRow.is_future`,
+                  which builds before it ignore
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
@@ -97,7 +99,7 @@ _FOUND = struct.Struct("<QB")
 _ONE_TEXT = struct.Struct("<III")
 _ONE_VECTOR = struct.Struct("<II")
 
-_DELETED, _RATED, _EMBEDDED = 1, 2, 4
+_DELETED, _RATED, _EMBEDDED, _FUTURE = 1, 2, 4, 8
 _VERIFIED: Final = {1: None, 2: False, 3: True}
 
 # Texts and vectors are cut so that no row comes near Kafka's 1 MB; a single text may exceed it only
@@ -146,6 +148,7 @@ class ReviewRow(NamedTuple):
     """By ordinal: the facets that take one of the sentence's labels, a bit for each."""
     language: str = ""  # as it was found for the facets; empty if none depends on it
     mentions: int = 0  # the facets whose words its sentences have, a bit for each
+    is_future: bool = False  # its date counts as unknown, in facets that depend on it
 
 
 class ReviewFacts(NamedTuple):
@@ -156,6 +159,7 @@ class ReviewFacts(NamedTuple):
     label_bits: Mapping[int, int]
     language: str
     mentions: int
+    is_future: bool
 
 
 class Applied(NamedTuple):
@@ -371,6 +375,7 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
         (_DELETED if row.deleted else 0)
         | (_RATED if details.rating is not None else 0)
         | (_EMBEDDED if row.embedded else 0)
+        | (_FUTURE if row.is_future else 0)
     )
     # not `or`: -0.0 is another text in a message than 0.0
     rating = 0.0 if details.rating is None else details.rating
@@ -416,6 +421,7 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
         facts.label_bits,
         facts.language,
         facts.mentions,
+        facts.is_future,
     )
 
 
@@ -433,10 +439,10 @@ def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewFacts]:
     IndexError, KeyError.
     """
     _, flags, number, _, _ = _REVIEW.unpack_from(payload)
-    deleted = bool(flags & _DELETED)
+    deleted, is_future = bool(flags & _DELETED), bool(flags & _FUTURE)
     at, rating = _REVIEW.size, number if flags & _RATED else None
     if version == 1:
-        return at, ReviewFacts(deleted, ReviewDetails(rating), {}, "", 0)
+        return at, ReviewFacts(deleted, ReviewDetails(rating), {}, "", 0, is_future)
     date_end = at + 1 + payload[at]
     end = date_end + 1 + payload[date_end]
     (count,) = _U32.unpack_from(payload, end)
@@ -449,7 +455,7 @@ def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewFacts]:
     label_bits = dict(_LABELS.iter_unpack(payload[begin:stop]))
     if version == 2:
         return stop, ReviewFacts(
-            deleted, ReviewDetails(rating, occurred_at, tag), label_bits, "", 0
+            deleted, ReviewDetails(rating, occurred_at, tag), label_bits, "", 0, is_future
         )
     author_bytes, country_bytes, verified = _MORE.unpack_from(payload, stop)
     author_end = stop + _MORE.size + author_bytes
@@ -458,11 +464,16 @@ def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewFacts]:
     country = payload[author_end:stop].decode() or None
     details = ReviewDetails(rating, occurred_at, tag, _VERIFIED[verified], country, author)
     if version == 3:
-        return stop, ReviewFacts(deleted, details, label_bits, "", 0)
+        return stop, ReviewFacts(deleted, details, label_bits, "", 0, is_future)
     mentions, length = _FOUND.unpack_from(payload, stop)
     begin_texts = stop + _FOUND.size + length
     language = payload[stop + _FOUND.size : begin_texts].decode()
-    return begin_texts, ReviewFacts(deleted, details, label_bits, language, mentions)
+    return begin_texts, ReviewFacts(deleted, details, label_bits, language, mentions, is_future)
+
+
+def date_of(details: ReviewDetails, is_future: bool) -> str | None:
+    """The date of a review for facets that depend on it, None if it counts as unknown."""
+    return None if is_future else details.occurred_at
 
 
 def encode_vectors(

@@ -225,7 +225,9 @@ class OnceAMinute:
 
 @dataclass(eq=False)
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, in any thread, and logs the counts."""
+    """Counts the dead letters of committed micro-batches, and dates that count as unknown, in any
+    thread, and logs the counts.
+    """
 
     threads: Threads
     topic: str | None = None  # the topic that has them, if the environment names another
@@ -236,12 +238,14 @@ class DeadLetterLog:
         self._lock = self.threads.lock()
         self._counts: Counter[str] = Counter()
         self._first: dict[str, Coordinates] = {}
+        self._future_dates = 0
 
     def count(self, stats: Stats) -> None:
         """A micro-batch was committed."""
         with self._lock:
             self._counts.update(stats.dead_letters())
             self._first = stats.first_letters | self._first
+            self._future_dates += stats.future_dates
 
     async def log_every_minute(self) -> None:
         """Log every minute, until cancelled."""
@@ -254,6 +258,7 @@ class DeadLetterLog:
         with self._lock:
             counts, self._counts = self._counts, Counter()
             first, self._first = self._first, {}
+            dates, self._future_dates = self._future_dates, 0
         if counts:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
             places = {reason: place._asdict() for reason, place in first.items()}
@@ -262,4 +267,11 @@ class DeadLetterLog:
                 by_reason,
                 self._command,
                 extra={"facts": {"dead_letters": dict(counts), "first": places}},
+            )
+        if dates:
+            log.warning(
+                "dates of the future in the last minute: %d; facets with newest or within_days "
+                "take these reviews as undated until a later event has another date",
+                dates,
+                extra={"facts": {"future_dates": dates}},
             )

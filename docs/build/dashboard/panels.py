@@ -266,7 +266,7 @@ _DEAD_LETTERS = Row(
             "stacked",
         ),
         Panel(
-            "Ignored by reason, or read with U+FFFD",
+            "Ignored by reason, or read with U+FFFD or without its date",
             _PER_SECOND,
             (
                 Query(
@@ -274,9 +274,10 @@ _DEAD_LETTERS = Row(
                     "{{outcome}}",
                 ),
                 Query(_rate("lone_surrogates_total"), "half of an emoji"),
+                Query(_rate("future_dates_total"), "date of the future"),
             ),
             "Late versions, unknown entities, events that were applied before; and records of "
-            "which U+FFFD stands for a character.",
+            "which U+FFFD stands for a character, or whose date is of the future.",
             12,
             "stacked",
         ),

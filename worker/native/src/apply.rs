@@ -6,6 +6,7 @@ use crate::entity::{Counts, Entity, Member, Review, Sentence};
 use crate::event::{Change, Details, Event, Given, Origin, Upsert};
 use crate::facets::Criteria;
 use crate::message::{Difference, Emit, Message, Publication, Shown};
+use crate::newest::is_future;
 use crate::results::EntityRows;
 use crate::rows::Writer;
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct Batch {
     last: Option<Last>,
     /// Changes of sets, published or not.
     pub set_changes: u64,
+    /// Of reviews that count as undated.
+    pub future_dates: u64,
     pub created: u64,
     /// Events that added or removed sentences.
     pub steps: u64,
@@ -122,6 +125,10 @@ impl Batch {
         (review.version, review.is_deleted, review.is_embedded) =
             (version, false, added.is_empty());
         review.details = upsert.details.clone();
+        let date = upsert.details.occurred_at.as_deref();
+        let date = date.filter(|_| facets.is_some_and(|facets| !facets.recent().is_empty()));
+        review.is_future = date.is_some_and(|date| is_future(date, origin.timestamp_ms));
+        self.future_dates += u64::from(review.is_future);
         review.note(take(&mut upsert.language), review.findings().mentions);
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
@@ -168,6 +175,7 @@ impl Batch {
         entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
+        review.is_future = false;
         review.details = Details::default();
         review.note(None, 0);
         if is_move { Outcome::Moved } else { Outcome::Applied }

@@ -70,6 +70,8 @@ pub struct Review {
     pub is_deleted: bool,
     /// As `ReviewRow.embedded`.
     pub is_embedded: bool,
+    /// As `ReviewRow.is_future`.
+    pub is_future: bool,
     pub details: Details,
     pub findings: Option<Box<Findings>>,
     /// How many of its sentences are live.

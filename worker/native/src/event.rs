@@ -7,6 +7,7 @@ use crate::facets::Criteria;
 use crate::fields::{identifier, optional, passed_on, rating, timestamp, version};
 use crate::json::{Raw, Reader, plain_string, string_of};
 use crate::vector::{Workspace, is_base64};
+use pyo3::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ const MAX_BLANK_CHARS: usize = 64;
 /// As `worker.state.rows.CHUNK_BYTES`: a review beyond it has several rows of texts or vectors.
 pub const CHUNK_BYTES: usize = 128 * 1024;
 
-/// What the pool is made for; see `worker.events.rules.Limits`.
+/// What the pool is made for: `worker.events.rules.Limits`.
+#[derive(FromPyObject)]
 pub struct Limits {
     pub dimension: usize,
     pub model: Option<String>,
@@ -32,6 +34,7 @@ pub struct Limits {
     pub max_sentences_per_review: usize,
     pub max_sentences_per_deletion: usize,
     /// Most live sentences of an entity in the pool.
+    #[pyo3(attribute("max_sentences_per_entity"))]
     pub most_sentences: usize,
 }
 

@@ -33,7 +33,7 @@ use pyo3::prelude::*;
 mod _native {
     /// Raised with each change of what `worker/_native.pyi` says.
     #[pymodule_export]
-    const API: u32 = 8;
+    const API: u32 = 9;
 
     #[pymodule_export]
     use crate::pool::Pool;

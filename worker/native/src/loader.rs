@@ -10,7 +10,7 @@ use crate::entity::{
 use crate::event::Details;
 use crate::facets::Criteria;
 use crate::rows::{
-    DELETED, EMBEDDED, FACET_SETS, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
+    DELETED, EMBEDDED, FACET_SETS, FUTURE, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
     header_key,
 };
 use crate::vector::{Row, read_vectors};
@@ -176,7 +176,7 @@ impl<'a> Loader<'a> {
         }
         let is_deleted = flags & DELETED != 0;
         let is_usual = version <= MOST_VERSION
-            && flags & !(DELETED | RATED | EMBEDDED) == 0
+            && flags & !(DELETED | RATED | EMBEDDED | FUTURE) == 0
             && chunks == if texts.is_empty() { (0, 0) } else { (1, 1) }
             && !(is_deleted && (!texts.is_empty() || details != Details::default()))
             && texts.is_sorted_by(|a, b| a.0 < b.0)
@@ -192,6 +192,7 @@ impl<'a> Loader<'a> {
             version,
             is_deleted,
             is_embedded: flags & EMBEDDED != 0,
+            is_future: flags & FUTURE != 0,
             details,
             live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 const DAY: i64 = 86_400;
+const LATEST_MS: i64 = 4_102_444_800_000;
 
 /// A moment, to the last digit: seconds since 1970, and the digits of a fraction without zeros at
 /// the end.
@@ -42,6 +43,15 @@ impl Instant {
         let minutes = 60 * (24 * days_since_1970(year, month, day) + hour) + minute - east;
         Some(Instant(60 * minutes + second.min(59), digits.trim_end_matches('0').into()))
     }
+}
+
+/// As `worker.events.dates.is_future`.
+pub fn is_future(occurred_at: &str, timestamp_ms: i64) -> bool {
+    let latest = if timestamp_ms > 0 { timestamp_ms.saturating_add(1000 * DAY) } else { i64::MAX };
+    let first = latest.min(LATEST_MS) + 1; // millisecond that is too late
+    let digits = format!("{:03}", first % 1000);
+    let first = Instant(first / 1000, digits.trim_end_matches('0').into());
+    Instant::of(occurred_at).is_some_and(|date| date >= first)
 }
 
 /// By the years that begin in March.
@@ -171,7 +181,8 @@ impl Entity {
 
 impl Review {
     fn find_instant(&mut self) {
-        self.findings_mut().instant = self.details.occurred_at.as_deref().and_then(Instant::of);
+        let date = self.details.occurred_at.as_deref().filter(|_| !self.is_future);
+        self.findings_mut().instant = date.and_then(Instant::of);
     }
 }
 

@@ -42,33 +42,24 @@ pub struct Pool {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (*, dimension, k, distinct, by_text, emit, epoch, model, input_topic,
-        output_topic, facets_topic, has_facets, max_event_bytes, max_text_bytes, max_sentence_chars,
-        max_sentences_per_review, max_sentences_per_deletion, max_sentences_per_entity,
-        most_sentences))]
+    #[pyo3(signature = (*, limits, most_sentences, k, distinct, by_text, emit, epoch, input_topic,
+        output_topic, facets_topic, has_facets))]
     #[expect(clippy::too_many_arguments, reason = "all are given by name")]
     fn new(
         py: Python<'_>,
-        dimension: usize,
+        limits: Limits,
+        most_sentences: usize,
         k: usize,
         distinct: bool,
         by_text: bool,
         emit: &str,
         epoch: u64,
-        model: Option<String>,
         input_topic: String,
         output_topic: &str,
         facets_topic: &str,
         has_facets: bool,
-        max_event_bytes: usize,
-        max_text_bytes: usize,
-        max_sentence_chars: usize,
-        max_sentences_per_review: usize,
-        max_sentences_per_deletion: usize,
-        max_sentences_per_entity: usize,
-        most_sentences: usize,
     ) -> PyResult<Self> {
-        if dimension == 0 || k == 0 {
+        if limits.dimension == 0 || k == 0 {
             return Err(PyValueError::new_err("dimension and k are at least 1"));
         }
         let emit = match emit {
@@ -82,18 +73,10 @@ impl Pool {
             (false, true) => Copies::ShownOnce,
             (false, false) => Copies::Each,
         };
+        let (model, most_sentences) = (limits.model.clone(), most_sentences.min(MOST));
         Ok(Pool {
             copies,
-            limits: Limits {
-                dimension,
-                model: model.clone(),
-                max_event_bytes,
-                max_text_bytes,
-                max_sentence_chars,
-                max_sentences_per_review,
-                max_sentences_per_deletion,
-                most_sentences: most_sentences.min(max_sentences_per_entity).min(MOST),
-            },
+            limits: Limits { most_sentences: most_sentences.min(limits.most_sentences), ..limits },
             publication: Publication { emit, epoch, k, model, input_topic },
             entities: Store::default(),
             has_facets,

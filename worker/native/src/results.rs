@@ -40,6 +40,7 @@ pub struct Processed {
     review_formats: Py<PyDict>,
     created: u64,
     set_changes: u64,
+    future_dates: u64,
     steps: u64,
     message_bytes: usize,
     row_bytes: usize,
@@ -55,17 +56,13 @@ impl Processed {
     ) -> PyResult<Self> {
         let (messages, mut message_bytes) = (PyList::empty(py), 0);
         for (at, message) in batch.messages.iter().enumerate() {
-            if at % AT_ONCE == 0 {
-                py.detach(|| ());
-            }
+            (at % AT_ONCE == 0).then(|| py.detach(|| ()));
             message_bytes += message.entity.len() + message.value.len();
             messages.append((message.index, names.fields(py, message)?))?;
         }
         let (changed, formats, mut row_bytes) = (PyDict::new(py), PyDict::new(py), 0);
         for (at, (touched, (own, newest))) in batch.touched.iter().zip(rows).enumerate() {
-            if at % AT_ONCE == 0 {
-                py.detach(|| ());
-            }
+            (at % AT_ONCE == 0).then(|| py.detach(|| ()));
             if !changed.contains(touched.partition)? {
                 changed.set_item(touched.partition, PyDict::new(py))?;
                 formats.set_item(touched.partition, 0)?;
@@ -88,6 +85,7 @@ impl Processed {
         Ok(Processed {
             outcomes: outcomes.into(),
             set_changes: batch.set_changes,
+            future_dates: batch.future_dates,
             messages: messages.into(),
             rows: changed.into(),
             touched: keys_for_python(py, keys)?.into(),

@@ -10,6 +10,7 @@ pub const SEAL_BYTES: usize = 5;
 pub const DELETED: u8 = 1;
 pub const RATED: u8 = 2;
 pub const EMBEDDED: u8 = 4;
+pub const FUTURE: u8 = 8;
 pub const PUBLISHED: u8 = b'P';
 pub const REVIEW: u8 = b'R';
 pub const FACET_SETS: u8 = b'S';
@@ -127,7 +128,8 @@ impl<'a> Writer<'a> {
         out.push(
             flag(review.is_deleted, DELETED)
                 | flag(details.rating.is_some(), RATED)
-                | flag(review.is_embedded, EMBEDDED),
+                | flag(review.is_embedded, EMBEDDED)
+                | flag(review.is_future, FUTURE),
         );
         out.extend_from_slice(&rating.to_le_bytes());
         let chunks = usize::from(!sentences.is_empty());
