@@ -1,12 +1,20 @@
 """The pool gives the messages and rows of the Python form, byte for byte, for all that it takes."""
 
+import json
 from itertools import islice
 from random import Random
 
 import pytest
 
 from tests.fuzz.mutate import mutated
-from tests.harness.drive import Driver, base64_vector, config, delete, upsert
+from tests.harness.drive import (
+    Driver,
+    base64_vector,
+    config,
+    delete,
+    delete_sentences,
+    upsert,
+)
 from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver
@@ -219,3 +227,67 @@ def fuzz(seed, batches):
 def test_mutated_records(seed):
     driver = fuzz(seed, 50)
     assert driver.taken > driver.seen // 20
+
+
+def nested(depth):
+    """An unknown member of so many lists."""
+    return {"unknown": json.loads("[" * depth + "]" * depth)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_taken"),
+    [
+        *(
+            ({"occurred_at": f"2026-11-20T12:00:00{zone}"}, is_zone)
+            for zone, is_zone in {"+00:59": True, "+00:60": False, "-24:00": False}.items()
+        ),
+        *(
+            ({"occurred_at": f"{year}-02-29T00:00:00Z"}, year in ("0000", "2000", "2024"))
+            for year in ("0000", "1900", "2000", "2023", "2024", "2100")
+        ),
+        *((nested(depth), depth <= 16) for depth in (15, 16, 17)),
+    ],
+)
+def test_edges_of_an_event(fields, is_taken):
+    """Most of these are valid: Python takes what is not usual."""
+    driver = PoolDriver()
+    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])), **fields)])
+    assert driver.taken == is_taken
+
+
+@pytest.mark.parametrize(
+    ("dimension", "texts", "is_taken"),
+    [
+        *((384, ["x"] * count, count <= 169) for count in (168, 169, 170, 171)),
+        *((1, ["x" * 2046] * 15 + ["x" * last], last <= 2046) for last in (2045, 2046, 2047)),
+    ],
+)
+def test_a_review_has_one_row_of_vectors_and_one_of_texts(dimension, texts, is_taken):
+    """Of 128 KiB each, as four bytes a character, and eight a text."""
+    limits = {"dimension": dimension, "max_event_bytes": 10**7, "max_sentence_chars": 5000}
+    limits |= {"max_sentences_per_review": 200, "max_text_bytes": 10**6}
+    driver = PoolDriver(300, limits=limits)
+    vector = base64_vector([1] * dimension)
+    driver.run([upsert(0, "r", *((text, vector) for text in texts))])
+    assert driver.taken == is_taken
+
+
+@pytest.mark.parametrize(("most", "is_taken"), [(MOST - 1, False), (MOST, True)])
+def test_a_deletion_that_may_rewrite_too_many_is_not_usual(most, is_taken):
+    driver = PoolDriver(limits={"max_sentences_per_deletion": most})
+    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])))])
+    driver.run([delete_sentences(1, "r#0")])
+    assert driver.taken == 1 + is_taken
+
+
+def test_rows_of_other_formats_are_refused():
+    facet = Facet("fans", rating=RatingRange(min=4), words=("a",))
+    driver = PoolDriver(**of_facets(facet_criteria(Definitions([facet]), 3, None), emit_mentions=1))
+    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])), rating=4)])
+    rows = list(driver.driver.rows[0].scan(header_key(b"e")))
+    assert sorted(value[0] for _, value in rows) == [1, 1, 2, 2, 4]  # the newest of each kind
+    for at, (key, value) in enumerate(rows):
+        for format in (0, value[0] + 1, 255):
+            other = key, seal(key, value[5:], format)
+            assert not driver.pool.load(0, b"e", [*rows[:at], other, *rows[at + 1 :]])
+    assert driver.pool.load(0, b"e", rows)
