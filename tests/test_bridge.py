@@ -37,7 +37,7 @@ def fetched(partition: int, offset: int, error: KafkaError | None = None) -> Any
     value = json.dumps(row | ({"name": "\ud83d"} if partition else {})).encode()
     return fake_message(
         topic=SOURCE, partition=partition, offset=offset, timestamp=(1, 0), key=b"row",
-        value=value, error=error,
+        value=value, error=error, headers=None,
     )  # fmt: skip
 
 

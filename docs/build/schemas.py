@@ -75,6 +75,17 @@ class DeadLetterHeaders(Struct, frozen=True):
         ]
         | None
     ) = field(name="dlq.missing", default=None)
+    attempts: (
+        Annotated[
+            _Number,
+            Meta(
+                description="How often `dlq send` had sent the record again; absent if never. The "
+                "record has the same header.",
+                examples=["1"],
+            ),
+        ]
+        | None
+    ) = field(name="dlq.attempts", default=None)
 
 
 class Published(NamedTuple):

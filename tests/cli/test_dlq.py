@@ -78,6 +78,7 @@ def test_list(run, letters):
         "key": "one",
         "bytes": 300_000,
         "truncated": True,
+        "attempts": 0,
         "sent": False,
     }
     assert (rows[2]["key"], rows[4]["bytes"]) == (None, None)

@@ -41,8 +41,20 @@ def test_what_is_in_one():
         "key": "entity",
         "bytes": 8,
         "truncated": False,
+        "attempts": 0,
     }
     assert letter().source == LetterOrigin("reviews", 3, 991)
+
+
+def test_attempts_are_counted_from_letter_to_letter():
+    """Also beside another number that a producer or an earlier attempt has written."""
+    again = letter().again(RECORD._replace(headers=(("a", b""), ("dlq.attempts", b"7"))))
+    assert again.headers == (("a", b""), ("dlq.attempts", b"1"))
+    second = letter(again)
+    assert (second.attempts, second.own_headers) == (1, (("a", b""),))
+    assert [second in LetterSelection(max_attempts=most) for most in (1, 2)] == [False, True]
+    for strange in (b"-1", b"9" * 20, None):
+        assert letter(RECORD._replace(headers=(("dlq.attempts", strange),))).attempts == 0
 
 
 def test_a_message_of_somebody_else_has_no_source():

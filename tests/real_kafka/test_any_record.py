@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 
 from tests.harness import faulty
 from tests.harness.broker import KafkaBroker
+from tests.harness.debezium import deletions, written
 from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.poison import ENTITY
@@ -248,6 +249,41 @@ def test_headers_that_do_not_fit_are_dropped_and_sent_again(site: Pipeline) -> N
     again = read_topic(site.broker.bootstrap_servers, site.input_topic)[-1]
     assert (again.value, dict(again.headers)["large"]) == (bad.value, large[1])
     assert [found["dlq.source.offset"] for _, found in letters(site)] == ["1", str(again.offset)]
+
+
+@pytest.mark.parametrize("command", ["run", "bridge"])
+def test_a_letter_that_fails_again_counts_its_attempts(site: Pipeline, command: str) -> None:
+    """Also where the worker or the bridge reads no other header."""
+    source = SOURCE.format(site.name)
+    site.broker.create_topic(source, 1)
+    file = written(site.directory, deletions(source))
+    environment = site.environment | {
+        "COVERSUMM_INPUT_TOPIC": source,
+        "COVERSUMM_DLQ_TOPIC": f"{source}.dlq",
+    }
+    arguments = ("bridge", "--mapping", str(file), "--from", source)
+    process = WorkerProcess(
+        site.directory / command,
+        site.environment if command == "bridge" else environment,
+        arguments=arguments if command == "bridge" else ("run",),
+    )
+    site.workers.append(process.start())
+    process.wait_ready()
+    put(site, source, [RawRecord(b"k", b"no json", (STRANGE,))])
+    attempts: list[str | None] = [None]
+
+    def are_there() -> bool:
+        found = letters(site, f"{source}.dlq")
+        return [headers.get("dlq.attempts") for _, headers in found] == attempts
+
+    for sent in (1, 1, 0):
+        eventually(are_there, site.logs, every_s=0.3)
+        send = ("dlq", "send", "--yes", "--max-attempts", "2", "--json")
+        done = run_command(*send, environment=environment)
+        assert json.loads(done.stdout)["sent"] == sent, done.stderr
+        attempts += [str(len(attempts))] * sent
+    listed = run_command("dlq", "list", environment=environment).stdout.splitlines()
+    assert [json.loads(one)["attempts"] for one in listed] == [0, 1, 2]
 
 
 def test_headers_that_do_not_fit_stop_no_bridge(site: Pipeline) -> None:

@@ -62,7 +62,8 @@ def _columns(topic: str) -> tuple[Column, ...]:
         Column("key", drop=3),
         Column("detail", drop=4, prose=24),
         Column("sent again", lambda row: "yes" if row["sent"] else "no", drop=5),
-        Column("bytes", drop=6, count=True),
+        Column("attempts", drop=6, count=True),
+        Column("bytes", drop=7, count=True),
     )
 
 
@@ -81,6 +82,7 @@ def list_letters(
     reasons: tuple[str, ...],
     since: int | None,
     entity: str | None,
+    max_attempts: int | None,
     limit: int | None,
     as_json: bool,
 ) -> None:
@@ -92,7 +94,7 @@ def list_letters(
     from worker.cli.dlq_send import sent_so_far
 
     settings = Settings.from_environment()
-    selection = selection_of(reasons, since, entity)
+    selection = selection_of(reasons, since, entity, max_attempts)
     counts: Counter[str] = Counter()
     columns = _columns(f"{settings.input_topic}/")
     with open_letters(settings) as letters:
@@ -239,6 +241,7 @@ def send_letters(
     reasons: tuple[str, ...],
     since: int | None,
     entity: str | None,
+    max_attempts: int | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -253,6 +256,9 @@ def send_letters(
     as the newest of its review, even if a later one was applied since. One with an older
     review_version is ignored.
 
+    The header `dlq.attempts` counts how often a record was sent again, and its next dead letter has
+    it too. `--max-attempts 1` leaves out letters that failed again.
+
     A letter that was cut for its size is read from its source. Exit code 1 if the source is gone,
     or a letter cannot be sent for another reason.
 
@@ -262,7 +268,7 @@ def send_letters(
 
     settings = Settings.from_environment()
     check_can_ask(yes, dry_run)
-    selection = selection_of(reasons, since, entity, places)
+    selection = selection_of(reasons, since, entity, max_attempts, places)
     counts: Counter[str] = Counter()
     try:
         with open_letters(settings) as letters:

@@ -96,7 +96,7 @@ class _Walk:
                     yield LetterOutcome(letter, ALREADY_SENT)
                 continue
             try:
-                record = original(letter, self.source)
+                record = letter.again(original(letter, self.source))
             except Impossible as impossible:
                 self.tally.passed(letter.place.offset, False)
                 yield LetterOutcome(letter, IMPOSSIBLE, str(impossible))

@@ -92,6 +92,17 @@ class DeadLetter:
         return not self.headers.keys().isdisjoint(TRUNCATED_HEADERS)
 
     @property
+    def attempts(self) -> int:
+        """How often its record was sent again before it became this letter."""
+        return self._number("dlq.attempts") or 0
+
+    def again(self, record: Record) -> Record:
+        """Its record as it is sent now: a header counts the attempts."""
+        others = (one for one in record.headers if one[0] != "dlq.attempts")
+        counted = ("dlq.attempts", b"%d" % (self.attempts + 1))
+        return record._replace(headers=(*others, counted))
+
+    @property
     def own_headers(self) -> tuple[tuple[str, bytes], ...]:
         """Those of the original record, which a worker keeps if its mapping reads headers."""
         return tuple((name, raw) for name, raw in self.headers.items() if name[:4] != "dlq.")
@@ -128,6 +139,7 @@ class DeadLetter:
             "key": None if self.key is None else self.key.decode("utf-8", "backslashreplace"),
             "bytes": self.original_bytes,
             "truncated": self.truncated,
+            "attempts": self.attempts,
         }
 
     def _text(self, name: str) -> str:
@@ -146,6 +158,7 @@ class LetterSelection:
     since_ms: int | None = None
     entity_id: str | None = None
     places: frozenset[Place] = frozenset()
+    max_attempts: int | None = None
 
     def __contains__(self, letter: DeadLetter) -> bool:
         return (
@@ -156,6 +169,7 @@ class LetterSelection:
                 or letter.key == self.entity_id.encode(errors="surrogateescape")
             )
             and (not self.places or letter.place in self.places)
+            and (self.max_attempts is None or letter.attempts < self.max_attempts)
         )
 
     def span(self, partition: int) -> range | None:
@@ -231,8 +245,14 @@ def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 
 def selection_options(command: F) -> F:
-    """`--reason`, `--since` and `--entity`, for `selection_of`."""
+    """`--reason`, `--since`, `--entity` and `--max-attempts`, for `selection_of`."""
     for option in (
+        click.option(
+            "--max-attempts",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Only letters whose record was sent again fewer than N times.",
+        ),
         click.option("--entity", metavar="ID", help="Only letters with this key."),
         click.option("--since", type=TIME, help="Only letters written at this time or later."),
         click.option(
@@ -252,6 +272,7 @@ def selection_of(
     reasons: tuple[str, ...],
     since_ms: int | None,
     entity_id: str | None,
+    max_attempts: int | None,
     places: tuple[Place, ...] = (),
 ) -> LetterSelection:
     """The letters that the options select. Raises click.UsageError for an unknown reason."""
@@ -260,4 +281,4 @@ def selection_of(
     known = {reason.value for reason in Reason}
     if unknown := sorted(set(reasons) - known):
         raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
-    return LetterSelection(frozenset(reasons), since_ms, entity_id, frozenset(places))
+    return LetterSelection(frozenset(reasons), since_ms, entity_id, frozenset(places), max_attempts)

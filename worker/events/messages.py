@@ -6,6 +6,7 @@ The same state and record give the same bytes and headers; the wall clock is not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from typing import Final, NamedTuple
@@ -26,6 +27,9 @@ TRUNCATED_HEADERS: Final = (
 )
 """Headers of a truncated dead letter: how many bytes of its value or key were cut off, and how many
 headers were dropped."""
+
+ATTEMPTS: Final = "dlq.attempts"
+"""Header of a record and of its dead letter: how often `dlq send` has sent the record again."""
 
 TRUNCATION_HEADER_BYTES: Final = 256
 """Upper bound of all `TRUNCATED_HEADERS` of a message."""
@@ -101,6 +105,8 @@ def dead_letter_message(
     if record.refused is not None:
         missing = "headers" if key or value else "key, value and headers"
         headers.append(("dlq.missing", missing.encode()))
+    if (attempts := dict(record.headers).get(ATTEMPTS) or b"").isdigit() and len(attempts) < 20:
+        headers.append((ATTEMPTS, attempts))
     own = [(name, raw) for name, raw in record.headers if raw is not None and name[:4] != "dlq."]
     room = max_bytes - TRUNCATION_HEADER_BYTES
     room -= message_bytes((key or b"")[:TRUNCATED_BYTES], (value or b"")[:TRUNCATED_BYTES], headers)
@@ -128,6 +134,11 @@ def dead_letter_message(
         headers.append((TRUNCATED_HEADERS[1], b"%d" % (len(key) - TRUNCATED_BYTES)))
         key = key[:TRUNCATED_BYTES]
     return Message(topic, record.partition, key, value, headers)
+
+
+def attempts_in(headers: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
+    """The headers ATTEMPTS among these: the only ones that a record has without a mapping."""
+    return tuple(one for one in headers if one[0] == ATTEMPTS) if headers else ()
 
 
 def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:

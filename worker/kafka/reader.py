@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SetupError, many
 from worker.events import Reason, Record, Rejected
-from worker.events.messages import timestamp
+from worker.events.messages import attempts_in, timestamp
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.errors import broker_errors, refusal
 from worker.kafka.offsets import (
@@ -236,14 +236,15 @@ def _stored(message: Any) -> Stored:
 
 def record_of(message: Any, *, with_headers: bool) -> Record:
     """A message as a record. It is refused if its headers are wanted and the client, which decodes
-    their names, cannot read them: then it has none.
+    their names, cannot read them: then it has none. Of headers that are not wanted it has ATTEMPTS.
     """
     headers: Sequence[tuple[str, bytes | None]] = ()
     refused = None
-    if with_headers:
-        try:
-            headers = tuple(_headers(message) or ())
-        except (SystemError, UnicodeDecodeError):  # by version of Python
+    try:
+        found = tuple(_headers(message) or ())
+        headers = found if with_headers else attempts_in(found)
+    except (SystemError, UnicodeDecodeError):  # by version of Python
+        if with_headers:
             refused = Rejected(Reason.BAD_FIELD, "headers: the name of one is not UTF-8")
     return Record(
         message.topic(),

@@ -20,9 +20,7 @@ from worker.mapping.topic import TopicMapping
 
 
 class Bridged(NamedTuple):
-    """The messages of some records, how many had each outcome, by event type, and how many in a row
-    at the end are internal errors.
-    """
+    """The messages of some records, the outcomes by event type, and the last internal errors."""
 
     messages: list[Message]
     outcomes: Counter[tuple[str, str]]
@@ -30,9 +28,7 @@ class Bridged(NamedTuple):
 
 
 def members_of(body: Body) -> dict[str, Any]:
-    """The members of an event that are not null, with its type. Labels of sentences, which no check
-    has parsed, stay as they are.
-    """
+    """The members of an event that are not null, with its type; labels stay as they came."""
     members = {"type": body.__struct_config__.tag, **msgspec.structs.asdict(body)}
     return {name: one for name, one in members.items() if one is not None and one is not UNSET}
 
@@ -55,8 +51,7 @@ class ContractWriter:
 
     def write(self, records: Sequence[Record], in_a_row: int = 0) -> Bridged:
         """The messages of these records, in their order, after so many internal errors in a row.
-
-        Never raises for bad input. Raises Crash for too many internal errors.
+        Never raises for bad input, but Crash for too many internal errors.
         """
         messages: list[Message] = []
         outcomes: Counter[tuple[str, str]] = Counter()

@@ -112,8 +112,7 @@ class _Check(Expressions):
         """The rule of null values, None if the file does not say what they mean.
 
         Debezium sends a tombstone after the deletion of a row, so it is ignored. Other sources may
-        send nothing else for a deletion. It deletes the entity if its id is the key in all rules:
-        an id that is made of the key would be another one.
+        send nothing else for a deletion. It deletes the key if that alone is the id in all rules.
         """
         events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
         ids = [event.fields["entity_id"] for event in events]

@@ -28,6 +28,7 @@ from faust.types import TP
 
 from worker.errors import Crash
 from worker.events import Record, Rejected
+from worker.events.messages import attempts_in
 from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
@@ -406,7 +407,7 @@ def _record(fetched: Any) -> Record:
         fetched.timestamp or 0,
         fetched.key,
         fetched.value,
-        (),
+        attempts_in(fetched.headers),
         refused if isinstance(refused, Rejected) else None,
     )
 
