@@ -107,7 +107,7 @@ def test_many_in_a_row_end_the_process_before_they_are_committed(
         ] * len(part)
     applied = dict(driver.rows[0].scan(b""))
     with pytest.raises(Crash, match="This micro-batch is not committed"):
-        driver.run(*odd[60 + MOST_IN_A_ROW :])
+        driver.run(odd[60 + MOST_IN_A_ROW])
     assert dict(driver.rows[0].scan(b"")) == applied
 
 
