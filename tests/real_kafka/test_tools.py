@@ -388,6 +388,7 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     assert refused.returncode == 2
     assert site.name in refused.stderr
     assert "running workers" in refused.stderr
+    assert "faust" not in refused.stderr, "its instance id names it"
     refused = tool(site, "reset", "--yes", "--local", worker=worker)
     assert refused.returncode == 2
     assert str(worker.data_dir) in refused.stderr
