@@ -33,7 +33,7 @@ from worker.page import add_widget, install_page
 from worker.page.history import RecentHistory
 from worker.peers import peers_of
 from worker.processing.config import check_index, configured_engine, processor_config
-from worker.processing.native import check_native
+from worker.processing.native import check_native, why_python
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.registry.lookup import AsJson, SchemaLookup
@@ -54,7 +54,7 @@ from worker.stream.faust.process import check_faust, run, use_event_loop
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
-from worker.stream.journal import DeadLetterLog, Journal, log_start
+from worker.stream.journal import DeadLetterLog, Journal, log_form, log_start
 from worker.stream.queries import EntityLister, ViewReader
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
@@ -227,6 +227,7 @@ def assemble(
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     metrics.observe_form(processor.is_native)
+    log_form(why_python(config))
     processor_thread = ProcessorThread(processor, threads.in_order("processing"))
     gate = Gate(
         changelog=changelog,

@@ -573,3 +573,18 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) 
     assert not Processor(config(native="auto"), lambda _: MemoryRows(), None).is_native
     with pytest.raises(SetupError, match=r"COVERSUMM_NATIVE=require: .*make setup"):
         Processor(config(native="require"), lambda _: MemoryRows(), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"min_changes": 2}, "COVERSUMM_EMIT_MIN_CHANGES"),
+        ({"emit": "final", "index": "sgtree"}, "--emit final, COVERSUMM_INDEX"),
+    ],
+)
+def test_what_python_takes_all_of_is_not_required(changes: dict[str, Any], named: str) -> None:
+    asked = config(**changes)
+    assert native.why_python(replace(asked, native="auto")) == named
+    assert native.why_python(asked) == "COVERSUMM_NATIVE=off"
+    with pytest.raises(SetupError, match=f"COVERSUMM_NATIVE=require: .* because of {named};"):
+        Processor(replace(asked, native="require"), lambda _: MemoryRows(), None)

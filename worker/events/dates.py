@@ -53,8 +53,7 @@ _FORMS: Final = tuple(
 _NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
 
 _DAY_MS: Final = 86_400_000
-_LATEST_MS: Final = 4_102_444_800_000
-"""The end of 2099: later dates stand for none, as that of 2**32 seconds and the year 9999."""
+_LATEST_MS: Final = 4_102_444_800_000  # the end of 2099: later dates stand for none, as 9999-12-31
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CALENDAR = timedelta(days=146_097)  # of 400 years, after which it repeats itself
 _FIRST_SECOND: Final = 2**62

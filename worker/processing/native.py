@@ -68,17 +68,28 @@ def check_native(choice: str) -> None:
         raise SetupError(MISSING)
 
 
-def has_usual_events(config: ProcessorConfig) -> bool:
-    """Whether the pool knows what events do under these settings."""
-    return (
-        config.emit != "final"
-        and (config.min_changes, config.index) == (1, "flat")
-        and _has_usual_facets(config)
-        and config.mapping is None
-        and config.selection.is_all
-        and config.codec is DEFAULT
-        and config.output is DEFAULT
-    )
+def why_python(config: ProcessorConfig) -> str:
+    """Why Python takes all events; empty if native code takes the usual ones."""
+    if config.native == "off":
+        return "COVERSUMM_NATIVE=off"
+    if native_module() is None:
+        return "native code is not installed here"
+    return unusual_settings(config)
+
+
+def unusual_settings(config: ProcessorConfig) -> str:
+    """Those under which the pool does not know what events do; empty if it does."""
+    unusual = {
+        "--emit final": config.emit == "final",
+        "COVERSUMM_EMIT_MIN_CHANGES": config.min_changes != 1,
+        "COVERSUMM_INDEX": config.index != "flat",
+        "COVERSUMM_FACETS with --emit or these settings": not _has_usual_facets(config),
+        "COVERSUMM_MAPPING": config.mapping is not None,
+        "a replay of some records": not config.selection.is_all,
+        "COVERSUMM_SCHEMA_REGISTRY_URL": config.codec is not DEFAULT,
+        "COVERSUMM_OUTPUT_FORMAT": config.output is not DEFAULT,
+    }
+    return ", ".join(name for name, is_so in unusual.items() if is_so)
 
 
 def _has_usual_facets(config: ProcessorConfig) -> bool:
@@ -237,13 +248,18 @@ def open_native(
 ) -> NativeEntities | None:
     """The pool of a processor; None if the settings leave it out, or the module is not here.
 
-    Raises SetupError if COVERSUMM_NATIVE requires the module.
+    Raises SetupError if COVERSUMM_NATIVE requires the module, and it is not used.
     """
     check_native(config.native)
-    module = native_module() if config.native != "off" and has_usual_events(config) else None
-    if module is None:
+    if (why := why_python(config)) and config.native == "require":
+        raise SetupError(
+            f"COVERSUMM_NATIVE=require: Python takes all events, because of {why}; "
+            "change that, or set COVERSUMM_NATIVE=auto"
+        )
+    if why:
         return None
-    return NativeEntities(new_pool(module, config, MOST_SENTENCES), config, partitions, entities)
+    pool = new_pool(native_module(), config, MOST_SENTENCES)
+    return NativeEntities(pool, config, partitions, entities)
 
 
 def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:

@@ -196,6 +196,12 @@ def shown_ranges(partitions: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, ends)) for ends in ranges) or "none"
 
 
+def log_form(why_python: str) -> None:
+    """Log which form takes events; `why_python` is empty if native code takes the usual ones."""
+    form = f"Python takes all events: {why_python}" if why_python else "native code takes events"
+    _info(form, native=not why_python, why_python=why_python)
+
+
 def _info(line: str, **facts: Any) -> None:
     log.info("%s", line, extra={"facts": facts})
 
