@@ -69,11 +69,11 @@ check: setup-dev ## Check (9 min): Lint, format, types and the fast tests
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv of their own
+check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv of their own; ONLY="FOLDER ..." for some
 	@$(MAKE) --no-print-directory unit VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 unit: setup-dev
-	@$(BIN)/pytest $(FAST) $(UNIT)
+	@$(BIN)/pytest $(FAST) $(or $(ONLY),$(UNIT))
 
 wheel: setup ## Deploy (1 min): A wheel in build/wheel, with native code; needs Rust and a C compiler
 	@rm -rf build/wheel build/lib* build/bdist.*

@@ -2,7 +2,8 @@
 pyproject.toml.
 
 - The crate in `worker/native/` is the extension `worker._native`. Without Rust, or where its crates
-  cannot be fetched, the installation succeeds without it.
+  cannot be fetched, the installation succeeds without it; a wheel is then for any Python and
+  processor, and the build says so.
 - COMPILE_WORKER=1: it is not optional.
 - COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ASKED = os.environ.get("COMPILE_WORKER")
@@ -26,7 +28,7 @@ except ImportError:  # an environment of one's own, without build isolation
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from worker import COMMIT_FILE, commit_of  # noqa: E402
+from worker import COMMIT_FILE, commit_of, native_sources  # noqa: E402
 
 
 def rust_extensions() -> list["RustExtension"]:
@@ -38,6 +40,7 @@ def rust_extensions() -> list["RustExtension"]:
     # the module names no path of this machine
     registry = os.environ.get("CARGO_HOME", Path.home() / ".cargo")
     flags = f"--remap-path-prefix={registry}=/cargo --remap-path-prefix={ROOT}=/src"
+    quick["COVERSUMM_SOURCES"] = native_sources(ROOT / "worker")
     quick["RUSTFLAGS"] = f"{flags} {os.environ.get('RUSTFLAGS', '')}".rstrip()
     return [
         RustExtension(
@@ -62,8 +65,20 @@ class BuildWithCommit(build_py):
             Path(self.build_lib, "worker", COMMIT_FILE).write_text(commit + "\n")
 
 
+class WheelOfWhatWasBuilt(bdist_wheel):
+    """A wheel without the module is one of Python alone, whatever the processor."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """See `bdist_wheel`: called when all files are there."""
+        if self.root_is_pure or list(Path(self.bdist_dir, "worker").glob("_native*.so")):
+            return super().get_tag()
+        print("this wheel has no native code: it is for any processor, and slower", file=sys.stderr)
+        self.root_is_pure = True
+        return ("py3", "none", "any")
+
+
 setup(
-    cmdclass={"build_py": BuildWithCommit},
+    cmdclass={"build_py": BuildWithCommit, "bdist_wheel": WheelOfWhatWasBuilt},
     rust_extensions=rust_extensions(),
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

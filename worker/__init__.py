@@ -18,6 +18,21 @@ def build() -> str:
     return f"{__version__}+{commit}" if commit else __version__
 
 
+def native_sources(package: Path = Path(__file__).parent) -> str:
+    """A digest of the sources of native code, which its module has too; empty without sources.
+
+    A wheel has none of them: its module was built with its Python files.
+    """
+    from hashlib import sha256
+
+    crate = package / "native"
+    digest = sha256()
+    files = sorted([*crate.glob("Cargo.*"), *crate.glob("src/*.rs")])
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest() if files else ""
+
+
 def commit_of(checkout: Path) -> str:
     """The commit of a git checkout, with `-modified` if files differ from it; else empty."""
     import subprocess

@@ -7,8 +7,8 @@ from worker.events import Limits, Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
 
-API: Final = 9
-"""Raised with each change of this interface: a module of another number is not used."""
+SOURCES: Final[str | None]
+"""A digest of its sources (`worker.native_sources`): a module of others is not used."""
 
 @final
 class Processed:

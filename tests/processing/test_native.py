@@ -569,7 +569,7 @@ def test_the_phrases_of_a_partition_are_those_in_its_rows() -> None:
 
 
 def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "API", native.API + 1)
+    monkeypatch.setattr(native, "native_sources", lambda: "others")
     assert not Processor(config(native="auto"), lambda _: MemoryRows(), None).is_native
     with pytest.raises(SetupError, match=r"COVERSUMM_NATIVE=require: .*make setup"):
         Processor(config(native="require"), lambda _: MemoryRows(), None)

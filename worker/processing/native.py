@@ -16,6 +16,7 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from worker import native_sources
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.codec import DEFAULT
@@ -34,7 +35,6 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-API: Final = 9  # of the module; one that was built from other sources is not used
 MOST_SENTENCES: Final = 4096
 """Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
 computes few.
@@ -59,7 +59,8 @@ def native_module() -> Any:
         module = import_module("worker._native")
     except ImportError:
         return None
-    return module if module.API == API else None
+    sources = native_sources()  # none beside an installed package
+    return module if sources in ("", module.SOURCES) else None
 
 
 def check_native(choice: str) -> None:
@@ -73,7 +74,7 @@ def why_python(config: ProcessorConfig) -> str:
     if config.native == "off":
         return "COVERSUMM_NATIVE=off"
     if native_module() is None:
-        return "native code is not installed here"
+        return "native code is not installed here, or of other sources: `make setup` builds it"
     return unusual_settings(config)
 
 
