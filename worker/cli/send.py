@@ -131,7 +131,9 @@ def command(
         assert isinstance(history, Archived)
         return _report(send_archive(history, settings, rate, skip_bad=skip_bad), as_json)
     paths = from_line.files(found)
-    Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises SetupError
+    topics = Topics(settings, KafkaClients(settings))
+    topics.exists(settings.input_topic, ("WRITE",))
+    topics.input_partitions  # noqa: B018 - raises SetupError
     with spooled() if STDIN in paths and not skip_bad else nullcontext(STDIN) as stdin:
         read = partial(
             ReviewFiles,
