@@ -45,3 +45,16 @@ def test_a_wheel_has_the_commit_and_a_copy_of_it_elsewhere_names_it(tmp_path: Pa
     (built / COMMIT_FILE).unlink()
     assert answer() == __version__
     shutil.rmtree(built)
+
+
+def test_a_wheel_without_native_code_is_one_of_python_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "build", "--build-base", str(tmp_path / "build")]
+    command += ["bdist_wheel", "--bdist-dir", str(tmp_path / "wheel"), "--dist-dir", str(tmp_path)]
+    environment = {**os.environ, "CARGO": str(tmp_path / "none"), "PATH": "/usr/bin:/bin"}
+    environment.pop("COMPILE_WORKER", None)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, timeout=300, capture_output=True, text=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"coversumm_worker-{__version__}-py3-none-any.whl"
+    assert "this wheel has no native code" in done.stderr
