@@ -42,7 +42,7 @@ def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> Non
         )
 
 
-def test_a_directory_below_none_is_refused_except_the_default(
+def test_a_directory_below_none_is_refused_except_the_default_and_below_the_current_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A volume that is not mounted: the worker would fill the disk of its mount point."""
@@ -57,6 +57,11 @@ def test_a_directory_below_none_is_refused_except_the_default(
     lock_data_dir(tmp_path / "worker" / "replay-one", of_replay=True)
     monkeypatch.setattr(lock, "_DEFAULTS", tmp_path / "home")
     lock_data_dir(tmp_path / "home" / "coversumm-worker")
+    monkeypatch.chdir("/")
+    with pytest.raises(SetupError, match="there is no folder"):
+        lock_data_dir(state)
+    monkeypatch.chdir(tmp_path)
+    lock_data_dir(Path("new/data"))
 
 
 def test_a_data_directory_is_its_owners_alone(tmp_path: Path) -> None:

@@ -75,11 +75,13 @@ def _file(folder: Path, variable: str = _DATA_DIR) -> int:
     """The open lock file; creates it and its folder. A data directory is its owner's alone, since
     it has texts of reviews; several users may share a vector store, which has none.
 
-    Refuses a folder below one that does not exist: if the volume is not mounted, the worker would
-    fill the disk below.
+    Refuses a folder below one that does not exist, except in the current folder: if its volume is
+    not mounted, the worker would fill the disk below.
     """
     try:
-        if not folder.parent.exists() and not folder.is_relative_to(_DEFAULTS):
+        # not of the root, which everything is below
+        own = [_DEFAULTS, *([here] if (here := Path.cwd()) != Path(here.root) else [])]
+        if not folder.parent.exists() and not any(map(folder.absolute().is_relative_to, own)):
             raise SetupError(
                 f"{variable}={folder}: there is no folder {folder.parent}; mount its volume, or "
                 "create it if it is right"
