@@ -18,7 +18,7 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.events.publishing import SUMMARIES
 from worker.kafka.topics import partition_of
-from worker.view.watch import WatchScene
+from worker.view.changes import Board
 
 APP_ID = "who-watches"
 PARTITIONS = 4
@@ -93,20 +93,6 @@ def watch():
     for one in started:
         with one.process:
             one.process.kill()
-
-
-def test_only_other_entities_take_lines_from_the_summary(embedded_broker, topic):
-    """The rule above them has the topic's name."""
-    with terminal_with() as terminal:
-        terminal.wait_for("waiting for a change")
-        publish(embedded_broker.bootstrap_servers, topic, FIRST)
-        terminal.wait_for("It was lovely.")
-        alone = terminal.shown
-        publish(embedded_broker.bootstrap_servers, topic, OTHER)
-        terminal.wait_for(f"── {topic} ──")
-        terminal.type(CONTROL_C)
-        assert terminal.wait() == 130
-    assert f"── {topic} ──" not in alone
 
 
 def test_a_topic_that_does_not_exist(run, topic, monkeypatch):
@@ -194,12 +180,12 @@ def test_facets_are_published_bodies_too(embedded_broker, facets_topic, watch):
 
 
 def test_facets_on_a_screen(embedded_broker, facets_topic):
-    """The one that changed in full, the others of the entity below it."""
+    """What came to the one that changed and left it, above all facets of the entity."""
     publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[0])
     with terminal_with("stay", "--facets") as terminal:
-        terminal.wait_for("stay, parking")
+        terminal.wait_for("parking  10 sentences  Easy.")
         publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[1])
-        for seen in ("stay, noise", "review c came in: it is", "+ Quiet. (new)", "- Loud. (pushed"):
+        for seen in ("stay, noise: review c came in: it is", "- Loud.", "+ Quiet."):
             terminal.wait_for(seen)
         terminal.type(CONTROL_C)
         assert terminal.wait() == 130
@@ -214,11 +200,8 @@ def test_a_topic_of_facets_that_does_not_exist(run, topic):
 
 
 def test_a_message_that_is_no_summary_is_named():
-    class Watch:
-        topic, kind = "summaries", SUMMARIES
-
     with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is not a summary change"):
-        WatchScene(Watch(), None).take(Record("summaries", 1, 7, 0, b"stay", b"{}"), 0.0)
+        Board().take(Record("summaries", 1, 7, 0, b"stay", b"{}"), SUMMARIES)
 
 
 def terminal_with(*arguments, columns=80, rows=24, **variables):
@@ -229,7 +212,7 @@ def terminal_with(*arguments, columns=80, rows=24, **variables):
 def test_a_terminal_that_cannot_redraw_gets_plain_lines(embedded_broker, topic):
     publish(embedded_broker.bootstrap_servers, topic, FIRST)
     with terminal_with("stay", TERM="dumb") as terminal:
-        terminal.wait_for(" 1   It was lovely.\n 2   Near the park.\n")
+        terminal.wait_for(" 1 + It was lovely.\n 2 + Near the park.\n")
         publish(embedded_broker.bootstrap_servers, topic, SECOND)
         terminal.wait_for("stay: review c came in: ")
         terminal.wait_for("  - It was lovely.\n  + Quiet.\n")
@@ -239,7 +222,7 @@ def test_a_terminal_that_cannot_redraw_gets_plain_lines(embedded_broker, topic):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(("columns", "rows"), one_of([(80, 24), (160, 50)]))
+@pytest.mark.parametrize(("columns", "rows"), one_of([(60, 24), (160, 50)]))
 def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns, rows):
     """Committed ones alone; and the watch is no member of anything."""
     name = f"summaries-{columns}"
@@ -257,7 +240,7 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
             kafka.bootstrap_servers, name, OTHER, SECOND, **{"transactional.id": name}
         )
         committed.commit_transaction(PATIENCE_SECONDS)
-        for seen in ("review c came in", "2 + Quiet. (new)", "- It was lovely. (pushed out)"):
+        for seen in ("review c came in", "2 + Quiet.", "- It was lovely."):
             terminal.wait_for(seen)
         terminal.type(CONTROL_C)
         assert terminal.wait() == 130
@@ -285,7 +268,7 @@ def test_a_short_outage_is_told_and_a_long_one_ends_the_watch(tmp_path, monkeypa
             terminal.wait_for("no broker has answered for ")
             broker.start()
             publish(broker.bootstrap_servers, "summaries", FIRST)
-            terminal.wait_for("1 + It was lovely. (new)")
+            terminal.wait_for("1 + It was lovely.")
         command = [sys.executable, "-c", brief, "watch"]
         with Terminal(command, environment=environment()) as terminal:
             terminal.wait_for("waiting for a change on summaries; Ctrl-C ends it")

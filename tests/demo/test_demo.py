@@ -18,7 +18,7 @@ from tests.harness.eventually import eventually
 from tests.harness.long import one_of
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.demo.reviews import stay_names
+from worker.demo.reviews import ATTRIBUTION, bundled_reviews, stay_names
 
 CODE = """
 import sys
@@ -173,9 +173,9 @@ def test_what_the_worker_complains_about_is_told(start):
     demo.wait_until_nothing_is_left()
 
 
-def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
+def test_a_brief_demo_in_a_pipe_sends_no_more_than_there_is_time_for(tmp_path):
     """A demo of a second ends long before all reviews are in, and reports those that arrived and
-    how many did not.
+    how many did not. Its lines have the names of stays, counts, reasons, and an overview.
     """
     code = (
         "from worker.demo import play\nplay.BRIEF_SECONDS = 1.0\nplay.run_demo(None, 3, False, "
@@ -198,7 +198,31 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     came, left = (int(one.replace(",", "")) for one in outcome.groups())
     assert 0 < came < came + left == 4771
     assert "`demo --reviews 4771` sends all" in told
+    for line in (
+        r"\d+ reviews in, \d+ changes out",
+        r"Elizabeth's room: review abnb:\d+ was taken down: its .*",
+        r"  - \w.*",
+        r"What guests say of \w+'s \w+ +\d+ reviews, \d+ sentences",
+        r"location +\d+ mentions +\w.*",
+    ):
+        assert re.search(f"^{line}$", done.stdout, re.M), line
+    assert ATTRIBUTION in told
+    assert "\x1b" not in done.stdout
+    closing = done.stdout.partition("What guests say")[2].partition("Next, ")[0]
+    assert max(map(len, closing.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []
+
+
+def test_reviews_are_events_in_the_order_of_their_days():
+    events = [json.loads(review.value) for review in bundled_reviews()]
+    assert len(events) == 4771
+    assert {event["type"] for event in events} == {"review.upserted"}
+    days = [event["occurred_at"] for event in events]
+    assert days == sorted(days)
+    named = bundled_reviews(by_name=True)
+    assert [stay_names()[event["entity_id"]].encode() for event in events] == [
+        review.key for review in named
+    ]
 
 
 def test_its_page_stays_up_until_ctrl_c(start):
@@ -231,7 +255,7 @@ def test_its_page_stays_up_until_ctrl_c(start):
     assert demo.process.poll() is None
     with urllib.request.urlopen(f"{address}page/entities", timeout=30) as answer:
         found = json.load(answer)["entities"]
-    assert {one["entity_id"] for one in found} <= set(stay_names().entities.values())
+    assert {one["entity_id"] for one in found} <= set(stay_names().values())
     origin = {"Origin": of_page["web_origins"]}
     asked = Request(f"{address}entities/{quote(found[0]['entity_id'])}/summary", headers=origin)
     with urllib.request.urlopen(asked, timeout=30) as answer:

@@ -33,7 +33,7 @@ def demo(directory, *arguments, columns=80, rows=24):
     )
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (160, 50)])
+@pytest.mark.parametrize(("columns", "rows"), [(60, 24), (160, 50)])
 def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     with demo(tmp_path, "--reviews", "25", columns=columns, rows=rows) as terminal:
         assert terminal.wait() == 0
@@ -43,18 +43,16 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
         lines = frame.split("\n")
         assert len(lines) <= rows
         assert max(map(cell_len, lines)) <= columns
-    everything = "\n".join(drawn)
+    everything = " ".join(" ".join(drawn).split())
     for seen in (
         "25 reviews in, ",
         "CC BY 4.0",
-        "Elizabeth's room",
-        "(new)",
-        "(pushed out)",
+        "Elizabeth's room: review ",
+        " came in: it is closer to what most say than what it pushes out - ",
         " was taken down: its sentence",
-        "a review is about to be taken down",
-        "(taken down)",
+        " 1 + ",
         "brute force",
-        "  location, ",
+        "location ",
     ):
         assert seen in everything, seen
     before, _, after = written.partition(OTHER_SCREEN)
@@ -62,8 +60,8 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     assert CONTROL.sub("", before).strip() == ""
     assert len(kept.splitlines()) < rows, "the overview is still to be seen above the prompt"
     assert kept.startswith("What guests say of Elizabeth's room")
-    assert re.search(r"^location +\d+ mentions? +\S", kept, flags=re.M)
-    assert ("Each stay also has a ranking" in kept) == (rows == 50)
+    assert re.search(r"^\w+ +\d+ mentions? +\S", kept, flags=re.M)
+    assert max(map(cell_len, kept.splitlines())) <= columns
     assert "25 reviews in, 2 taken down" in kept
     assert "--view overview --pretty" in " ".join(kept.replace("\\\n", "").split())
     assert list(tmp_path.iterdir()) == []

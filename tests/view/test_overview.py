@@ -4,8 +4,7 @@ import io
 
 from rich.console import Console
 
-from worker.view.board import EntityNames
-from worker.view.overview import entity_counts, overview_lines, overview_table
+from worker.view.overview import entity_counts, overview_table
 
 
 def said(text, review):
@@ -79,15 +78,8 @@ def test_without_ratings_nothing_is_said_of_them():
     assert line == "price  1 review  Dear. [r4]"
 
 
-def test_as_many_subjects_as_fit():
-    names = EntityNames(prefix="r")
-    console = Console(file=io.StringIO())
-    for room, expected in ((0, 0), (4, 0), (5, 5), (6, 6), (99, 6)):
-        lines = overview_lines(console, OVERVIEW, names, 80, room)
-        assert len(lines) == expected
-        assert max((line.cell_len for line in lines), default=0) <= 80
-    assert lines[-1].plain.split() == ["price", "1", "review", "Dear.", "[4]"]
+def test_a_narrow_table_cuts_no_word():
     for width in (30, 45):
-        narrow = overview_lines(console, OVERVIEW, names, width, 99)
-        assert max(line.cell_len for line in narrow) <= width
-        assert "We paid a fine." in " ".join(" ".join(line.plain for line in narrow).split())
+        lines = shown(OVERVIEW, width)
+        assert max(map(len, lines)) <= width
+        assert "We paid a fine." in " ".join(" ".join(lines).split())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from worker.cli import output
 from worker.cli.command import new_command
 from worker.cli.options import check_utf8, facets_option
+from worker.errors import many
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
+
+ALL_LINES: Final = 10_000
 
 
 @new_command(
@@ -37,25 +40,37 @@ def command(entity: str | None, from_beginning: bool, kind: OutputTopic, as_json
     lines are the published bodies.
     """
     from worker.published.watching import TopicWatch
-    from worker.view.texts import ending_signals
-    from worker.view.viewer import make_viewer
-    from worker.view.watch import WatchScene
+    from worker.view.changes import Board
+    from worker.view.texts import ending_signals, one_line
+    from worker.view.viewer import Viewer, overview
 
     check_utf8("ENTITY", entity or "")
-    settings = Settings.from_environment()
+    settings, board = Settings.from_environment(), Board(kind)
     with ending_signals(), TopicWatch(settings, from_beginning=from_beginning, kind=kind) as watch:
         before = None
         if entity is not None and not from_beginning:
             with output.file_progress(None, "messages searched") as progress:
                 before = watch.current(entity, lambda count: progress.update(count, count))
-        scene = WatchScene(watch, entity, is_read=not as_json)
-        with make_viewer(output.console(), scene, as_json=as_json) as viewer:
+        where = f"on {watch.topic}" if entity is None else f"of {one_line(entity)}"
+        waiting = f"waiting for a change {where}; Ctrl-C ends it"
+        nothing = () if entity is None else ("nothing is published of it yet",)
+        console = output.console()
+        with Viewer(console, board, as_json=as_json, entity=entity, introduction=nothing) as viewer:
             if not viewer.is_screen:
-                output.note(scene.waiting)
+                output.note(waiting)
             if before is not None:
-                viewer.take(before)
+                viewer.take(before, ())
+                if not as_json:
+                    board.take(before, kind, is_change=False)
+            for known in board.entities.values():
+                for line in overview(console, known, room=ALL_LINES):
+                    viewer.say(line.plain)
             while True:
-                viewer.update()
+                lost, state = watch.lost_seconds, waiting
+                if lost is not None:
+                    state = f"no broker has answered for {lost:,.0f} s: what is shown may be old"
+                changes = many(board.changes, "changes")
+                viewer.update("coversumm-worker watch", changes, [state])
                 for message in watch.receive():
                     if entity is None or message.key == entity.encode():
-                        viewer.take(message)
+                        viewer.take(message, () if as_json else board.take(message, kind))

@@ -1,130 +1,94 @@
-"""The last lines of the demo: an overview, the rankings, the result and the next steps."""
+"""The last lines of the demo: an overview, the result and the next steps."""
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from textwrap import wrap
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from worker.demo.reviews import ATTRIBUTION, FACETS, reviews_file
-from worker.demo.story import PROGRAM, Story
-from worker.errors import many
-from worker.published.publication import SetName
-from worker.view.overview import entity_counts, overview_lines
-from worker.view.screen import entity_rows
-from worker.view.texts import between, folded, hanging
+from worker.demo.reviews import FACETS, reviews_file
+from worker.view.overview import entity_counts, overview_table
+from worker.view.texts import between, folded, hanging, one_line
+from worker.view.viewer import Viewer
 
+PROGRAM: Final = "coversumm-worker"
 _MAX_WIDTH: Final = 100
 
 
-def closing_lines(console: Console, story: Story, height: int | None = None) -> Iterator[Text]:
-    """The lines; all but commands fit the console.
+def print_closing(
+    console: Console, viewer: Viewer, overview: Mapping[str, Any] | None, outcome: Sequence[str]
+) -> None:
+    """Print the lines; all but commands fit the console's width.
 
-    With a `height` they fit that many lines if possible: then the overview has its first subjects
-    only, and the first sentences of the rankings are left out if they do not fit.
+    On a screen they fit its height if possible: the overview has its first subjects only.
     """
     width = min(console.width, _MAX_WIDTH)
-    steps = next_steps(own_command(), typed_path(Path(str(reviews_file()))))
     after = [
         Text(),
-        *(line for one in _outcome(story) for line in hanging(console, Text(), Text(one), width)),
+        *(line for text in outcome for line in hanging(console, Text(), Text(text), width)),
         Text(),
-        *(Text(line) for step in steps for line in folded(step, console.width)),
+        *(Text(line) for step in next_steps() for line in _shown(step, console.width)),
     ]
-    room = math.inf if height is None else height - len(after)
-    overview = _overview(console, story, width, room)
-    rankings = _rankings(console, story, width)
-    yield from overview
-    if len(rankings) <= room - len(overview):
-        yield from rankings
-    yield from after
+    # a heading is above it, the shell's prompt below
+    most = console.height - len(after) - 2 if viewer.is_screen else None
+    said = [] if overview is None else _overview(console, overview, width, most)
+    for line in (*said, *after):
+        if viewer.is_screen:
+            console.print(line, soft_wrap=True)
+        else:
+            viewer.write(line.plain.rstrip())
 
 
-def _overview(console: Console, story: Story, width: int, room: float) -> list[Text]:
-    """The overview of the largest stay, with as many subjects as fit, after a heading."""
-    if story.overview is None:
-        return []
-    name = story.names.of(SetName(story.overview["entity_id"]))
-    heading = between(
-        Text(f"What guests say of {name}", style="bold cyan"),
-        Text(entity_counts(story.overview), style="dim"),
-        width,
-    )
-    return [heading, *overview_lines(console, story.overview, story.names, width, room - 1)]
+def _overview(
+    console: Console, overview: Mapping[str, Any], width: int, most: int | None
+) -> list[Text]:
+    """A heading, and as many of the first subjects as fit in `most` lines."""
+    name = Text(f"What guests say of {one_line(overview['entity_id'])}", style="bold cyan")
+    heading = between(name, Text(entity_counts(overview), style="dim"), width)
+    options = console.options.update(width=width)
+    for subjects in range(len(overview["facets"]), 0, -1):
+        lines = console.render_lines(overview_table(overview, subjects), options, pad=False)
+        if most is None or len(lines) <= most:
+            return [heading, *(Text.assemble(*((s.text, s.style or "") for s in x)) for x in lines)]
+    return [heading]
 
 
-def _rankings(console: Console, story: Story, width: int) -> list[Text]:
-    """A heading, and the first sentence of each stay's ranking."""
-    heading = (
-        f"Each stay also has a ranking, of the {story.k} sentences nearest to the mean of all:"
-    )
-    rows = entity_rows(story.in_order(), story.names, width, math.inf)
-    return [Text(), *hanging(console, Text(), Text(heading, style="dim"), width), *rows]
-
-
-def _outcome(story: Story) -> Iterator[str]:
-    yield (
-        f"{story.counts()} in {story.seconds():.0f} s. Verified: the stored summaries of "
-        f"{many(story.verified, 'stays')} equal brute force over all their sentences; "
-        f"{many(story.dead_letters, 'dead letters')}."
-    )
-    if story.left_out:
-        yield (
-            f"{many(story.left_out, 'reviews')} were left out, since this machine is slow or busy "
-            f"now: `demo --reviews {story.reviews + story.left_out}` sends all."
-        )
-    yield f"It ran on an embedded broker; everything is removed again. {ATTRIBUTION}."
-
-
-def next_steps(program: str, reviews: str) -> list[str]:
-    """The next steps; each indented line is a command of `program`, or reads the file `reviews`."""
+def next_steps() -> list[str]:
+    """The next steps; an indented line is a command of this program."""
+    reviews = typed_path(Path(str(reviews_file())))
     return [
         "Next, a file without Kafka, yours or this one",
-        f"  {program} summarize {reviews} --facets {FACETS} --view overview --pretty",
+        f"  {own_command()} summarize {reviews} --facets {FACETS} --view overview --pretty",
         "Then your own Kafka, your own table, your own page: docs/tutorial.md",
     ]
 
 
-def own_command(
-    arguments: Sequence[str] | None = None, python: str | None = None, directory: Path | None = None
-) -> str:
-    """The shell command of this program: `coversumm-worker` if it is on the PATH, else its path.
-
-    By default of this process, as seen from the shell's directory when it was started.
-    """
-    started = (sys.argv if arguments is None else arguments)[0]
-    directory = _user_directory() if directory is None else directory
-    if Path(started).name == PROGRAM:
-        return _typed(Path(started), directory)
-    return f"{_typed(Path(python or sys.executable), directory)} -m worker"
+def _shown(step: str, width: int) -> list[str]:
+    """A command is folded with backslashes, a sentence is wrapped."""
+    return folded(step, width) if step.startswith(" ") else wrap(step, width)
 
 
-def typed_path(path: Path, directory: Path | None = None) -> str:
-    """A path quoted for a shell; relative if it lies below the user's directory."""
-    directory = _user_directory() if directory is None else directory
-    absolute = Path(os.path.abspath(path))  # not resolved: users know its links
-    shown = absolute.relative_to(directory) if absolute.is_relative_to(directory) else absolute
-    return shlex.quote(str(shown))
+def own_command() -> str:
+    """The shell command of this program: `coversumm-worker` if it is on the PATH, else its path."""
+    started = Path(sys.argv[0])
+    if started.name != PROGRAM:
+        return f"{typed_path(Path(sys.executable))} -m worker"
+    found = shutil.which(PROGRAM)
+    is_found = found is not None and os.path.abspath(found) == os.path.abspath(started)
+    return PROGRAM if is_found else typed_path(started)
 
 
-def _typed(program: Path, directory: Path) -> str:
-    """The program's name if a shell finds this program by it, else its path."""
-    found = shutil.which(program.name)
-    if found is not None and os.path.abspath(found) == os.path.abspath(program):
-        return shlex.quote(program.name)
-    typed = typed_path(program, directory)
-    return typed if "/" in typed else f"./{typed}"
-
-
-def _user_directory() -> Path:
-    """The shell's directory: `make -C` changes the working directory and leaves `PWD`."""
-    here, named = Path.cwd(), Path(os.environ.get("PWD", ""))
-    return here if not named.is_absolute() or not named.is_dir() or named.samefile(here) else named
+def typed_path(path: Path) -> str:
+    """A path quoted for a shell; relative if it lies below the directory of the user's shell."""
+    absolute = os.path.abspath(path)  # not resolved: users know its links
+    here = os.environ.get("PWD") or str(Path.cwd())  # `make -C` leaves `PWD` as it was
+    relative = absolute.removeprefix(f"{here}/")
+    return shlex.quote(relative if "/" in relative else absolute)  # a bare name is not a program

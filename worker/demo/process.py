@@ -97,10 +97,8 @@ class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
             sums[name] = sums.get(name, 0.0) + float(value)
         return sums
 
-    def overview(self, entity_id: str | None) -> dict[str, Any] | None:
-        """The overview of an entity; None without one."""
-        if entity_id is None:
-            return None
+    def overview(self, entity_id: str) -> dict[str, Any] | None:
+        """The overview of an entity; None if there is none."""
         answer = self._get(f"/entities/{quote(entity_id, safe='')}/summary?view=overview")
         return None if answer is None else dict(json.loads(answer))
 

@@ -2,18 +2,14 @@
 
 import gzip
 import json
-from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
 from worker.events import read_line
-from worker.view.board import EntityNames
 
 ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
 FACETS: Final = "preset:stays"
-ID_PREFIX: Final = "abnb:"
-NO_NAMES: Final[Mapping[str, str]] = {}
 _DATA: Final = files("worker.demo").joinpath("data")
 
 
@@ -29,19 +25,21 @@ def reviews_file() -> Traversable:
     return _DATA.joinpath("airbnb_albany.jsonl.gz")
 
 
-def stay_names() -> EntityNames:
-    """The names of the stays."""
-    return EntityNames(
-        json.loads(_DATA.joinpath("names.json").read_text("utf-8")), prefix=ID_PREFIX
-    )
+def stay_names() -> dict[str, str]:
+    """The names of the stays by id."""
+    return dict(json.loads(_DATA.joinpath("names.json").read_text("utf-8")))
 
 
-def bundled_reviews(names: Mapping[str, str] = NO_NAMES) -> list[Produced]:
-    """The reviews as `review.upserted` events, by day, then by id; `names`: entity ids by id."""
+def bundled_reviews(*, by_name: bool = False) -> list[Produced]:
+    """The reviews as `review.upserted` events, by day, then by id.
+
+    `by_name`: the ids of the stays are their names.
+    """
     lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
     reviews = sorted(map(json.loads, lines), key=lambda r: (r["created_at"], r["review_id"]))
-    for one in reviews:
-        one["entity_id"] = names.get(one["entity_id"], one["entity_id"])
+    names = stay_names() if by_name else {}
+    for review in reviews:
+        review["entity_id"] = names.get(review["entity_id"], review["entity_id"])
     events = (read_line(json.dumps(one, ensure_ascii=False).encode()) for one in reviews)
     return [Produced(key, value) for key, value in events if key is not None]
 

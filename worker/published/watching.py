@@ -76,10 +76,6 @@ class TopicWatch(AbstractContextManager["TopicWatch"]):
         """How long no broker has answered; None while one does."""
         return time.monotonic() - self._heard_at if self._is_lost else None
 
-    def has_before(self, message: Record) -> bool:
-        """Whether the message is from before the start of the watch."""
-        return message.offset < self._starts[message.partition]
-
     def current(self, entity_id: str, progress: Progress) -> Record | None:
         """The entity's last message before the start of the watch; None where there is none."""
         with PublishedTopic(self.topic, self._settings) as topic:

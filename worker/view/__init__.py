@@ -1,6 +1,4 @@
-"""Changes of summaries and facets as they happen, for `watch` and `demo`.
+"""Published changes on a terminal, for `watch` and `demo`; overviews and lines for other commands.
 
-    published bodies -> Board -> Frame -> lines of a screen -> viewer
-
-Everything but the viewers is pure: the caller passes the time.
+messages -> Board -> Viewer: JSON lines, plain lines, or a screen
 """

@@ -8,23 +8,18 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from worker.errors import many
 from worker.events.outputs import SIDES, facet_label
-from worker.view.board import EntityNames
 from worker.view.texts import one_line
 
 QUOTES: Final = 2  # pros, and cons, of a subject; `--view facets` shows all
 MARKS: Final = dict(zip(SIDES, (("+ ", "bold green"), ("- ", "bold red")), strict=True))
-NO_NAMES: Final = EntityNames()
 
 
-def overview_table(
-    overview: Mapping[str, Any], names: EntityNames = NO_NAMES, subjects: int | None = None
-) -> Table:
+def overview_table(overview: Mapping[str, Any], subjects: int | None = None) -> Table:
     """A row for each sentence of the JSON of an overview, by subject, the largest subjects first.
 
     A subject of which the overview says nothing, and that has no sides, is left out; with
@@ -34,30 +29,13 @@ def overview_table(
     table.add_column(style="cyan", max_width=20, overflow="fold")
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    shown = ((facet, list(_quotes(overview, facet, names))) for facet in overview["facets"])
+    shown = ((facet, list(_quotes(overview, facet))) for facet in overview["facets"])
     for facet, quotes in [one for one in shown if one[1]][:subjects]:
         label = one_line(_label(overview, facet))
         for counts, quote in zip_longest(_counts(facet), quotes, fillvalue=""):
             table.add_row(label, counts, quote)
             label = ""
     return table
-
-
-def overview_lines(
-    console: Console, overview: Mapping[str, Any], names: EntityNames, width: int, room: float
-) -> list[Text]:
-    """The lines of the table with as many of the first subjects as fit `room` lines."""
-    options = console.options.update(width=width)
-    lines: list[Text] = []
-    for subjects in range(1, len(overview["facets"]) + 1):
-        table = overview_table(overview, names, subjects)
-        rendered = console.render_lines(table, options, pad=False)
-        if len(rendered) > room:
-            break
-        lines = [Text.assemble(*((s.text, s.style or "") for s in line)) for line in rendered]
-    for line in lines:
-        line.rstrip()
-    return lines
 
 
 def entity_counts(view: Mapping[str, Any]) -> str:
@@ -84,9 +62,7 @@ def _counts(facet: Mapping[str, Any]) -> list[str]:
     return [count, *_rated(of)]
 
 
-def _quotes(
-    overview: Mapping[str, Any], facet: Mapping[str, Any], names: EntityNames
-) -> Iterator[Text]:
+def _quotes(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> Iterator[Text]:
     """The overview's sentences of the facet, then the first pros and cons with other texts."""
     label = _label(overview, facet)
     sides = {
@@ -96,12 +72,12 @@ def _quotes(
     own = {one["text"]: one for one in overview["sentences"] if one["facet"] == label}
     for text, one in own.items():
         marks = [mark for side, mark in MARKS.items() if text in sides[side]]
-        yield Text.assemble(*marks, _quote(one, names))
+        yield Text.assemble(*marks, _quote(one))
     for side, mark in MARKS.items():
         others = [one for one in reversed(sides[side].values()) if one["text"] not in own]
-        yield from (Text.assemble(mark, _quote(one, names)) for one in others[:QUOTES])
+        yield from (Text.assemble(mark, _quote(one)) for one in others[:QUOTES])
 
 
-def _quote(sentence: Mapping[str, Any], names: EntityNames) -> Text:
-    review = names.review(sentence["review_id"])
+def _quote(sentence: Mapping[str, Any]) -> Text:
+    review = one_line(sentence["review_id"])
     return Text.assemble(one_line(sentence["text"]), (f" [{review}]", "dim"))

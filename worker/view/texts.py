@@ -36,16 +36,6 @@ def cut(line: Text, width: int) -> Text:
     return line
 
 
-def end_with_ellipsis(line: Text, width: int) -> Text:
-    """The line in at most `width` cells, always ending in `…`."""
-    if width < 1:
-        return Text()
-    line = line.copy()
-    line.truncate(width - 1)
-    line.rstrip()
-    return line.append("…")
-
-
 def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]:
     """`text` after `first`, wrapped to `width` cells with a hanging indent."""
     indent = first.cell_len

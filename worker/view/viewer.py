@@ -1,140 +1,188 @@
-"""Viewers of published changes: JSON lines, plain lines, or a screen that is redrawn in place.
+"""The viewer of `watch` and `demo`: JSON lines, plain lines, or a screen that is redrawn in place.
 
-Each of them shows a scene: `watch` and `demo` have one.
+The screen has a head, what just changed, and the overview of one entity: its summary, and a line
+for each of its facets.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, Self
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from worker.errors import many
 from worker.events import Record
-from worker.view.board import ShownChange
-from worker.view.screen import Frame, screen
+from worker.published.publication import SetName
+from worker.view.changes import Board, Entity, ShownChange, change_lines, shown_name
+from worker.view.texts import between, cut, hanging, one_line
 
-FRAME_SECONDS = 0.1
-Closing = Callable[[int | None], Iterable[Text]]
-"""The last lines; they get the height in which they should fit, if there is one."""
-
-
-class Scene(Protocol):
-    """What a viewer shows. Times are those of one monotonic clock."""
-
-    def take(self, message: Record, now: float) -> list[ShownChange]:
-        """Take a published message; returns the changes to show. Raises SetupError if it is none
-        of this kind.
-        """
-
-    def lines(self, changes: Iterable[ShownChange], now: float) -> Iterable[str]:
-        """What is printed for these changes, and by now, where nothing can be redrawn."""
-
-    def frame(self, console: Console, now: float) -> Frame:
-        """The screen, where it can be redrawn."""
+FRAME_SECONDS: Final = 0.1
+BRIEF_SECONDS: Final = 1.0  # between two changes in brief plain lines
+REST_SECONDS: Final = 2.5  # how long an entity is shown while others change
+FACETS_KEPT: Final = 3  # if fewer lines for facets are left, each sentence is cut to one line
+LABEL_WIDTH: Final = 20
+STYLES: Final = {"-": "red", "+": "green"}
 
 
-class Viewer:
-    """Shows a scene on a console; a context manager. This one prints the published bodies."""
+class Viewer(AbstractContextManager["Viewer"]):
+    """Shows messages as they are published; a context manager.
 
-    is_screen = False  # whether a person watches a screen
+    `entity`: the id of the one to show, may be set at any time; None: the one that changed last.
+    `introduction` is shown while nothing is known of it. `is_brief`: plain lines are the newest
+    change of each second, after the counts; may be set at any time.
+    """
 
-    def __init__(self, console: Console, scene: Scene) -> None:
+    def __init__(
+        self,
+        console: Console,
+        board: Board,
+        *,
+        as_json: bool,
+        entity: str | None = None,
+        introduction: Sequence[str] = (),
+        is_brief: bool = False,
+    ) -> None:
+        can_redraw = console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
+        self.is_screen = can_redraw and not as_json
+        self.entity = entity
+        self.is_brief = is_brief
         self._console = console
-        self._scene = scene
+        self._board = board
+        self._as_json = as_json
+        self._introduction = introduction
+        self._new: list[ShownChange] = []  # not printed yet
+        self._next_at = self._rests_until = 0.0
+        self._chosen: str | None = None
+        self._live = Live(console=console, auto_refresh=False, screen=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Viewer:
+        if self.is_screen:
+            self._live.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._console.file.flush()
+        if self.is_screen:
+            self._live.__exit__(None, None, None)
 
-    def take(self, message: Record) -> None:
-        """Take the next message. Raises SetupError if it is no change of this kind."""
-        self._scene.take(message, time.monotonic())
-        if message.value is not None:
-            self._console.file.write(message.value.decode(errors="replace") + "\n")
+    def take(self, message: Record, changes: Sequence[ShownChange]) -> None:
+        """Take a message, and the changes that the board has found in it."""
+        if not self._as_json:
+            self._new += [] if self.is_screen else changes
+        elif message.value is not None:
+            self.write(message.value.decode(errors="replace"))
 
-    def update(self) -> None:
-        """Show what is new; called all the time."""
-        self._console.file.flush()
+    def say(self, line: str) -> None:
+        """Print a line if there are plain lines."""
+        if not self.is_screen and not self._as_json:
+            self.write(line)
 
-    def end(self, figures: dict[str, Any], closing: Closing) -> None:
-        """Show the end of the scene: its figures, or its closing lines."""
-        self._print(json.dumps(figures, ensure_ascii=False))
-
-    def _print(self, line: str) -> None:
+    def write(self, line: str) -> None:
+        """Print a line."""
         # not by the console: rich ends the process with 1 if the reader is gone
         self._console.file.write(line + "\n")
         self._console.file.flush()
 
-
-class LinesViewer(Viewer):
-    """Prints plain lines."""
-
-    def take(self, message: Record) -> None:
-        """Print its changes."""
+    def update(self, title: str, counts: str, state: Sequence[str], share: float = 0.0) -> None:
+        """Show what is new; called all the time. `share`: of the work that is done, from 0 to 1."""
         now = time.monotonic()
-        for line in self._scene.lines(self._scene.take(message, now), now):
-            self._print(line)
+        if self.is_screen:
+            if now >= self._next_at:
+                self._next_at = now + FRAME_SECONDS
+                width = self._console.width
+                done = round(share * width)
+                head = [
+                    between(Text(title, style="bold"), Text(counts, style="bold"), width),
+                    *(cut(Text(line, style="yellow"), width) for line in state),
+                    Text.assemble(("━" * done, "green"), ("━" * (width - done), "bright_black")),
+                ]
+                self._live.update(Group(*self.screen(head, now)), refresh=True)
+            return
+        if self.is_brief:
+            del self._new[:-1]
+        if self._new and (now >= self._next_at or not self.is_brief):
+            self._next_at = now + BRIEF_SECONDS
+            for line in ([counts] if self.is_brief else []) + change_lines(*self._new):
+                self.say(line)
+            self._new.clear()
 
-    def update(self) -> None:
-        """Print what the scene has to say by now."""
-        for line in self._scene.lines((), time.monotonic()):
-            self._print(line)
+    def screen(self, head: Sequence[Text], now: float) -> list[Text]:
+        """The lines of a screen, within the console's size; `now` is seconds of a clock."""
+        width, height = self._console.size
+        entity = self._board.entities.get(self._choose(now) or "")
+        if entity is None:
+            lines = list(head)
+            for text in self._introduction:
+                lines += [Text(), *hanging(self._console, Text(), Text(text), width)]
+            return lines[:height]
+        room = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
+        changes = _changes(self._console, self._board, room)
+        blank = [Text()] * (room - len(changes))
+        above = [*head, *changes, *blank, Text("─" * width, style="dim")]
+        return [*above, *overview(self._console, entity, max(height - len(above), 0))][:height]
 
-    def end(self, figures: dict[str, Any], closing: Closing) -> None:
-        """Print the closing lines."""
-        for line in (Text(), *closing(None)):
-            self._print(line.plain)
-
-
-class ScreenViewer(Viewer):
-    """Redraws the terminal's alternate screen, in the thread that calls `update`."""
-
-    is_screen = True
-
-    def __init__(self, console: Console, scene: Scene) -> None:
-        super().__init__(console, scene)
-        self._next_at = 0.0
-        self._live = Live(
-            console=console, auto_refresh=False, screen=True, vertical_overflow="crop"
-        )
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def take(self, message: Record) -> None:
-        """Show it with the next `update`."""
-        self._scene.take(message, time.monotonic())
-
-    def update(self) -> None:
-        """Draw again if it is time."""
-        now = time.monotonic()
-        if now >= self._next_at:
-            self._next_at = now + FRAME_SECONDS
-            lines = screen(self._console, self._scene.frame(self._console, now), now)
-            self._live.update(Group(*lines), refresh=True)
-
-    def end(self, figures: dict[str, Any], closing: Closing) -> None:
-        """Leave the closing lines on the terminal."""
-        for line in closing(self._console.height - 1):  # the shell's prompt follows
-            self._console.print(line, soft_wrap=True)
+    def _choose(self, now: float) -> str | None:
+        newest = next(reversed(self._board.entities), None)
+        if newest != self._chosen and now >= self._rests_until:
+            self._chosen, self._rests_until = newest, now + REST_SECONDS
+        return self.entity or self._chosen
 
 
-def make_viewer(console: Console, scene: Scene, *, as_json: bool) -> Viewer:
-    """The viewer that suits the console: lines cannot be overwritten in a pipe, a file or a dumb
-    terminal.
+def _changes(console: Console, board: Board, room: int) -> list[Text]:
+    """The newest changes, as many complete ones as fit, but always the start of the newest."""
+    lines: list[Text] = []
+    for change in board.latest:
+        title, *sentences = change_lines(change)
+        text = Text(title, style="dim" if lines else "yellow")
+        block = hanging(console, Text(), text, console.width)
+        for line in sentences:
+            text = Text(line[4:], style=STYLES[line[2]])
+            block += hanging(console, Text(line[:4], style="bold"), text, console.width)
+        if lines and len(lines) + len(block) > room:
+            break
+        lines += block
+    return lines[:room]
+
+
+def overview(console: Console, entity: Entity, room: int) -> list[Text]:
+    """A title, the sentences of the summary, and a line for each facet, the largest first, in at
+    most `room` lines of the console's width. Sentences are wrapped if that leaves lines for facets.
     """
-    if as_json:
-        return Viewer(console, scene)
-    can_redraw = console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
-    return ScreenViewer(console, scene) if can_redraw else LinesViewer(console, scene)
+    width, summary = console.width, entity.summary
+    rows = []
+    for one in [] if summary is None else summary.sentences:
+        is_new = summary is not None and one.sentence_id in summary.added
+        gutter = Text(f"{one.rank + 1:>2} {'+' if is_new else ' '} ", "bold" if is_new else "dim")
+        rows.append((gutter, Text(one_line(one.text), "bold green" if is_new else "")))
+    facets = list(_facets(entity))
+    lines = [line for gutter, text in rows for line in hanging(console, gutter, text, width)]
+    if 1 + len(lines) + min(len(facets), FACETS_KEPT) > room:
+        lines = [Text.assemble(gutter, text) for gutter, text in rows]
+    counts = [many(entity.changes, "changes")] if entity.changes else []
+    if summary is not None:
+        of_all = many(summary.review_count, "reviews"), many(summary.sentence_count, "sentences")
+        counts = [*of_all, *counts]
+    name = Text(shown_name(SetName(entity.entity_id)), style="bold cyan")
+    title = between(name, Text(", ".join(counts), style="dim"), width)
+    return [title, *(cut(line, width) for line in (*lines, *facets))][:room]
+
+
+def _facets(entity: Entity) -> Iterator[Text]:
+    """Name, mentions or number of sentences, and the first sentence."""
+    rows = []
+    for facet, one in entity.sets.items():
+        if facet is not None and one.body is not None and one.body.sentences:
+            count = many(one.body.sentence_count, "sentences")
+            if one.mentions is not None:
+                count = many(one.mentions, "mentions")
+            rows.append((one_line(facet), count, one_line(one.body.sentences[0].text)))
+    labels = min(max((cell_len(label) for label, _, _ in rows), default=0), LABEL_WIDTH)
+    counts = max((len(count) for _, count, _ in rows), default=0)
+    for label, count, text in rows:
+        name = set_cell_size(label, labels)
+        yield Text.assemble((name, "cyan"), (f"  {count:<{counts}}  ", "dim"), text)
