@@ -100,6 +100,15 @@ def test_sentences_are_cut_where_they_leave_no_room_for_facets():
     assert starts == ["1", "2", "3", "4", "5", "parking", "noise", "heat"]
 
 
+def test_of_a_deleted_entity_its_last_change_is_shown():
+    board = Board()
+    tell(board, "e", BEFORE, SHORT, cause="entity.deleted")
+    board.take(Record("out", 0, 2, 0, b"e", None), SUMMARIES)
+    shown = plain(viewer_of(board, entity="e", introduction=("Nothing.",)).screen([], 0.0))
+    assert shown[0] == "e: entity deleted: nothing is left to summarize"
+    assert shown[-1] == "Nothing."
+
+
 def test_no_screen_is_higher_or_wider_than_its_terminal():
     chance, board = random.Random(7), Board()
     for number in range(40):

@@ -53,7 +53,7 @@ def command(entity: str | None, from_beginning: bool, kind: OutputTopic, as_json
                 before = watch.current(entity, lambda count: progress.update(count, count))
         where = f"on {watch.topic}" if entity is None else f"of {one_line(entity)}"
         waiting = f"waiting for a change {where}; Ctrl-C ends it"
-        nothing = () if entity is None else ("nothing is published of it yet",)
+        nothing = () if entity is None else ("nothing is published of it",)
         console = output.console()
         with Viewer(console, board, as_json=as_json, entity=entity, introduction=nothing) as viewer:
             if not viewer.is_screen:

@@ -115,16 +115,18 @@ class Viewer(AbstractContextManager["Viewer"]):
         """The lines of a screen, within the console's size; `now` is seconds of a clock."""
         width, height = self._console.size
         entity = self._board.entities.get(self._choose(now) or "")
-        if entity is None:
-            lines = list(head)
+        above, below = list(head), []
+        if entity is not None or self._board.latest:
+            room = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
+            changes = _changes(self._console, self._board, room)
+            blank = [Text()] * (room - len(changes))
+            above += [*changes, *blank, Text("─" * width, style="dim")]
+        if entity is not None:
+            below = overview(self._console, entity, max(height - len(above), 0))
+        else:
             for text in self._introduction:
-                lines += [Text(), *hanging(self._console, Text(), Text(text), width)]
-            return lines[:height]
-        room = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
-        changes = _changes(self._console, self._board, room)
-        blank = [Text()] * (room - len(changes))
-        above = [*head, *changes, *blank, Text("─" * width, style="dim")]
-        return [*above, *overview(self._console, entity, max(height - len(above), 0))][:height]
+                below += [Text(), *hanging(self._console, Text(), Text(text), width)]
+        return [*above, *below][:height]
 
     def _choose(self, now: float) -> str | None:
         newest = next(reversed(self._board.entities), None)
