@@ -75,7 +75,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedCluster]
     some = reviews[:: len(reviews) // REVIEWS][:REVIEWS]  # of many stays: every worker has some
     assert any(json.loads(review)["entity_id"] == STAY for review in some)
     (directory / "reviews.jsonl").write_bytes(b"".join(some))
-    (values,) = re.findall(r"^```yaml\n(.*?)^```", page("deploy"), re.M | re.S)
+    values, _rotation = re.findall(r"^```yaml\n(.*?)^```", page("deploy"), re.M | re.S)
     (directory / "values.yaml").write_text(values)
     with KafkaBroker(directory / "kafka") as kafka:
         played = PlayedCluster(kafka, directory)

@@ -18,6 +18,7 @@ from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import SETTINGS, check, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from worker.kafka.topics import DELETE_RETENTION_MS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -68,6 +69,8 @@ def test_a_topic_with_a_lower_limit_is_refused_before_a_message_is(
         name = getattr(site, f"{role}_topic")
         policy = "delete" if role == "dlq" else "compact"
         config = {"cleanup.policy": policy, "max.message.bytes": "999999"}
+        if role == "changelog":
+            config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
         kafka.create_topic(name, site.partitions, config)
         for command, code in ((["topics"], 1), (["config", "--check"], 1), (["run"], 2)):
             process = WorkerProcess(tmp_path / command[0], site.environment, arguments=command)

@@ -278,15 +278,18 @@ class Diagnosis:
         settings = self._settings
         protocol = f"COVERSUMM_SECURITY_PROTOCOL={settings.security_protocol}"
         denied = self._errors.get(KafkaError._AUTHENTICATION)
+        tokens = kafka_tokens(settings)
+        if denied is not None and tokens is not None and tokens.failed:
+            return str(tokens.failed)  # a broker that drops an expired token says less
         if denied is not None and "handshake failed" in denied:
             return (
                 f"the broker does not accept {protocol} with "
                 f"COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism} there: set those of the "
                 "listener"
             )
-        if denied is not None and (tokens := kafka_tokens(settings)) is not None:
+        if denied is not None and tokens is not None:
             what = TOKENS[str(settings.sasl_mechanism)]
-            return str(tokens.failed or f"the broker does not accept the token: check {what}")
+            return f"the broker does not accept the token: check {what}"
         if denied is not None:
             return (
                 f"the broker does not accept COVERSUMM_SASL_USERNAME={settings.sasl_username} with "
