@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 from tests.harness.certificates import Authority
 from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
+from worker.tokens import TokenError, kafka_tokens
 
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -44,6 +45,24 @@ def test_each_reason_names_its_settings(code: int, text: str, words: str, denied
     assert words in diagnosis.reason()
     assert "MARKER" not in diagnosis.reason()
     assert diagnosis.denied is denied
+
+
+@pytest.mark.parametrize("text", ["SASL mechanism handshake failed", "Authentication failed"])
+def test_a_provider_without_a_token_is_the_reason(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_url="https://away",
+        sasl_oauth_client_id="id",
+        sasl_oauth_client_secret="MARKER",
+    )
+    diagnosis = Diagnosis(settings)
+    diagnosis(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert "the broker does not accept" in diagnosis.reason()
+    monkeypatch.setattr(kafka_tokens(settings), "failed", TokenError("gives no token (status 503)"))
+    assert diagnosis.reason() == "gives no token (status 503)"
 
 
 def test_a_client_certificate_that_has_expired_is_named(tmp_path: Path) -> None:
