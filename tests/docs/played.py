@@ -340,7 +340,10 @@ class PlayedCluster:
         }
 
     def _volume(self, claim: str) -> Path:
-        return self.directory / "volumes" / claim
+        """The folder of a claim, which is there as it is mounted."""
+        volume = self.directory / "volumes" / claim
+        volume.mkdir(parents=True, exist_ok=True)
+        return volume
 
     def _port(self, pod: str) -> int:
         return self._ports.setdefault(pod, free_port())
