@@ -212,7 +212,7 @@ def terminal_with(*arguments, columns=80, rows=24, **variables):
 def test_a_terminal_that_cannot_redraw_gets_plain_lines(embedded_broker, topic):
     publish(embedded_broker.bootstrap_servers, topic, FIRST)
     with terminal_with("stay", TERM="dumb") as terminal:
-        terminal.wait_for(" 1 + It was lovely.\n 2 + Near the park.\n")
+        terminal.wait_for(" 1   It was lovely.\n 2   Near the park.\n")
         publish(embedded_broker.bootstrap_servers, topic, SECOND)
         terminal.wait_for("stay: review c came in: ")
         terminal.wait_for("  - It was lovely.\n  + Quiet.\n")

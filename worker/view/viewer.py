@@ -156,11 +156,12 @@ def overview(console: Console, entity: Entity, room: int) -> list[Text]:
     most `room` lines of the console's width. Sentences are wrapped if that leaves lines for facets.
     """
     width, summary = console.width, entity.summary
+    new = summary.added if summary is not None and entity.changes else []  # since the start
     rows = []
     for one in [] if summary is None else summary.sentences:
-        is_new = summary is not None and one.sentence_id in summary.added
-        gutter = Text(f"{one.rank + 1:>2} {'+' if is_new else ' '} ", "bold" if is_new else "dim")
-        rows.append((gutter, Text(one_line(one.text), "bold green" if is_new else "")))
+        mark, style = ("+", "bold") if one.sentence_id in new else (" ", "dim")
+        text = Text(one_line(one.text), style="bold green" if mark == "+" else "")
+        rows.append((Text(f"{one.rank + 1:>2} {mark} ", style=style), text))
     facets = list(_facets(entity))
     lines = [line for gutter, text in rows for line in hanging(console, gutter, text, width)]
     if 1 + len(lines) + min(len(facets), FACETS_KEPT) > room:
