@@ -24,16 +24,17 @@ def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None 
         if generated is None
         else generated
     )
-    differing = [
-        (path, text) for path, text in files if not path.exists() or path.read_text("utf-8") != text
-    ]
-    for path, text in differing:
+    differ = False
+    for path, text in files:  # written at once: the chart has copies of files before it
+        if path.exists() and path.read_text("utf-8") == text:
+            continue
+        differ = True
         if arguments:
             path.write_text(text, "utf-8")
         else:
             name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
             print(f"{name} differs from the code and the records: run `make docs`", file=sys.stderr)
-    return 1 if differing and not arguments else 0
+    return 1 if differ and not arguments else 0
 
 
 if __name__ == "__main__":

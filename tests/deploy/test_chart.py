@@ -260,6 +260,7 @@ def _values_of_each() -> dict[str, Any]:
 _USER = ("USERNAME", "PASSWORD")
 WAYS = {
     "PLAIN": ("SASL_USERNAME", "SCHEMA_REGISTRY_USERNAME"),
+    "SCRAM-SHA-512": ("SASL_PASSWORD_LOCATION", "SASL_USER", "SCHEMA_REGISTRY_TOKEN"),
     "OAUTHBEARER": ("SASL_OAUTH_", "SCHEMA_REGISTRY_OAUTH_"),
     "AWS_MSK_IAM": ("SASL_AWS_", "SCHEMA_REGISTRY_TOKEN"),
 }
@@ -286,6 +287,8 @@ def _reached_with(mechanism: str) -> set[str]:
     )
 
     def is_used(name: str) -> bool:
+        if mechanism == "PLAIN" and name == "SASL_PASSWORD_LOCATION":
+            return False
         return name.startswith(own) or not name.startswith(others)
 
     given = {name: one for name, one in _values_of_each().items() if is_used(name)}

@@ -34,6 +34,7 @@ MAY_BE_ZERO = (
     "coversumm_lag_records",
     "coversumm_oldest_unprocessed_seconds",
     "coversumm_future_dates_total",
+    "coversumm_login_refused",
 )
 MAY_BE_MISSING = ("coversumm_certificate_expiry_seconds", "coversumm_token_expiry_seconds")
 """The workers of this test log in with neither."""

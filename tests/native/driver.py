@@ -22,20 +22,19 @@ class Beats(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.count = 0
+        self.count, self.over = 0, threading.Event()
 
     def run(self):
-        while True:
-            time.sleep(0.001)
+        while not self.over.wait(0.001):
             self.count += 1
 
 
 class WatchedPool:
     """A pool whose long calls let other threads run. Long is a time of the processor, so that a
-    busy machine makes none of them long.
+    busy machine makes none of them long. `end` ends the thread that listens.
     """
 
-    beats = Beats()
+    beats = None
 
     def __init__(self, pool):
         self._pool = pool
@@ -49,7 +48,8 @@ class WatchedPool:
 
     def _watched(self, method):
         def call(*arguments):
-            if not self.beats.is_alive():
+            if self.beats is None:
+                WatchedPool.beats = Beats()
                 self.beats.start()
             begun, started, before = time.monotonic(), time.thread_time(), self.beats.count
             result = method(*arguments)
@@ -61,6 +61,13 @@ class WatchedPool:
             return result
 
         return call
+
+    @classmethod
+    def end(cls):
+        if cls.beats is not None:
+            cls.beats.over.set()
+            cls.beats.join()
+            cls.beats = None
 
 
 class PoolDriver:

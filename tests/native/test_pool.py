@@ -17,7 +17,7 @@ from tests.harness.drive import (
 )
 from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
-from tests.native.driver import MOST, PoolDriver
+from tests.native.driver import MOST, PoolDriver, WatchedPool
 from tests.native.streams import ENTITIES, records
 from worker.events.publishing import FACETS
 from worker.facets.definitions import CRITERIA, Definitions, Facet, Polarity, RatingRange
@@ -26,6 +26,12 @@ from worker.state.keys import FACET_SETS, header_key, parse_entity_key
 from worker.state.rows import PublishedSets, decode_published, encode_published, seal
 
 pytestmark = pytest.mark.native
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_beats_on():
+    yield
+    WatchedPool.end()
 
 
 def run(seed, oddness, driver=None, **settings):

@@ -36,11 +36,16 @@ locals {
   }
   permissions = [
     { type = "Topic", name = local.input, pattern = "Literal", operation = "Read" },
+    { type = "Topic", name = local.input, pattern = "Literal", operation = "DescribeConfigs" },
     { type = "Topic", name = local.output, pattern = "Literal", operation = "Write" },
+    { type = "Topic", name = local.output, pattern = "Literal", operation = "DescribeConfigs" },
     { type = "Topic", name = local.facets, pattern = "Literal", operation = "Write" },
+    { type = "Topic", name = local.facets, pattern = "Literal", operation = "DescribeConfigs" },
     { type = "Topic", name = local.letters, pattern = "Literal", operation = "Write" },
+    { type = "Topic", name = local.letters, pattern = "Literal", operation = "DescribeConfigs" },
     { type = "Topic", name = local.changelog, pattern = "Literal", operation = "Read" },
     { type = "Topic", name = local.changelog, pattern = "Literal", operation = "Write" },
+    { type = "Topic", name = local.changelog, pattern = "Literal", operation = "DescribeConfigs" },
     { type = "Group", name = "coversumm-worker", pattern = "Literal", operation = "Read" },
     # The group's name, and that of a worker's pod.
     { type = "TransactionalID", name = "coversumm-worker-", pattern = "Prefixed", operation = "Write" },

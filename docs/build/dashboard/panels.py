@@ -205,8 +205,12 @@ _LAG = Row(
         Panel(
             "Silence of the brokers",
             "s",
-            (Query(f"max by (client) (coversumm_broker_silent_seconds{{{_OF}}})", "{{client}}"),),
-            "Seconds since any broker last answered a client. Above 30 s: CoversummNoBroker.",
+            (
+                Query(f"max by (client) (coversumm_broker_silent_seconds{{{_OF}}})", "{{client}}"),
+                Query(f"max (coversumm_login_refused{{{_OF}}})", "login refused"),
+            ),
+            "Seconds since any broker last answered a client. Above 30 s: CoversummNoBroker. "
+            "Login refused is 1 while brokers refuse credentials.",
             6,
         ),
     ),
