@@ -147,10 +147,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _slow_files_first(items: list[pytest.Item]) -> None:
     """Sort the items so that `-n 2 --dist loadfile` starts with the longest files: those on a real
-    Kafka, then the simulation. The many short files then keep both processes busy to the end.
+    Kafka, of which test_security waits for certificates to expire, then the simulation. The many
+    short files then keep both processes busy to the end.
     """
     on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
-    items.sort(key=lambda item: (item.path not in on_kafka, "simulation" not in item.path.parts))
+    first = "test_security.py", "test_replay.py", "test_registry.py"
+    items.sort(
+        key=lambda item: (
+            item.path not in on_kafka,
+            item.path.name not in first,
+            "simulation" not in item.path.parts,
+        )
+    )
 
 
 @pytest.hookimpl(trylast=True)
