@@ -66,7 +66,7 @@ class BuildWithCommit(build_py):
 
 
 class WheelOfWhatWasBuilt(bdist_wheel):
-    """A wheel without the module is one of Python alone, whatever the processor."""
+    """Tags a wheel that has no native code `py3-none-any`, and says so."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """See `bdist_wheel`: called when all files are there."""

@@ -10,6 +10,7 @@ from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.certificates import Authority
+from tests.harness.identity import oauth_settings
 from worker import __version__
 from worker.coversumm import Counters
 from worker.events import Reason
@@ -229,13 +230,7 @@ def test_a_chain_expires_with_the_first_of_its_certificates(tmp_path, days):
 
 
 def test_a_token_expires(monkeypatch):
-    settings = Settings(
-        security_protocol="SASL_SSL",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_url="https://expires",
-        sasl_oauth_client_id="id",
-        sasl_oauth_client_secret="secret",
-    )
+    settings = oauth_settings("https://expires")
     tokens = kafka_tokens(settings)
     monkeypatch.setattr(tokens, "_fetch", lambda: Token("text", time.time() + 1000.0))
     metrics = Metrics(settings=settings)

@@ -1,4 +1,4 @@
-"""What is made of files that change while a process runs: TLS contexts, the login to Kafka."""
+"""TLS contexts and the login to Kafka, made again when their files change."""
 
 import logging
 import os

@@ -17,10 +17,22 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.harness.certificates import Authority
 from tests.harness.http_server import Handler, HttpServer
+from worker.settings import Settings
 
 ISSUER, AUDIENCE = "https://identity.example", "kafka"
 LATE = "late"
 """A client whose tokens have expired when it gets them."""
+
+
+def oauth_settings(token_url: str) -> Settings:
+    """Of a client of this provider, with the secret MARKER."""
+    return Settings(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_url=token_url,
+        sasl_oauth_client_id="worker",
+        sasl_oauth_client_secret="MARKER",
+    )
 
 
 class Identity:

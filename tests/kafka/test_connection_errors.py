@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClock
+from tests.harness.identity import oauth_settings
 from worker.kafka.clients import ContactErrors, is_new, log_error
 from worker.kafka.contact import Contact
 from worker.kafka.errors import plain
@@ -103,13 +104,7 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
 
 
 def test_a_provider_that_is_away_refuses_nobody() -> None:
-    settings = Settings(
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_url="http://127.0.0.1:1/token",
-        sasl_oauth_client_id="worker",
-        sasl_oauth_client_secret="MARKER",
-    )
+    settings = oauth_settings("https://127.0.0.1:1/token")
     tokens = kafka_tokens(settings)
     assert tokens is not None
     error = KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token")

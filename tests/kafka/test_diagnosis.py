@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.certificates import Authority
+from tests.harness.identity import oauth_settings
 from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
 from worker.tokens import TokenError, kafka_tokens
@@ -51,13 +52,7 @@ def test_each_reason_names_its_settings(code: int, text: str, words: str, denied
 def test_a_provider_without_a_token_is_the_reason(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(
-        security_protocol="SASL_SSL",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_url="https://away",
-        sasl_oauth_client_id="id",
-        sasl_oauth_client_secret="MARKER",
-    )
+    settings = oauth_settings("https://away")
     diagnosis = Diagnosis(settings)
     diagnosis(KafkaError(KafkaError._AUTHENTICATION, text))
     assert "the broker does not accept" in diagnosis.reason()

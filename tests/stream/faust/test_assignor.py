@@ -1,5 +1,5 @@
-"""A static member gets the assignment of before: made for the address that it had then. And who
-has the rows of a partition gets it, balanced, whatever the builds of the members.
+"""A static member gets its former assignment, which was made for its former address. A partition
+goes to a member that has its rows, each member gets its share, and builds may be mixed.
 """
 
 from __future__ import annotations
