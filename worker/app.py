@@ -164,6 +164,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     worker.producer.start()
     route_errors(ContactErrors(settings, worker.contact, CONSUMER, WORKER_LOG))
     log_start(settings, partitions, engine, () if facets is None else facets.named_languages)
+    log_form(worker.why_python)
     app = on_faust(worker, metrics)
     return app
 
@@ -227,7 +228,6 @@ def assemble(
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     metrics.observe_form(processor.is_native)
-    log_form(why_python(config))
     processor_thread = ProcessorThread(processor, threads.in_order("processing"))
     gate = Gate(
         changelog=changelog,
@@ -303,6 +303,7 @@ def assemble(
         feed=feed,
         group=group,
         takeover=takeover,
+        why_python=why_python(config),
         delivery=Delivery(
             settings=settings,
             assignment=assignment,
@@ -315,7 +316,6 @@ def assemble(
         bounds=bounds,
         with_headers=schemas is not None or (mapping is not None and mapping.needs_headers),
         schemas=schemas,
-        is_native=processor.is_native,
     )
 
 

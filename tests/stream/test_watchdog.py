@@ -212,7 +212,7 @@ def status(app: Any, assignment: Assignment, contact: Contact, clock: FakeClock)
         contact=contact,
         settings=SimpleNamespace(stall_timeout_ms=300_000),
         schemas=SimpleNamespace(waiting=None),
-        is_native=True,
+        why_python="",
         bounds=ENDLESS,
     )
     return WorkerStatus(app, worker)

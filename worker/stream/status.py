@@ -227,7 +227,7 @@ class WorkerStatus:
             "group": self._worker.settings.app_id,
             "member_id": None if membership is None else membership.member_id,
             "epoch": self._worker.settings.epoch,
-            "native": self._worker.is_native,
+            "native": not self._worker.why_python,
             "facets": bool(self._worker.settings.facets),
             "review_url": self._worker.settings.review_url,
             "url": str(self._app.conf.canonical_url),

@@ -35,7 +35,7 @@ class StreamWorker:
     group: GroupFingerprint
     takeover: Takeover
     delivery: Delivery
+    why_python: str  # why Python takes all events; empty if native code takes the usual ones
     bounds: RunBounds = ENDLESS
     with_headers: bool = False  # its mapping reads the headers of records
     schemas: SchemaSource | None = None  # from a registry, for Avro and JSON Schema
-    is_native: bool = False  # native code takes usual events
