@@ -26,7 +26,7 @@ from worker.bridge import Bridge, Bridges, bridge_settings, settings_of_sources
 from worker.cli.bridge import serve
 from worker.errors import Crash, Fenced, SetupError
 from worker.kafka.topics import partition_of
-from worker.metrics import Metrics
+from worker.telemetry.metrics import Metrics
 
 SOURCE = "shop"
 

@@ -45,7 +45,7 @@ CLOSED = {
 }
 # Packages that only some places may know.
 CONFINED = {
-    "faust": ("worker/stream/faust/", "worker/web.py"),
+    "faust": ("worker/stream/faust/", "worker/web/routes.py"),
     "aiokafka": ("worker/kafka/group.py", "worker/kafka/topics.py", "worker/stream/"),
     "confluent_kafka": (
         "worker/bridge.py",
@@ -55,13 +55,13 @@ CONFINED = {
         "worker/published/",
     ),
     "rocksdict": ("worker/storage/",),
-    "opentelemetry": ("worker/spans.py",),
+    "opentelemetry": ("worker/telemetry/spans.py",),
     "onnxruntime": ("worker/text/",),
     "openvino": ("worker/text/openvino.py",),
     "py3langid": ("worker/text/language.py",),
     "pyarrow": ("worker/sources/",),
     "fastavro": ("worker/registry/",),
-    "aws_msk_iam_sasl_signer": ("worker/tokens.py",),
+    "aws_msk_iam_sasl_signer": ("worker/credentials/tokens.py",),
 }
 
 

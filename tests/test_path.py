@@ -13,8 +13,8 @@ from yarl import URL
 from tests.harness.page_site import Site
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SetupError
-from worker.server import PROBES, Runner
 from worker.settings import Settings
+from worker.web.server import PROBES, Runner
 
 
 def asked(site: Site, path: str, *paths: str) -> list[tuple[int, Any, bytes]]:

@@ -22,11 +22,11 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import no_seek
 from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
-from worker.metrics import Metrics
 from worker.settings import Settings, settings_by_field
 from worker.settings.environment import environment_with
 from worker.storage.databases import Databases
 from worker.stream.surroundings import Surroundings
+from worker.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "worker").rglob("*.py"))
@@ -153,7 +153,7 @@ def test_the_app_listens_on_localhost_unless_told_otherwise(app: CoverSummApp) -
 def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
     app.web.init_server()
     routes = {resource.canonical for resource in app.web.web_app.router.resources()}
-    static = resources.files("worker.page").joinpath("static").iterdir()
+    static = resources.files("worker.web.page").joinpath("static").iterdir()
     routes -= {f"/page/{file.name}" for file in static}
     assert routes == {
         "/",

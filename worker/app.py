@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from worker.admission import admission
+from worker.credentials.tls import client_context, server_context
 from worker.errors import SetupError
 from worker.events import RecordMapping
 from worker.events.codec import DEFAULT
@@ -28,10 +28,6 @@ from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics, topic_specs
 from worker.limits import Limit
-from worker.metrics import Metrics
-from worker.page import add_widget, install_page
-from worker.page.history import RecentHistory
-from worker.peers import peers_of
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.native import check_native, why_python
 from worker.processing.pace import Pace
@@ -39,7 +35,6 @@ from worker.processing.processor import Processor
 from worker.registry.lookup import AsJson, SchemaLookup
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.run import check_resumable
-from worker.server import allowed_hosts, check_port
 from worker.settings import Settings, unknown_settings
 from worker.settings.environment import traces_endpoint, traces_protocol
 from worker.storage.databases import Databases
@@ -71,9 +66,14 @@ from worker.stream.surroundings import (
 from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
+from worker.telemetry.metrics import Metrics
 from worker.text.engine import EmbeddingEngine
-from worker.tls import client_context, server_context
-from worker.web import add_pages, install_web
+from worker.web.admission import admission
+from worker.web.page import add_widget, install_page
+from worker.web.page.history import RecentHistory
+from worker.web.peers import peers_of
+from worker.web.routes import add_pages, install_web
+from worker.web.server import allowed_hosts, check_port
 
 log = logging.getLogger(__name__)
 
@@ -368,7 +368,7 @@ def open_tracing(settings: Settings) -> Tracing:
     if protocol not in ("", TRACES_PROTOCOL):
         raise SetupError(f"{variable}={protocol}: traces are sent as {TRACES_PROTOCOL} alone")
     try:
-        from worker.spans import exported
+        from worker.telemetry.spans import exported
     except ImportError as cause:
         raise SetupError(
             f"{endpoint} is set, and opentelemetry is not installed ({cause}): unset it, or "

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from worker.credentials import kafka_login
+from worker.credentials.files import kafka_login
 from worker.errors import Crash, Fenced, SetupError, many
 from worker.events import Record
 from worker.events.json_codec import lone_surrogates
@@ -43,7 +43,6 @@ from worker.kafka.topics import Topics, TopicSpec, check_configs, topic_specs
 from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
-from worker.metrics import Metrics
 from worker.processing.config import event_limits
 from worker.processing.stats import Stats
 from worker.settings import Settings
@@ -51,6 +50,7 @@ from worker.settings.kinds import name
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
 from worker.stream.surroundings import Threads
 from worker.stream.watchdog import refused_login
+from worker.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from docs.build.schemas import MESSAGES, PUBLISHED, Published, parts
 from docs.build.tables import markdown
 from worker import __version__
-from worker.page.history import ChangeHistory
-from worker.page.watchers import MOST_WATCHERS, SHOWN_CHARACTERS
 from worker.processing.entity_view import (
     MOST_SENTENCES,
     MOST_WORDS,
@@ -28,9 +26,11 @@ from worker.processing.entity_view import (
     ShortView,
     SummaryView,
 )
-from worker.server import PROBES
 from worker.settings import Settings
 from worker.state.listing import LONGEST_PAGE, ListedEntity
+from worker.web.page.history import ChangeHistory
+from worker.web.page.watchers import MOST_WATCHERS, SHOWN_CHARACTERS
+from worker.web.server import PROBES
 
 REFERENCE: Final = "#/components/schemas/{name}"
 JSON: Final = "application/json"
@@ -390,7 +390,7 @@ def parameters_table() -> str:
 
 def static_files() -> list[str]:
     """The page's files below `/page`."""
-    static = files("worker.page").joinpath("static")
+    static = files("worker.web.page").joinpath("static")
     return sorted(
         one.name for one in static.iterdir() if one.name not in ("page.html", "widget.js")
     )

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import click
 
 from worker.cli.group import cli
-from worker.metrics import Metrics
 from worker.settings import settings_by_field
+from worker.telemetry.metrics import Metrics
 
 
 def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

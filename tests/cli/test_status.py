@@ -16,7 +16,7 @@ from worker.cli.group_status import (
 )
 from worker.cli.output import ranges
 from worker.kafka.group import GroupMember, WorkerGroup
-from worker.peers import PeerAnswer, PeerUnreachable
+from worker.web.peers import PeerAnswer, PeerUnreachable
 
 NAME = "coversumm-worker-0-1f8e"
 FOUND = GroupStatus(

@@ -7,7 +7,7 @@ import re
 
 from docs.build.dashboard.panels import ROWS
 from tests.deploy.series import DASHBOARD, EXPRESSIONS, PANELS, SERIES
-from worker.metrics import Metrics
+from worker.telemetry.metrics import Metrics
 
 # Of the process, by the library of the metrics.
 FOREIGN = {

@@ -13,8 +13,8 @@ from tests.deploy.series import SERIES
 from worker.cli.group import INTERRUPTED
 from worker.errors import Crash, Fenced, SetupError
 from worker.events import Reason
-from worker.metrics import Metrics
 from worker.settings import settings_by_field
+from worker.telemetry.metrics import Metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RUNBOOK = (DEPLOY / "RUNBOOK.md").read_text()

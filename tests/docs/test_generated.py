@@ -11,8 +11,8 @@ from docs.build.render import ROOT, TABLES, filled
 from docs.build.soaks import quiet_soak, storm
 from docs.build.tables import commands_table, metrics_table, settings_table
 from worker.limits import Limit
-from worker.metrics import Metrics
 from worker.settings import PREFIX, settings_by_field
+from worker.telemetry.metrics import Metrics
 
 
 def test_every_file_is_as_generated() -> None:

@@ -23,10 +23,10 @@ from tests.harness.bodies import BODY
 from tests.harness.page_site import Site, change, get, served
 from worker.events import Record
 from worker.events.json_codec import encode
-from worker.page import watchers
-from worker.page.history import ChangeHistory
 from worker.published.history import PublishedChange, steps
 from worker.published.publication import publications
+from worker.web.page import watchers
+from worker.web.page.history import ChangeHistory
 
 DOCUMENT = document()
 PATHS: dict[str, Any] = {path: of_path["get"] for path, of_path in DOCUMENT["paths"].items()}

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 PATHS = re.compile(r"`((?:worker|tests|docs|deploy|schemas)/[\w./-]+|\w+\.md)`")
 ROOMS = re.compile(
-    r"`((?:cli|coversumm|demo|events|kafka|page|processing|published|replay|settings|sources|state"
-    r"|storage|stream|text|view)/[\w./-]*)`"
+    r"`((?:cli|coversumm|credentials|demo|events|kafka|processing|published|replay|settings|sources"
+    r"|state|storage|stream|telemetry|text|view|web)/[\w./-]*)`"
 )
 
 

@@ -115,7 +115,7 @@ def _gauge(worker: WorkerProcess) -> dict[str, float]:
     with contextlib.suppress(OSError):
         return {
             client: value
-            for name, value in worker.metrics().items()
+            for name, value in worker.telemetry.metrics().items()
             for client in re.findall(r'^coversumm_broker_silent_seconds{client="(\w+)"}$', name)
         }
     return {}

@@ -16,13 +16,13 @@ from tests.harness.web_state import FakeState
 from worker.events import Message
 from worker.events.json_codec import encode
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
-from worker.metrics import Metrics
-from worker.page import add_widget, install_page
-from worker.page.history import ChangeHistory, NoHistory
 from worker.processing.entity_view import NoFacets
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
-from worker.web import add_pages
+from worker.telemetry.metrics import Metrics
+from worker.web.page import add_widget, install_page
+from worker.web.page.history import ChangeHistory, NoHistory
+from worker.web.routes import add_pages
 
 
 def change(key: str, value: bytes | None = None) -> Message:

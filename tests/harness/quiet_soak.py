@@ -66,7 +66,7 @@ def soak(broker: KafkaBroker, folder: Path, given: Namespace) -> dict[str, Any]:
 
 def counts(worker: WorkerProcess) -> dict[str, Any]:
     """What a running worker did, by its metrics."""
-    found = worker.metrics()
+    found = worker.telemetry.metrics()
     events = (n for name, n in found.items() if name.startswith("coversumm_events_total"))
     return {
         "ready": worker.ready(),

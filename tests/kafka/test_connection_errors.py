@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClock
 from tests.harness.identity import oauth_settings
+from worker.credentials.tokens import TokenError, TokenRefused, kafka_tokens
 from worker.kafka.clients import ContactErrors, is_new, log_error
 from worker.kafka.contact import Contact
 from worker.kafka.errors import plain
 from worker.settings import Settings
-from worker.tokens import TokenError, TokenRefused, kafka_tokens
 
 LOG = logging.getLogger("tests.librdkafka")
 REFUSED = (

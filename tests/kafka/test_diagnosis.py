@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 
 from tests.harness.certificates import Authority
 from tests.harness.identity import oauth_settings
+from worker.credentials.tokens import TokenError, kafka_tokens
 from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
-from worker.tokens import TokenError, kafka_tokens
 
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",

@@ -11,8 +11,8 @@ import pytest
 
 from tests.harness.debezium import MAPPING, written
 from worker.errors import FileErrors
+from worker.facets.toml_lines import line_of, positions
 from worker.mapping import load_mapping
-from worker.toml_lines import line_of, positions
 
 RULE = """\
 [topic.t]

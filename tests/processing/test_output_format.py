@@ -14,12 +14,12 @@ from worker.events.codec import decode_change
 from worker.events.json_row import NESTED, to_json
 from worker.events.publishing import TOPICS
 from worker.facets.definitions import read_definitions
-from worker.page.watchers import _of_one
 from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
 from worker.published.publication import publications
 from worker.registry.output import AvroOutput
 from worker.settings import Settings
+from worker.web.page.watchers import _of_one
 
 PLAIN = FACETS["COVERSUMM_FACETS"]
 SIDED = """

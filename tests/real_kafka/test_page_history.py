@@ -17,11 +17,11 @@ from tests.view.changes import facets_body
 from worker.events.json_codec import encode
 from worker.events.publishing import FACETS
 from worker.kafka.clients import KafkaClients
-from worker.page import history as module
-from worker.page.history import NoHistory, RecentHistory
 from worker.registry.lookup import AsJson
 from worker.settings import Settings
 from worker.stream.surroundings import Threads
+from worker.web.page import history as module
+from worker.web.page.history import NoHistory, RecentHistory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

@@ -392,7 +392,7 @@ RULES = (
          "            return UnusableSchema(str(refused)), not refused.code\n",
          "            return UnusableSchema(str(refused)), True\n",
          ("tests/registry/test_lookup.py",)),
-    Rule("an answer of the registry that drips ends", "worker/http_client.py",
+    Rule("an answer of the registry that drips ends", "worker/credentials/http_client.py",
          "max(self.ends - time.monotonic(), 0.001)", "1.0", ("tests/registry/test_client.py",)),
     Rule("a topic that refuses the largest message ends the worker before it refuses one",
          "worker/kafka/topics.py", "    if (least := wanted - RECORD_OVERHEAD_BYTES) <= found:\n",

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli.command import Command
-from worker.cli.logs import set_up_logging
 from worker.cli.run import ending_at_sigterm
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.telemetry.logs import set_up_logging
 
 if TYPE_CHECKING:
     from worker.bridge import Bridge, Bridges
-    from worker.metrics import Metrics
+    from worker.telemetry.metrics import Metrics
 
 
 @click.command(
@@ -62,7 +62,7 @@ def command(file: Path | None, source: str) -> int:
     from worker.bridge import Bridge, Bridges, settings_of_sources
     from worker.kafka.clients import WORKER_LOG, KafkaClients
     from worker.kafka.errors import patiently
-    from worker.metrics import Metrics
+    from worker.telemetry.metrics import Metrics
 
     settings = Settings.from_environment(mapping=None if file is None else str(file))
     if settings.mapping is None:
@@ -91,9 +91,9 @@ def serve(settings: Settings, bridge: Bridge | Bridges, metrics: Metrics) -> Non
     """
     from aiohttp import web
 
-    from worker import server
-    from worker.metrics import CONTENT_TYPE
-    from worker.tls import server_context
+    from worker.credentials.tls import server_context
+    from worker.telemetry.metrics import CONTENT_TYPE
+    from worker.web import server
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(body=metrics.page(bridge), headers={"Content-Type": CONTENT_TYPE})

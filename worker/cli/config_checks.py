@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
+from worker.credentials.tls import client_context, server_context
 from worker.errors import Crash, SetupError, many
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients
@@ -32,7 +33,6 @@ from worker.state.errors import StateError
 from worker.state.keys import APPLIED, FINGERPRINT
 from worker.state.partition import refuse_other
 from worker.state.rows import decode_applied, decode_fingerprint
-from worker.tls import client_context, server_context
 
 OK: Final = "ok"
 FAILED: Final = "failed"

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from worker.errors import SetupError
-from worker.peers import PeerAnswer, PeerUnreachable, ask
 from worker.processing.entity_view import Extent
 from worker.settings import Settings
 from worker.state.listing import EntitySearch, ListedEntity, Page, merged
+from worker.web.peers import PeerAnswer, PeerUnreachable, ask
 
 PAGE = 500  # entities in one request; a worker answers at most LONGEST_PAGE
 

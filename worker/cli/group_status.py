@@ -16,8 +16,8 @@ from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, GroupMember, WorkerGroup, read_group
 from worker.kafka.offsets import TIMEOUT_SECONDS, all_watermarks, committed_offsets
 from worker.kafka.topics import Topics, changelog_topic
-from worker.peers import PeerUnreachable, ask
 from worker.settings import ALL_ADDRESSES, Settings
+from worker.web.peers import PeerUnreachable, ask
 
 PAGE_SECONDS = 5.0  # seconds to wait for a worker's answer
 PARALLEL = 16  # workers asked at the same time

@@ -13,7 +13,6 @@ import click
 
 from worker.cli import output
 from worker.cli.command import new_command
-from worker.cli.logs import set_up_logging
 from worker.cli.options import (
     DECLINED,
     TIME,
@@ -28,6 +27,7 @@ from worker.cli.options import (
 )
 from worker.errors import SetupError
 from worker.settings import Settings, origins
+from worker.telemetry.logs import set_up_logging
 
 if TYPE_CHECKING:
     from worker.replay.record_source import Archived, PlainFiles

@@ -213,7 +213,7 @@ def run_command(names: ReplayIdentity) -> str:
 
 def _port_beside(live: Settings) -> int:
     """The first free port above that of the live worker, which may run on this machine."""
-    from worker.server import check_port  # loads aiohttp
+    from worker.web.server import check_port  # loads aiohttp
 
     for port in range(live.web_port + 1, min(live.web_port + PORTS, MAX_PORT) + 1):
         with suppress(SetupError):
@@ -309,7 +309,7 @@ def _worker_settings(settings: Settings, throttle: RateThrottle) -> Settings:
     A free port, since the live worker may have the other one. Large micro-batches, since nobody
     waits for an event; small ones with a throttle.
     """
-    from worker.server import free_port
+    from worker.web.server import free_port
 
     origin = origins()
     own: dict[str, Any] = {}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from worker.cli.command import new_command
-from worker.cli.logs import set_up_logging
 from worker.settings import Settings, unknown_settings
+from worker.telemetry.logs import set_up_logging
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from worker.events.fields import LanguageCode
 from worker.events.outputs import SIDES, FacetSummary, Mentions
 from worker.events.ratings import NO_RATINGS
 from worker.facets import PRESETS
+from worker.facets.toml_lines import line_of, near, parse_toml, positions
 from worker.facets.words import Words
-from worker.toml_lines import line_of, near, parse_toml, positions
 
 PRESET: Final = "preset:"
 MAX_FACETS: Final = 64

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from worker.credentials.tokens import TokenError, TokenRefused, kafka_tokens
 from worker.errors import SetupError, Unanswered
 from worker.kafka.contact import Contact
 from worker.kafka.errors import UNREACHABLE, Diagnosis, plain
 from worker.settings import Settings
 from worker.settings.kinds import pairs
-from worker.tokens import TokenError, TokenRefused, kafka_tokens
 
 T = TypeVar("T")
 

@@ -21,10 +21,10 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from worker.clock import Clock
-from worker.credentials import expired
+from worker.credentials.files import expired
+from worker.credentials.tokens import kafka_tokens
 from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
-from worker.tokens import kafka_tokens
 
 log = logging.getLogger(__name__)
 

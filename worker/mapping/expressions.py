@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from worker.events.reasons import BadEvent
+from worker.facets.toml_lines import Place, near
 from worker.mapping.numbers import (
     BY_SCHEMA,
     EPOCHS,
@@ -36,7 +37,6 @@ from worker.mapping.values import (
     of_text,
     piped,
 )
-from worker.toml_lines import Place, near
 
 FIELD_TYPES: Final = {
     one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)

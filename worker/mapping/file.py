@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from worker.errors import FileErrors
+from worker.facets.toml_lines import Place, line_of, parse_toml, positions
 from worker.mapping.expressions import Expressions
 from worker.mapping.paths import ITEM, KEY, VALUE, Path, getter
 from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, RuleEvent, hidden_rules
 from worker.mapping.topic import TopicMapping
 from worker.mapping.values import Expression, taker
-from worker.toml_lines import Place, line_of, parse_toml, positions
 
 IGNORE: Final = "ignore"
 ENTITY_DELETED: Final = "entity.deleted"

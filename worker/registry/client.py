@@ -23,11 +23,11 @@ import msgspec
 from msgspec import Struct
 
 from worker.clock import Clock
+from worker.credentials.http_client import opener
+from worker.credentials.tokens import TokenError, TokenRefused, TokenSource, registry_tokens
 from worker.errors import SetupError
-from worker.http_client import opener
 from worker.settings import Settings
 from worker.settings.kinds import pairs
-from worker.tokens import TokenError, TokenRefused, TokenSource, registry_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

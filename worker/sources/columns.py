@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import FIELDS, Reading, read_review
-from worker.toml_lines import near
+from worker.facets.toml_lines import near
 
 CELLS: Final = tuple(name for name in FIELDS if name not in ("sentences", "embedding_model"))
 """The fields that a cell of a table can hold."""

@@ -139,7 +139,7 @@ class Span:
 
 
 class Tracing:
-    """Makes spans, which are empty here and cost nothing; `worker.spans` exports spans."""
+    """Makes empty spans, which cost nothing; `worker.telemetry.spans` exports spans."""
 
     def contexts(self, fetched: Iterable[Any]) -> Contexts:
         """The trace contexts of these records of the consumer's client."""

@@ -13,7 +13,6 @@ from tests.harness.fake_clients import FakeClients
 from tests.harness.stream import no_seek
 from worker.app import assemble
 from worker.errors import SetupError
-from worker.metrics import Metrics
 from worker.processing.config import Emit
 from worker.settings import Settings
 from worker.storage.databases import Databases
@@ -32,6 +31,7 @@ from worker.stream.faust.process import FAUST_NAMES, check_faust
 from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.worker import StreamWorker
+from worker.telemetry.metrics import Metrics
 
 
 def assembled(tmp_path: Path, bounds: RunBounds = ENDLESS) -> StreamWorker:

@@ -20,7 +20,7 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGrou
 from aiokafka.util import wait_for
 
 from tests.harness.simulated_loop import run_simulated
-from worker.credentials import kafka_login
+from worker.credentials.files import kafka_login
 from worker.settings import Settings
 from worker.stream.faust import group_client as module
 from worker.stream.faust.group_client import (

@@ -19,7 +19,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from yarl import URL
 
-from worker.credentials import kafka_login
+from worker.credentials.files import kafka_login
 from worker.errors import Crash
 from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings

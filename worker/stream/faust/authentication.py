@@ -6,9 +6,9 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 from faust.auth import OAuthCredentials, SASLCredentials, SSLCredentials
 
+from worker.credentials.tokens import TokenSource, kafka_tokens
 from worker.settings import Settings
 from worker.settings.kinds import pairs
-from worker.tokens import TokenSource, kafka_tokens
 
 
 class TokenProvider(AbstractTokenProvider):

@@ -11,9 +11,9 @@ from typing import Final
 
 from aiokafka import errors
 
+from worker.credentials.tokens import TokenRefused
 from worker.kafka.clients import ContactErrors
 from worker.kafka.contact import CONSUMER
-from worker.tokens import TokenRefused
 
 LOGGERS: Final = (
     "aiokafka",

@@ -23,7 +23,7 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.protocol.types import Int32, Schema, String
 
-from worker.credentials import FromFiles, KafkaLogin
+from worker.credentials.files import FromFiles, KafkaLogin
 
 REQUEST_SECONDS: Final = 3.0  # longest wait for an answer, other than to a fetch or a join
 FETCH_SECONDS: Final = 10.0  # longest wait for the records of a fetch

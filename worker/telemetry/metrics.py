@@ -22,11 +22,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from worker import __version__
+from worker.credentials.tls import certificate_expiries
+from worker.credentials.tokens import kafka_tokens
 from worker.events import Reason
 from worker.limits import Limit
 from worker.settings import Settings
-from worker.tls import certificate_expiries
-from worker.tokens import kafka_tokens
 
 if TYPE_CHECKING:
     from worker.processing.stats import Stats

@@ -8,6 +8,6 @@ Everything is bounded: pages of entities by number and time, a history by the me
 the buffer for a slow browser by one frame. Without an open page nothing is done for changes.
 """
 
-from worker.page.routes import add_widget, install_page
+from worker.web.page.routes import add_widget, install_page
 
 __all__ = ["add_widget", "install_page"]

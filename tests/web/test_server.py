@@ -14,12 +14,12 @@ from aiohttp import web
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
-from worker import server
-from worker.metrics import Metrics
-from worker.server import RequestErrors, Runner, allowed_hosts
 from worker.settings import Settings
 from worker.stream.journal import INTERVAL_SECONDS
-from worker.web import add_pages
+from worker.telemetry.metrics import Metrics
+from worker.web import server
+from worker.web.routes import add_pages
+from worker.web.server import RequestErrors, Runner, allowed_hosts
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 PATHS = ("/", "/healthz", "/metrics", "/entities", "/entities/x/summary", "/nowhere")

@@ -18,11 +18,11 @@ from tests.harness.browser import Browser
 from tests.harness.certificates import Authority
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.admission import with_token
-from worker.server import Runner
+from worker.credentials.tls import server_context
 from worker.settings import Settings
 from worker.state.listing import ListedEntity, Page
-from worker.tls import server_context
+from worker.web.admission import with_token
+from worker.web.server import Runner
 
 pytestmark = [pytest.mark.chromium, pytest.mark.timeout(PATIENCE_SECONDS)]
 

@@ -76,7 +76,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
         return really(name, *arguments, **more)
 
     monkeypatch.setenv(ENDPOINT, URL)
-    for loaded in [name for name in sys.modules if name == "worker.spans"]:
+    for loaded in [name for name in sys.modules if name == "worker.telemetry.spans"]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(SetupError, match=re.escape(install_command("otel"))):
@@ -107,6 +107,8 @@ def loaded_modules(**environment: str) -> Iterator[str]:
 
 def test_nothing_of_opentelemetry_is_loaded_where_it_is_off() -> None:
     assert not [
-        name for name in loaded_modules() if name.startswith(("opentelemetry", "worker.spans"))
+        name
+        for name in loaded_modules()
+        if name.startswith(("opentelemetry", "worker.telemetry.spans"))
     ]
     assert "opentelemetry.sdk.trace" in set(loaded_modules(**{ENDPOINT: URL}))

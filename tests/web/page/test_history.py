@@ -13,10 +13,10 @@ import pytest
 from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events.publishing import FACETS, OutputTopic
-from worker.page import history as module
-from worker.page.history import ChangeHistory, NoHistory, RecentHistory
 from worker.processing.entity_view import NoFacets
 from worker.stream.surroundings import Threads
+from worker.web.page import history as module
+from worker.web.page.history import ChangeHistory, NoHistory, RecentHistory
 
 
 class Readings(RecentHistory):

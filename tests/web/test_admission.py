@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.web_state import FakeState
-from worker import admission
-from worker.admission import RateLimit, client_of
-from worker.metrics import Metrics
-from worker.peers import Peers, peers_of
-from worker.server import PROBES
 from worker.settings import Settings
-from worker.web import add_pages
+from worker.telemetry.metrics import Metrics
+from worker.web import admission
+from worker.web.admission import RateLimit, client_of
+from worker.web.peers import Peers, peers_of
+from worker.web.routes import add_pages
+from worker.web.server import PROBES
 
 TOKEN, NEXT = "0123456789abcdef", "fedcba9876543210=="
 SETTINGS = Settings(web_token=f"{TOKEN},{NEXT}")

@@ -6,8 +6,8 @@ bound before the worker joins its group. An answer of `/healthz` proves that the
 docs/reference/http.md lists the addresses. Clients remove the ids `.` and `..` from paths:
 /entities//summary?id=..
 
-`worker.server` checks the request and removes the prefix of its path; `worker.admission` checks
-tokens and limits.
+`worker.web.server` checks the request and removes the prefix of its path, `worker.web.admission`
+checks tokens and limits.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from faust.web.drivers.aiohttp import Web
 
-from worker.admission import CLIENT
-from worker.metrics import CONTENT_TYPE, Metrics
-from worker.peers import NO_WORKER, Peers, PeerUnreachable
 from worker.processing.entity_view import KINDS, Extent, NoFacets, UnknownLanguage, View
-from worker.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
 from worker.state.listing import LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere
 from worker.stream.status import WorkerStatus
+from worker.telemetry.metrics import CONTENT_TYPE, Metrics
+from worker.web.admission import CLIENT
+from worker.web.peers import NO_WORKER, Peers, PeerUnreachable
+from worker.web.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"

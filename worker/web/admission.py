@@ -17,9 +17,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from worker.clock import Clock
-from worker.server import PROBES, error
 from worker.settings import Settings
 from worker.stream.journal import OnceAMinute
+from worker.web.server import PROBES, error
 
 CLIENT: Final = web.RequestKey("client", str)
 """Of a request, if requests are limited: the address of its client, as the limit counts it."""

@@ -13,12 +13,12 @@ from tests.harness.certificates import Authority
 from tests.harness.identity import oauth_settings
 from worker import __version__
 from worker.coversumm import Counters
+from worker.credentials.tokens import Token, kafka_tokens
 from worker.events import Reason
 from worker.limits import Limit
-from worker.metrics import Metrics
 from worker.processing.stats import Stats
 from worker.settings import Settings
-from worker.tokens import Token, kafka_tokens
+from worker.telemetry.metrics import Metrics
 
 
 class Moment:

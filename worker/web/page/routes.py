@@ -1,6 +1,6 @@
 """The page's addresses. All answers but files and streams are JSON, errors `{"error": "..."}`.
 
-docs/reference/http.md lists them. The ids `.` and `..` go into the query, as for `worker.web`.
+docs/reference/http.md lists them. The ids `.` and `..` go into the query, see `worker.web.routes`.
 """
 
 import asyncio
@@ -16,17 +16,24 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from worker.admission import CLIENT
 from worker.events import publishing
-from worker.page.history import NoHistory, RecentHistory
-from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
-from worker.peers import NO_WORKER, PAGE_SECONDS, PeerUnreachable
 from worker.processing.entity_view import NoFacets
-from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
 from worker.stream.status import WorkerStatus
-from worker.web import ANSWER_SECONDS, HERE, PREFIX, Pages, id_between, json_answer, path_of
+from worker.web.admission import CLIENT
+from worker.web.page.history import NoHistory, RecentHistory
+from worker.web.page.watchers import (
+    HELLO,
+    MOST_WATCHERS,
+    TooManyWatchers,
+    Watchers,
+    stream,
+    watched,
+)
+from worker.web.peers import NO_WORKER, PAGE_SECONDS, PeerUnreachable
+from worker.web.routes import ANSWER_SECONDS, HERE, PREFIX, Pages, id_between, json_answer, path_of
+from worker.web.server import error
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 
 from worker.cli import output
-from worker.cli.logs import LIBRARIES, PROTOCOL_LOGS, set_up_logging
 from worker.settings import Settings
+from worker.telemetry.logs import LIBRARIES, PROTOCOL_LOGS, set_up_logging
 
 
 @pytest.fixture

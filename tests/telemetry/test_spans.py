@@ -22,7 +22,6 @@ from worker.kafka.group import Membership
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.settings import Settings
-from worker.spans import SpanTracing
 from worker.stream.assignment import Assignment
 from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.delivery import Delivery, MicroBatch
@@ -34,6 +33,7 @@ from worker.stream.surroundings import (
     Surroundings,
     Tracing,
 )
+from worker.telemetry.spans import SpanTracing
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

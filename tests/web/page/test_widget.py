@@ -16,7 +16,7 @@ from tests.harness.browser import Browser, Tab
 from tests.harness.eventually import eventually
 from tests.harness.page_site import Site, get
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.page.test_browser import EASY, axe, said
+from tests.web.page.test_browser import EASY, axe, said
 from worker.events import FacetSummary, Ratings
 from worker.events.outputs import Mentions
 from worker.processing.entity_view import Overview, OverviewSentence

@@ -19,14 +19,14 @@ from docs.build.render import ROOT
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
-from worker.metrics import Metrics
-from worker.peers import PeerAnswer, Peers
 from worker.processing.entity_view import Extent
-from worker.server import bind, check_port
 from worker.settings.kinds import host_port
 from worker.state.listing import EntitySearch
 from worker.stream.queries import NotHere
-from worker.web import PAGE_SECONDS, add_pages, install_web
+from worker.telemetry.metrics import Metrics
+from worker.web.peers import PeerAnswer, Peers
+from worker.web.routes import PAGE_SECONDS, add_pages, install_web
+from worker.web.server import bind, check_port
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_no_entities_while_not_ready_or_busy(state, monkeypatch):
         await asyncio.sleep(60)
 
     state.is_ready, state.entities = True, never
-    monkeypatch.setattr("worker.web.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("worker.web.routes.ANSWER_SECONDS", 0.05)
     assert get(state, "/entities")[0][::2] == (503, {"error": "the worker is busy"})
 
 
@@ -286,7 +286,7 @@ def test_no_summary_while_it_may_be_wrong(state, monkeypatch):
     async def going(*_):
         raise NotHere
 
-    monkeypatch.setattr("worker.web.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("worker.web.routes.ANSWER_SECONDS", 0.05)
     state.is_ready = False
     assert get(state, "/entities/x/summary")[0][::2] == (503, {"error": "because"})
     state.is_ready, state.owner = True, (False, None)

@@ -19,12 +19,12 @@ from tests.harness.eventually import eventually_here
 from tests.harness.page_site import Site, change, get, served
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import VIEW
-from worker import peers
-from worker.page import watchers
-from worker.page import watchers as streams
-from worker.page.routes import POLICY
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
+from worker.web import peers
+from worker.web.page import watchers
+from worker.web.page import watchers as streams
+from worker.web.page.routes import POLICY
 
 
 def test_its_files_are_served_under_its_policy() -> None:
@@ -274,7 +274,7 @@ def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.Mon
     monkeypatch.setattr(streams, "QUIET_SECONDS", PATIENCE_SECONDS)
     # `Peers.ask` has its times as defaults, so that a patched constant would not reach them.
     monkeypatch.setattr(peers, "ClientTimeout", lambda **_: ClientTimeout(PATIENCE_SECONDS))
-    monkeypatch.setattr("worker.web.ANSWER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("worker.web.routes.ANSWER_SECONDS", PATIENCE_SECONDS)
     first, second = Site(), Site()
     second.state.summaries = {"there": VIEW}
 
@@ -306,7 +306,7 @@ def test_a_stream_is_passed_on_once() -> None:
 
 def test_more_pages_than_may_look_on_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchers, "MOST_WATCHERS", 0)
-    monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
+    monkeypatch.setattr("worker.web.page.routes.MOST_WATCHERS", 0)
     for status, _, body in get(Site(), "/page/changes", "/page/entities/x/changes"):
         assert (status, body["error"]) == (503, "0 pages are open already: close one")
 

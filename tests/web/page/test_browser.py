@@ -23,10 +23,10 @@ from worker.events import FacetSummary, Message, Ratings, SummarySentence
 from worker.events.json_codec import encode
 from worker.events.outputs import FacetsChanged, Mentions
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
-from worker.page.history import ChangeHistory
 from worker.processing.entity_view import FacetsView, Overview, OverviewSentence
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
+from worker.web.page.history import ChangeHistory
 
 pytestmark = [pytest.mark.chromium, pytest.mark.timeout(PATIENCE_SECONDS)]
 

@@ -14,11 +14,7 @@ from confluent_kafka import KafkaError
 
 from tests.harness.certificates import Authority
 from tests.harness.identity import Identity
-from worker.errors import SetupError, Unanswered
-from worker.kafka.clients import KafkaClients
-from worker.kafka.errors import Diagnosis
-from worker.settings import Settings
-from worker.tokens import (
+from worker.credentials.tokens import (
     ClientCredentials,
     Token,
     TokenError,
@@ -26,6 +22,10 @@ from worker.tokens import (
     TokenSource,
     kafka_tokens,
 )
+from worker.errors import SetupError, Unanswered
+from worker.kafka.clients import KafkaClients
+from worker.kafka.errors import Diagnosis
+from worker.settings import Settings
 
 SECRET = "MARKER secret/+%&="
 

@@ -14,10 +14,10 @@ from tests.harness.page_site import change
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Message
 from worker.events.json_codec import encode
-from worker.page import watchers as module
-from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
+from worker.web.page import watchers as module
+from worker.web.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 
 
 def events(frame: bytes) -> list[tuple[str, Any]]:

@@ -4,7 +4,7 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
-from worker.credentials import FromFiles, expiry
+from worker.credentials.files import FromFiles, expiry
 from worker.settings import Settings
 
 FileContext = FromFiles[ssl.SSLContext]

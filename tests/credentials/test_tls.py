@@ -15,15 +15,15 @@ from aiohttp import web
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
-from worker import credentials
 from worker.cli.config_checks import checks
+from worker.credentials import files as credentials
+from worker.credentials.tls import client_context, server_context
 from worker.errors import SetupError
-from worker.metrics import Metrics
-from worker.peers import PeerUnreachable, peers_of
-from worker.server import Runner
 from worker.settings import Settings
-from worker.tls import client_context, server_context
-from worker.web import add_pages
+from worker.telemetry.metrics import Metrics
+from worker.web.peers import PeerUnreachable, peers_of
+from worker.web.routes import add_pages
+from worker.web.server import Runner
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from aiohttp import (
 )
 from yarl import URL
 
+from worker.credentials.tls import FileContext, client_context
 from worker.settings import Settings
 from worker.settings.kinds import host_port
-from worker.tls import FileContext, client_context
 
 ANSWER_SECONDS: Final = 25.0  # longer than a worker needs to answer that it is busy
 COMMAND_SECONDS: Final = 30.0

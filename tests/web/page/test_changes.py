@@ -192,8 +192,8 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
 
 
 def test_who_may_not_look_on_is_told_why(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
-    monkeypatch.setattr("worker.page.watchers.MOST_WATCHERS", 0)
+    monkeypatch.setattr("worker.web.page.routes.MOST_WATCHERS", 0)
+    monkeypatch.setattr("worker.web.page.watchers.MOST_WATCHERS", 0)
     for path in ("#/entity/y", "#/"):
         tab.evaluate(f"location.hash = '{path}'")
         tab.wait(

@@ -18,9 +18,9 @@ from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
 
 from worker.clock import Clock
+from worker.credentials.http_client import opener
 from worker.errors import SetupError
 from worker.extras import install_command
-from worker.http_client import opener
 from worker.settings import Settings
 from worker.settings.checks import msk_region
 

@@ -1,0 +1,1 @@
+"""Logins from files that may change: passwords, certificates, tokens."""

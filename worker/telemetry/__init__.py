@@ -1,0 +1,1 @@
+"""What a worker reports of itself: metrics, traces, logs."""

@@ -1,0 +1,1 @@
+"""HTTP: summaries, health, metrics, other workers and the live page."""
