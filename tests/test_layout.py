@@ -49,9 +49,10 @@ CONFINED = {
     "aiokafka": ("worker/kafka/group.py", "worker/kafka/topics.py", "worker/stream/"),
     "confluent_kafka": (
         "worker/bridge.py",
-        "worker/cli/",
+        "worker/cli/skip.py",
         "worker/demo/",
         "worker/kafka/",
+        "worker/operations/",
         "worker/published/",
     ),
     "rocksdict": ("worker/storage/",),

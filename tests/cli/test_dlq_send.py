@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients
 from tests.harness.fake_producer import FakeProducer
-from worker.cli.dlq_send import LetterProducer
 from worker.errors import CoversummError, Crash, Fenced, SetupError
 from worker.events import Record
+from worker.operations.letter_sending import LetterProducer
 from worker.settings import Settings
 
 SETTINGS = Settings(app_id="app", input_topic="reviews", transaction_timeout_ms=7_000)

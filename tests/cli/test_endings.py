@@ -295,6 +295,6 @@ def test_no_standard_stream_at_all():
 def test_letters_that_the_locale_has_not(encoding):
     """In a pipe all is UTF-8: an emoji ended the command."""
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    program = "from worker.cli import output; output.prepare(); output.print_json('häuser 🏠')"
+    program = "from worker.view import output; output.prepare(); output.print_json('häuser 🏠')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
     assert (done.returncode, done.stdout.decode()) == (0, '"häuser 🏠"\n')

@@ -11,7 +11,8 @@ import pytest
 from tests.cli.events import sample
 from tests.cli.stored import rows_after
 from tests.harness.http_server import Handler, HttpServer
-from worker.cli import entities, entity_sources
+from worker.cli import entities
+from worker.operations import entity_sources
 from worker.state import MemoryRows
 from worker.state.listing import EntitySearch, order, read_page
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.cli.events import delete, lines, sample
-from worker.cli import facets_suggest
 from worker.cli.facets import suggest as command
 from worker.events import Record, decode, read_line
 from worker.facets.definitions import MAX_FACETS, read_definitions
 from worker.facets.suggest import WORDS_OF_A_SENTENCE, is_short
+from worker.operations import facets_suggest
 from worker.processing import config
 from worker.settings import Settings
 
@@ -38,7 +38,7 @@ class WordEngine:
 def engine(monkeypatch):
     """The engine of all commands, unless they ask for none."""
     real = config.configured_engine
-    for module in ("worker.cli.facets_suggest", "worker.cli.summarize_run"):
+    for module in ("worker.operations.facets_suggest", "worker.operations.summarize_run"):
         monkeypatch.setattr(
             f"{module}.configured_engine",
             lambda settings: real(settings) if settings.embedder == "none" else WordEngine(),

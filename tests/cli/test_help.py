@@ -6,9 +6,8 @@ import shlex
 import click
 import pytest
 
-from worker.cli.command import Command, nearest
-from worker.cli.group import cli
-from worker.cli.output import PROGRAM
+from worker.cli.group import Command, cli, nearest
+from worker.view.output import PROGRAM
 
 
 def commands(names=(), command=cli):

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from worker.cli.letters import (
+from worker.events import Reason, Record, Rejected, dead_letter_message
+from worker.events.messages import TRUNCATED_BYTES
+from worker.kafka.reader import Stored
+from worker.operations.letters import (
     DeadLetter,
     Impossible,
     LetterOrigin,
@@ -14,9 +17,6 @@ from worker.cli.letters import (
     Place,
     original,
 )
-from worker.events import Reason, Record, Rejected, dead_letter_message
-from worker.events.messages import TRUNCATED_BYTES
-from worker.kafka.reader import Stored
 
 RECORD = Record("reviews", 3, 991, 1_700_000_000_000, b"entity", b"not json")
 

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.cli import removal
-from worker.cli.removal import EXPIRY_SECONDS, input_beginnings, refuse_members
 from worker.errors import SetupError
+from worker.operations import removal
+from worker.operations.removal import EXPIRY_SECONDS, input_beginnings, refuse_members
 from worker.settings import Settings
 
 KEPT_BYTES = 5 * 2**20

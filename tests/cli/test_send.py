@@ -15,9 +15,9 @@ import pytest
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
-from worker.cli import sending
 from worker.events import read_line
 from worker.kafka.topics import partition_of
+from worker.operations import file_sending as sending
 
 TOPIC = "marketplace.reviews.v1"
 PARTITIONS = 3

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli.sending import Acknowledged
+from worker.operations.file_sending import Acknowledged
 
 
 @given(st.data())

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli.dlq_send import MAX_METADATA_CHARS, Sent, Tally, TooScattered, UnknownMetadata
+from worker.operations.letter_sending import (
+    MAX_METADATA_CHARS,
+    Sent,
+    Tally,
+    TooScattered,
+    UnknownMetadata,
+)
 
 # Letters of a partition: offsets with gaps, as transaction markers leave them.
 LETTERS = st.lists(st.integers(1, 300), max_size=60).map(

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.harness.terminal import CONTROL
-from worker.cli import group_status
-from worker.cli.group_status import (
+from worker.kafka.group import GroupMember, WorkerGroup
+from worker.operations import group_status
+from worker.operations.group_status import (
     GroupStatus,
     MemberStatus,
     Offsets,
@@ -14,8 +15,7 @@ from worker.cli.group_status import (
     combined,
     reachable_url,
 )
-from worker.cli.output import ranges
-from worker.kafka.group import GroupMember, WorkerGroup
+from worker.view.output import ranges
 from worker.web.peers import PeerAnswer, PeerUnreachable
 
 NAME = "coversumm-worker-0-1f8e"

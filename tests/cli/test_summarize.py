@@ -13,10 +13,10 @@ from tests.cli.events import delete, lines, sample
 from tests.harness.drive import FakeEngine, base64_vector, config
 from tests.harness.facet_model import FacetModel
 from tests.harness.model import Model
-from worker.cli.summarize_run import cards
 from worker.events import Record, read_line
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import facet_criteria
+from worker.view.cards import cards
 
 
 def modelled(content, topic, **changes):

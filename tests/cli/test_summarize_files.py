@@ -15,8 +15,8 @@ import pytest
 
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.cli.summarize_run import FileSummarizer
 from worker.events import Record, read_line
+from worker.operations.summarize_run import FileSummarizer
 from worker.settings import Settings
 from worker.summarizer import Summarizer
 

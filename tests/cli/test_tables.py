@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.web_worker import VIEW
 from tests.harness.terminal import CONTROL
-from worker.cli.tables import GAP, PROSE, Column, fitting, show_facts, show_table
+from worker.view.tables import GAP, PROSE, Column, fitting, show_facts, show_table
 
 ID = "review-" + "0123456789" * 3
 COLUMNS = (

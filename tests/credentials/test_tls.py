@@ -15,10 +15,10 @@ from aiohttp import web
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
-from worker.cli.config_checks import checks
 from worker.credentials import files as credentials
 from worker.credentials.tls import client_context, server_context
 from worker.errors import SetupError
+from worker.operations.broker_checks import checks
 from worker.settings import Settings
 from worker.telemetry.metrics import Metrics
 from worker.web.peers import PeerUnreachable, peers_of

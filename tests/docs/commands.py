@@ -10,7 +10,7 @@ import click
 
 from docs.build.render import ROOT
 from worker.cli.group import cli
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 # The program and what follows it on its line; inside `code` on the next one too, where a paragraph
 # was wrapped there.

@@ -27,7 +27,7 @@ from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.process import die_with_parent
 from tests.harness.workers import COMMAND, WorkerProcess, clean_environment
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 

@@ -28,7 +28,7 @@ from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.process import die_with_parent
 from tests.harness.workers import clean_environment, run_command
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 SERVED = ("run", "bridge")
 PREPARED = ("make setup", ". .venv/bin/activate")  # the tests run in such an environment

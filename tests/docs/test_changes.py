@@ -17,7 +17,7 @@ from tests.harness.topics import producer
 from tests.harness.workers import run_command
 from tests.real_kafka.conftest import kafka
 from tests.view.changes import body, facets_body
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 __all__ = ["kafka"]
 

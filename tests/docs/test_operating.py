@@ -20,7 +20,7 @@ from tests.harness.load import SAMPLE
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.replays import archived
 from tests.harness.topics import read_topic
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 PATHS = re.compile(r"`((?:worker|tests|docs|deploy|schemas)/[\w./-]+|\w+\.md)`")
 ROOMS = re.compile(
-    r"`((?:cli|coversumm|credentials|demo|events|kafka|processing|published|replay|settings|sources"
-    r"|state|storage|stream|telemetry|text|view|web)/[\w./-]*)`"
+    r"`((?:cli|coversumm|credentials|demo|events|kafka|operations|processing|published|replay|settings"
+    r"|sources|state|storage|stream|telemetry|text|view|web)/[\w./-]*)`"
 )
 
 

@@ -16,11 +16,11 @@ from tests.events.examples import LIMITS, given, record, vector
 from tests.harness.debezium import deletions, mapping
 from tests.harness.drive import Driver, config
 from tests.harness.drive import upsert as driven
-from worker.cli.mapping_check import MappingCheck
 from worker.errors import Crash
 from worker.events import Reason, Record, Rejected, decode
 from worker.events.internal_errors import MOST_IN_A_ROW
 from worker.mapping.contract import ContractWriter
+from worker.operations.mapping_check import MappingCheck
 
 ODD = "odd"
 """The review of which reading raises."""

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from tests.frozen.events import DIMENSION, MAPPING, Events, as_json, of_a_shop
 from worker.cli.group import cli, execute
-from worker.cli.output import PROGRAM
+from worker.view.output import PROGRAM
 
 ENVIRONMENT = {
     "COLUMNS": "100",

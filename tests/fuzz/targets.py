@@ -26,8 +26,6 @@ from tests.registry import test_avro as avro
 from tests.registry.framing import CONTRACT, UNION, codec
 from tests.registry.test_framed import EVENTS as AVRO_EVENTS
 from tests.registry.test_framed import as_avro
-from worker.cli.dlq_send import Sent, UnknownMetadata
-from worker.cli.letters import DeadLetter
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, ReviewDetails
 from worker.events.bare import Reading, read_json, read_row
@@ -37,6 +35,8 @@ from worker.events.reasons import BadEvent
 from worker.kafka.reader import Stored
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
+from worker.operations.letter_sending import Sent, UnknownMetadata
+from worker.operations.letters import DeadLetter
 from worker.processing.config import event_limits
 from worker.processing.native import native_module
 from worker.registry.avro import AvroSchema, BadSchema

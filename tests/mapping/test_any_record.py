@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from tests.events.examples import decode
 from tests.harness.debezium import MAPPING, TOPIC, mapping
 from tests.harness.limits import event_limits
-from worker.cli.mapping_check import MappingCheck
 from worker.errors import FileErrors
 from worker.events import Ignored, Record, Rejected, ReviewUpserted
 from worker.events.inputs import SentenceBody
@@ -26,6 +25,7 @@ from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
 from worker.mapping.paths import UNAVAILABLE
 from worker.mapping.rules import BODIES
+from worker.operations.mapping_check import MappingCheck
 
 LIMITS = event_limits()
 SCALARS = (

@@ -22,10 +22,10 @@ from tests.harness.small_load import SETTINGS, good_review
 from tests.harness.topics import Message, committed_offsets, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, run_command
 from worker.cli import skip as command
-from worker.cli.letters import Place
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.internal_errors import MOST_IN_A_ROW
+from worker.operations.letters import Place
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

@@ -203,7 +203,7 @@ PATIENT = """
 import os, signal, sys, time
 from confluent_kafka import Producer
 import worker.kafka.clients as clients
-import worker.cli.dlq_send as resend
+import worker.operations.letter_sending as resend
 from worker.cli import main
 
 class Patient(Producer):

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from worker.cli import output
 from worker.settings import Settings
 from worker.telemetry.logs import LIBRARIES, PROTOCOL_LOGS, set_up_logging
+from worker.view import output
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ def main() -> NoReturn:
         from worker.settings.environment import limit_native_threads
 
         limit_native_threads()
-        from worker.cli import output as stdout
         from worker.cli.group import execute
+        from worker.view import output as stdout
 
     stdout.prepare()
     code = execute()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import Command
+from worker.cli.group import Command
 from worker.cli.run import ending_at_sigterm
 from worker.errors import SetupError
 from worker.settings import Settings

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import Parsed, facets_option
-from worker.cli.tables import PROSE, Column, show_facts, show_table
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show_facts, show_table
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic

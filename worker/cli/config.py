@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
-from worker.cli.tables import PROSE, Column, show
+from worker.cli.group import new_command
 from worker.settings import COMPUTED, HIDDEN, Settings, origins, settings_by_field
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
-    from worker.cli.config_checks import ConfigCheck
+    from worker.operations.broker_checks import ConfigCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def command(check: bool, as_json: bool) -> int:
         if not as_json:
             _show_form(settings.native)
         return 0
-    from worker.cli.config_checks import checks
+    from worker.operations.broker_checks import checks
     from worker.processing.native import check_native
 
     check_native(settings.native)

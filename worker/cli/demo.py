@@ -3,8 +3,8 @@
 import click
 from click.core import ParameterSource
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
+from worker.view import output
 
 DEFAULT_REVIEWS = 1000
 DEFAULT_K = 5

@@ -12,23 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli import output
-from worker.cli.command import CommandGroup
-from worker.cli.letters import (
+from worker.cli.group import CommandGroup
+from worker.cli.options import (
+    DECLINED,
+    PLACE,
+    agreed,
+    check_can_ask,
+    limit_option,
+    selection_of,
+    selection_options,
+    yes_option,
+)
+from worker.operations.letters import (
     ALREADY_SENT,
     IMPOSSIBLE,
-    PLACE,
     SENT,
     DeadLetter,
     LetterSelection,
     Place,
     open_letters,
-    selection_of,
-    selection_options,
 )
-from worker.cli.options import DECLINED, agreed, check_can_ask, limit_option, yes_option
-from worker.cli.tables import Column, show, show_facts
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import Column, show, show_facts
 
 if TYPE_CHECKING:
     from worker.kafka.reader import TopicReader
@@ -91,7 +97,7 @@ def list_letters(
 
     Reads the topic once, to its end when the command starts.
     """
-    from worker.cli.dlq_send import sent_so_far
+    from worker.operations.letter_sending import sent_so_far
 
     settings = Settings.from_environment()
     selection = selection_of(reasons, since, entity, max_attempts)
@@ -264,7 +270,7 @@ def send_letters(
 
     Says how many letters would be sent, then asks. Exit code 1 if the answer is no.
     """
-    from worker.cli.dlq_send import resend
+    from worker.operations.letter_sending import resend
 
     settings = Settings.from_environment()
     check_can_ask(yes, dry_run)
@@ -297,7 +303,7 @@ def _agreed(
     settings: Settings, letters: TopicReader, selection: LetterSelection, yes: bool
 ) -> bool:
     """Whether to send, by the user's answer; nothing to send needs none."""
-    from worker.cli.dlq_send import resend
+    from worker.operations.letter_sending import resend
 
     outcomes = resend(settings, letters, selection, dry_run=True)
     reasons = Counter(outcome.letter.reason for outcome in outcomes if outcome.status == SENT)

@@ -4,11 +4,11 @@ import shlex
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import check_utf8, limit_option, url_option
-from worker.cli.tables import Column, show
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import Column, show
 
 SHOWN = 50  # rows of a table without --limit
 SEARCH_SECONDS = 10.0
@@ -54,7 +54,7 @@ def command(
     """
     for name, value in (("PREFIX", prefix), ("--contains", contains), ("--after", after or "")):
         check_utf8(name, value)
-    from worker.cli.entity_sources import Listing, ServedEntities, local_worker
+    from worker.operations.entity_sources import Listing, ServedEntities, local_worker
     from worker.state.listing import EntitySearch
 
     search, listing = EntitySearch(prefix, contains, after), Listing()

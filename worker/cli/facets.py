@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from worker.cli import output
-from worker.cli.command import CommandGroup
+from worker.cli.group import CommandGroup
 from worker.cli.options import fields_option, files_argument, found_files, target_option
-from worker.cli.writing import refuse_inputs, sink
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.text import embedders
+from worker.view import output
+from worker.view.writing import refuse_inputs, sink
 
 FACETS = 9
 
@@ -68,7 +68,7 @@ def suggest(
 
     Lines that cannot be used are named on standard error and make the exit code 1.
     """
-    from worker.cli.facets_suggest import SuggestRun
+    from worker.operations.facets_suggest import SuggestRun
     from worker.sources import ReviewFiles
 
     settings = Settings.from_environment(embedder=embedder, facets="")

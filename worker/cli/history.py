@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import TIME, check_utf8, facets_option, limit_option
-from worker.cli.tables import PROSE, Column, show_table
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show_table
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic

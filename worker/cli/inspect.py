@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, extent_of, url_option, view_options
-from worker.cli.tables import PROSE, Column, show, show_facts
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show, show_facts
 
 
 def _distance(row: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ def command(
     partition, or have an old copy of a partition that has moved; a warning says so if a broker
     answers. Exit code 1 if the entity is unknown, 2 if another worker may have it.
     """
-    from worker.cli.entity_sources import listed_in, local_worker, served_view
+    from worker.operations.entity_sources import listed_in, local_worker, served_view
 
     _check_usage(entity, url, reviews, history)
     extent = extent_of(view, sentences, words, threshold, language)
@@ -146,7 +146,7 @@ def _show_history(entity: str, limit: int, settings: Settings, as_json: bool) ->
 
 
 def _show_reviews(entity: str, settings: Settings, as_json: bool) -> bool:
-    from worker.cli.copies import StoredReview, look_up
+    from worker.operations.copies import StoredReview, look_up
 
     found: list[StoredReview] = []
     for copy, reviews in look_up(entity, settings):

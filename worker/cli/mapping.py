@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli import output
-from worker.cli.command import CommandGroup
-from worker.cli.tables import PROSE, Column, show
+from worker.cli.group import CommandGroup
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
-    from worker.cli.mapping_check import SampleOutcome
+    from worker.operations.mapping_check import SampleOutcome
 
 LIMIT = 100
 COLUMNS = (
@@ -92,13 +92,13 @@ def check(
     """
     if sample is not None and from_topic:
         raise click.UsageError("--sample and --from-topic exclude each other.")
-    from worker.cli.mapping_check import (
+    from worker.mapping import load_mapping
+    from worker.operations.mapping_check import (
         DEAD_LETTER,
         MappingCheck,
         records_of_file,
         records_of_topics,
     )
-    from worker.mapping import load_mapping
     from worker.processing.config import event_limits
 
     topics = dict(load_mapping(file))

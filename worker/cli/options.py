@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from glob import has_magic
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from worker.cli import output
 from worker.errors import SetupError
+from worker.view import output
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
+    from worker.operations.letters import LetterSelection, Place
     from worker.processing.entity_view import Extent
-    from worker.sources import Faulty, ReviewFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +46,6 @@ files_argument = click.argument(
     type=_PathOrPattern(exists=True, allow_dash=True),
 )
 """Files, patterns and folders, for `found_files`."""
-MAX_NAMES = 5  # skipped files that a message lists
 
 
 def target_option(help: str) -> Callable[[F], F]:
@@ -57,6 +56,7 @@ def target_option(help: str) -> Callable[[F], F]:
 
 def found_files(named: Sequence[str]) -> list[str]:
     """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
+    from worker.operations.findings import MAX_NAMES
     from worker.sources import find_files
 
     paths, skipped = find_files(named)
@@ -168,7 +168,6 @@ def data_dir_option(help: str) -> Callable[[F], F]:
     return click.option("--data-dir", type=folder, help=help)
 
 
-COALESCED_LINES = 1000  # lines whose net change `summarize --emit coalesced` writes
 MAX_SENTENCES, MAX_WORDS = 100, 10_000
 
 
@@ -265,80 +264,60 @@ def agreed(question: str, yes: bool) -> bool:
     return answer
 
 
-MAX_FINDINGS = 10  # unusable lines that are shown one by one
+def _parse_place(text: str) -> Place:
+    from worker.operations.letters import Place
+
+    match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not PARTITION:OFFSET like 3:991.")
+    return Place(int(match[1]), int(match[2]))
 
 
-class Findings:
-    """Unusable lines: the first ten are shown, all are counted by reason."""
-
-    def __init__(self, reviews: ReviewFiles) -> None:
-        self._reviews = reviews
-        self._count = 0
-        self.reasons: Counter[str] = Counter()
-
-    def add(self, fault: Faulty) -> None:
-        """Count a line, or several, and show it while there are few."""
-        self.reasons[fault.reason] += fault.lines
-        self._count += 1
-        if self._count <= MAX_FINDINGS:
-            field, colon, detail = fault.detail.partition(":")
-            where = self._reviews.where(fault.line)
-            output.note(f"{where}: {fault.reason}: {self._reviews.named(field)}{colon}{detail}")
-        elif self._count == MAX_FINDINGS + 1:
-            output.note("more lines that cannot be used are counted, not shown")
-
-    @property
-    def total(self) -> int:
-        """The number of unusable lines."""
-        return self.reasons.total()
-
-    def complain(self, lines: int, unit: str) -> None:
-        """Warn about files without a record, and write one error line about all unusable lines."""
-        if empty := self._reviews.empty:
-            more = f" and {len(empty) - MAX_NAMES:,} more" if len(empty) > MAX_NAMES else ""
-            names = ", ".join(empty[:MAX_NAMES])
-            output.note(f"warning: no reviews and no events in {names}{more}")
-        if self.total:
-            output.complain(
-                f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
-            )
+PLACE = Parsed("PARTITION:OFFSET", _parse_place)
 
 
-def counted(reasons: Counter[str]) -> str:
-    """Counts by reason, the most frequent first."""
-    return ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from worker.events import Reason
+
+    return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
 
 
-MIN_BREAKS = 2
-"""Reviews from which on a backslash and an n are hardly what somebody wrote."""
+def selection_options(command: F) -> F:
+    """`--reason`, `--since`, `--entity` and `--max-attempts`, for `selection_of`."""
+    for option in (
+        click.option(
+            "--max-attempts",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Only letters whose record was sent again fewer than N times.",
+        ),
+        click.option("--entity", metavar="ID", help="Only letters with this key."),
+        click.option("--since", type=TIME, help="Only letters written at this time or later."),
+        click.option(
+            "--reason",
+            "reasons",
+            multiple=True,
+            metavar="CODE",
+            shell_complete=_complete_reason,
+            help="Only letters with this reason; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
-def warn_left_out(reviews: ReviewFiles) -> None:
-    """Warn about fields that were left out of reviews, and other values that look wrong."""
-    from worker.sources import BREAKS, HALVES, HEADER
+def selection_of(
+    reasons: tuple[str, ...],
+    since_ms: int | None,
+    entity_id: str | None,
+    max_attempts: int | None,
+    places: tuple[Place, ...] = (),
+) -> LetterSelection:
+    """The letters that the options select. Raises click.UsageError for an unknown reason."""
+    from worker.events import Reason
+    from worker.operations.letters import LetterSelection
 
-    for field, found in reviews.left_out.items():
-        count = output.many(found.count, "rows" if field == HEADER else "reviews")
-        place = f"first in {reviews.where(found.first_line)}"
-        first = f"{place}: {str(found.first_value)[:60]!r}"
-        name, have = reviews.named(field), "has" if found.count == 1 else "have"
-        problems = {
-            "occurred_at": "no date with one meaning "
-            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
-            "rating": "not a number",
-            "verified": "neither yes nor no",
-            "country": "not a text",
-            "author_id": "neither a text nor a number",
-        }
-        messages = {
-            "text": f"{name} is empty in {count}, which {have} no sentence; {place}",
-            HEADER: f"the header is repeated in {count}, skipped; {place}",
-            HALVES: f"half of an emoji became U+FFFD in {count}; {place}",
-            BREAKS: f"a text has a backslash and an n in {count}; {place}; if these are line "
-            "breaks, pass --unescape",
-        }
-        message = messages.get(
-            field, f"{name} was left out of {count}: {problems.get(field)}; {first}"
-        )
-        if field != BREAKS or found.count >= MIN_BREAKS:
-            output.note(f"{'hint' if field == BREAKS else 'warning'}: {message}")
+    known = {reason.value for reason in Reason}
+    if unknown := sorted(set(reasons) - known):
+        raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
+    return LetterSelection(frozenset(reasons), since_ms, entity_id, frozenset(places), max_attempts)

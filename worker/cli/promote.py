@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
 from worker.cli.compare import BOUND, Bound, Shown
-from worker.cli.tables import PROSE, Column, show
+from worker.cli.group import new_command
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
     from worker.published.comparison import Comparison

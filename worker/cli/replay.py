@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import (
     DECLINED,
     TIME,
@@ -28,6 +27,7 @@ from worker.cli.options import (
 from worker.errors import SetupError
 from worker.settings import Settings, origins
 from worker.telemetry.logs import set_up_logging
+from worker.view import output
 
 if TYPE_CHECKING:
     from worker.replay.record_source import Archived, PlainFiles
@@ -204,9 +204,9 @@ def command(
 
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
-    from worker.cli.removal import start_over
     from worker.cli.replay_process import estimate, run_replay
     from worker.kafka.topics import reached
+    from worker.operations.removal import start_over
     from worker.published.published import names_file
     from worker.replay.request import ReplayIdentity, Request, default_topic
     from worker.replay.run import Replay, refuse_shared

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from worker.cli.writing import sink
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.published.sorting import LastValues
 from worker.registry.lookup import AsJson
 from worker.replay.run import Replay
+from worker.view.writing import sink
 
 _WRITTEN: Final = Packed(">QIQ")
 """Key of a body in the order of writing: milliseconds, partition, place in the partition."""

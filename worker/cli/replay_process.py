@@ -13,9 +13,7 @@ from functools import partial
 from shlex import quote
 from typing import Any
 
-from worker.cli import output
 from worker.cli.replay_file import write_file
-from worker.cli.tables import show_facts
 from worker.errors import INTERRUPTED, Crash, SetupError
 from worker.kafka.errors import patiently
 from worker.processing.config import configured_engine
@@ -27,6 +25,8 @@ from worker.replay.run import Replay, not_whole
 from worker.settings import COMPUTED, Settings, origins
 from worker.storage.vectors import open_vector_store
 from worker.stream.run_bounds import RateThrottle
+from worker.view import output
+from worker.view.tables import show_facts
 from worker.view.texts import folded
 
 FIRST_SECONDS, LINE_SECONDS = 1.0, 10.0  # seconds between two lines: at first, and later

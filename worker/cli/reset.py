@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import DECLINED, agreed, check_can_ask, yes_option
-from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
@@ -58,8 +58,8 @@ def command(
 
     Says what goes and what follows, then asks. Exit code 1 if the answer is no.
     """
-    from worker.cli.removal import input_beginnings, lock_data_dir, planned
     from worker.events.publishing import SUMMARIES, TOPICS
+    from worker.operations.removal import input_beginnings, lock_data_dir, planned
     from worker.published.published import published_epochs
 
     settings = Settings.from_environment()

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.settings import Settings, unknown_settings
 from worker.telemetry.logs import set_up_logging
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from worker.cli import output
-from worker.cli.command import CommandGroup
-from worker.cli.tables import PROSE, Column, show
+from worker.cli.group import CommandGroup
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 COLUMNS = Column("subject"), Column("record"), Column("status", prose=PROSE), Column("id")
 

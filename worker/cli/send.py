@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import Parsed, fields_option, files_argument, found_files
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.view import output
 
 if TYPE_CHECKING:
-    from worker.cli.sending import SendReport
+    from worker.operations.file_sending import SendReport
 
 
 class FirstLine(NamedTuple):
@@ -114,9 +114,9 @@ def command(
     If it is interrupted, or the broker fails, it names the line to resume from. All lines before it
     are acknowledged.
     """
-    from worker.cli.sending import Sending, check
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
+    from worker.operations.file_sending import Sending, check
     from worker.sources import STDIN, ReviewFiles, is_archive, spooled
 
     settings = Settings.from_environment()
@@ -124,7 +124,7 @@ def command(
     if any(Path(one).is_file() and is_archive(one) for one in found):
         if from_line != FirstLine(None, 1):
             raise SetupError("--from-line: the same command resumes to send an archive by itself")
-        from worker.cli.archive_sending import send_archive
+        from worker.operations.archive_sending import send_archive
         from worker.replay.record_source import Archived, open_history
 
         history = open_history(found, fields)

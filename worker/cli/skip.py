@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from worker import __version__
-from worker.cli import output
-from worker.cli.command import new_command
-from worker.cli.letters import PLACE, Place
+from worker.cli.group import new_command
+from worker.cli.options import PLACE
 from worker.errors import Crash, SetupError
+from worker.operations.letters import Place
 from worker.settings import Settings
+from worker.view import output
 
 if TYPE_CHECKING:
     from worker.events import Record
@@ -57,13 +58,13 @@ def skip(settings: Settings, place: Place, reason: str) -> None:
     """
     from confluent_kafka import TopicPartition
 
-    from worker.cli.removal import refuse_members
     from worker.events import Reason, Rejected, dead_letter_message
     from worker.kafka.errors import broker_errors
     from worker.kafka.offsets import TIMEOUT_SECONDS, skip_note
     from worker.kafka.reader import TopicReader
     from worker.kafka.topics import reached
     from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
+    from worker.operations.removal import refuse_members
 
     clients = reached(settings)
     admin, topic, group = clients.admin(), settings.input_topic, settings.app_id

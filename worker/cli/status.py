@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.cli import output
-from worker.cli.command import new_command
-from worker.cli.tables import Column, show
+from worker.cli.group import new_command
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import Column, show
 
 if TYPE_CHECKING:
-    from worker.cli.group_status import GroupStatus
+    from worker.operations.group_status import GroupStatus
 
 READY = {True: "yes", False: "no", None: "?"}
 WORKER_COLUMNS = (
@@ -45,7 +45,7 @@ def command(as_json: bool) -> int:
 
     Exit code 1 if no worker runs, none answers, a partition has no owner, or a worker is not ready.
     """
-    from worker.cli.group_status import group_status
+    from worker.operations.group_status import group_status
 
     found = group_status(Settings.from_environment())
     if as_json:

@@ -6,10 +6,8 @@ from functools import partial
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import (
-    COALESCED_LINES,
     extent_of,
     fields_option,
     files_argument,
@@ -17,10 +15,11 @@ from worker.cli.options import (
     target_option,
     view_options,
 )
-from worker.cli.writing import refuse_inputs, sink
 from worker.facets import PRESETS
 from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text import embedders
+from worker.view import output
+from worker.view.writing import refuse_inputs, sink
 
 
 @new_command(
@@ -55,7 +54,7 @@ from worker.text import embedders
 @click.option(
     "--emit",
     type=click.Choice(["every", "coalesced"]),
-    help=f"Every change, or the net change of {COALESCED_LINES:,} lines.",
+    help="Every change, or the net change of 1,000 lines.",
 )
 @click.option(
     "--facets",
@@ -105,9 +104,10 @@ def command(
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
     All others are processed. Ctrl-C, or a file that ends too early, keeps the output so far.
     """
-    from worker.cli import summarize_run as runs
+    from worker.operations import summarize_run as runs
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
+    from worker.view.cards import cards
 
     extent = extent_of(view, sentences, words, threshold, language)
     settings = Settings.from_environment(
@@ -128,7 +128,7 @@ def command(
     paths = found_files(files)
     refuse_inputs(target, paths)
     is_styled = target is None and output.is_terminal(sys.stdout)
-    lines = partial(runs.cards, styled=is_styled) if pretty else runs.body_lines
+    lines = partial(cards, styled=is_styled) if pretty else runs.body_lines
     form = runs.AllChanges()
     if view in ("facets", "overview") and not settings.facets:
         raise click.UsageError(

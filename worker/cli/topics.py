@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
-from worker.cli.tables import Column, show
+from worker.cli.group import new_command
 from worker.errors import SetupError
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import Column, show
 
 if TYPE_CHECKING:
     from worker.kafka.topics import Topics

@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from worker.cli import output
-from worker.cli.command import CommandGroup
-from worker.cli.tables import PROSE, Column, show_table
+from worker.cli.group import CommandGroup
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.settings.kinds import show_size
+from worker.view import output
+from worker.view.tables import PROSE, Column, show_table
 
 COLUMNS = (
     Column("model"),

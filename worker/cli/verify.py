@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import data_dir_option
-from worker.cli.tables import PROSE, Column, show
 from worker.settings import Settings
+from worker.view import output
+from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
-    from worker.cli.copies import Copy
+    from worker.operations.copies import Copy
     from worker.storage.snapshot import StoredPartition
 
 SHOWN_SOUND = 30
@@ -84,7 +84,7 @@ def verified(
     settings: Settings, data_dir: Path, copies: dict[int, Copy]
 ) -> Iterator[dict[str, Any]]:
     """The result of each entity; adds each partition that is read to `copies`."""
-    from worker.cli.copies import GroupOffsets
+    from worker.operations.copies import GroupOffsets
     from worker.storage.snapshot import some_databases
     from worker.storage.verify import verify_data_dir
 

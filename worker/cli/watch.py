@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from worker.cli import output
-from worker.cli.command import new_command
+from worker.cli.group import new_command
 from worker.cli.options import check_utf8, facets_option
 from worker.errors import many
 from worker.settings import Settings
+from worker.view import output
 
 if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic

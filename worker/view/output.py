@@ -1,4 +1,4 @@
-"""Standard output and standard error: lines, JSON, progress. Tables are in `worker.cli.tables`."""
+"""Standard output and standard error: lines, JSON, progress. Tables are in `worker.view.tables`."""
 
 import codecs
 import io

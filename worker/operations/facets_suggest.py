@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.cli import output
-from worker.cli.options import Findings, warn_left_out
 from worker.errors import SetupError
 from worker.events import (
     Event,
@@ -21,12 +19,14 @@ from worker.events import (
     decode,
 )
 from worker.facets import suggest as clusters
+from worker.operations.findings import Findings, warn_left_out
 from worker.processing.config import configured_engine, event_limits
 from worker.processing.plan import split_review
 from worker.settings import Settings
 from worker.sources import Entry, Faulty, ReviewFiles
 from worker.state.keys import review_of
 from worker.text.engine import EmbeddingEngine
+from worker.view import output
 
 MAX_TEXTS = 20_000  # different sentences that are embedded and clustered
 EMBEDDED = 512  # texts embedded between two updates of the progress

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from worker.cli.output import cell, console, print_json
+from worker.view.output import cell, console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -4,24 +4,18 @@ change, the last one of each entity, or each entity's state.
 
 from __future__ import annotations
 
-import io
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 import msgspec
 
-from worker.cli import output
-from worker.cli.options import COALESCED_LINES, Findings, counted, warn_left_out
-from worker.cli.writing import Sink
 from worker.events import Message, Record
 from worker.events.codec import DEFAULT
-from worker.events.outputs import SIDES
+from worker.operations.findings import Findings, counted, warn_left_out
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
 from worker.processing.entity_view import KINDS, Extent, FacetsView, Overview, V, View
@@ -30,7 +24,10 @@ from worker.settings import Settings
 from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
 from worker.storage.vectors import open_vector_store
 from worker.text.engine import EmbeddingEngine
+from worker.view import output
+from worker.view.writing import Sink
 
+COALESCED_LINES = 1000  # lines whose net change `summarize --emit coalesced` writes
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]  # formats bodies and states for output
 
 
@@ -89,90 +86,6 @@ class FileSummarizer:
 def body_lines(bodies: Iterable[bytes]) -> Iterator[bytes]:
     """Bodies as lines."""
     return (body + b"\n" for body in bodies)
-
-
-def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
-    """States of entities as cards for people; `styled`: with bold text and colours."""
-    from rich.console import Console
-
-    for body in bodies:
-        text = io.StringIO()
-        console = Console(
-            file=text,
-            width=output.console().width,
-            force_terminal=styled,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
-        _print_card(console, json.loads(body))
-        yield text.getvalue().encode()
-
-
-def _print_card(console: Any, body: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from worker.view.overview import entity_counts, overview_table
-
-    console.print(
-        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
-        Text(entity_counts(body), style="dim"),
-    )
-    if "facets" in body and "sentences" in body:
-        console.print(overview_table(body))
-    else:
-        for facet in body.get("facets", ()):
-            _print_facet(console, facet)
-        _print_sentences(console, body.get("sentences", ()))
-    console.print()
-
-
-def _print_facet(console: Any, facet: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    if not facet["sentences"]:
-        return
-    mean = facet["ratings"]["mean"]
-    facts = output.many(facet["sentence_count"], "sentences")
-    facts += "" if mean is None else f", rated {mean:.1f}"
-    if "mentions" in facet:
-        facts += f", {output.many(facet['mentions']['review_count'], 'mentions')}"
-    label = output.printable(output.facet_label(facet))
-    console.print(Text(f"{label},"), Text(facts, style="dim"))
-    _print_sentences(console, _each_text_once(facet["sentences"]))
-    for side in SIDES:
-        if facet.get(side):
-            console.print(Text(f"{label}, {side}:"))
-            _print_sentences(console, _each_text_once(facet[side]))
-
-
-def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The nearest of each text: a facet is three sentences, and its card is read, not counted."""
-    nearest: dict[str, dict[str, Any]] = {}
-    for one in sentences:
-        nearest.setdefault(one["text"], one)
-    return nearest.values()
-
-
-def _print_sentences(console: Any, sentences: Iterable[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for justify in ("right", "left", "right"):
-        table.add_column(justify=justify, overflow="fold")
-    for sentence in sentences:
-        support = sentence.get("support", 1)
-        alike = f"{support:,} alike" if support > 1 else ""
-        if "stands_for" in sentence:
-            alike = f"for {sentence['stands_for']:,}"
-        table.add_row(
-            Text(f"{sentence['rank'] + 1}", style="dim"),
-            Text(output.printable(sentence["text"])),
-            Text(alike, style="dim"),
-        )
-    if table.rows:
-        console.print(table)
 
 
 class AllChanges:

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from worker.cli import output
-from worker.cli.options import Findings, counted, warn_left_out
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
+from worker.operations.findings import Findings, counted, warn_left_out
 from worker.processing.config import event_limits
 from worker.settings import Settings
 from worker.sources import Entry, Faulty, ReviewFiles, judged
+from worker.view import output
 
 DELIVERY_TIMEOUT_MS = 60_000
 LAST_WAIT_SECONDS = 10.0  # seconds to wait for events in flight when sending ends early

@@ -10,8 +10,8 @@ from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from typing import IO
 
-from worker.cli import output
 from worker.errors import SetupError
+from worker.view import output
 
 
 class Sink(AbstractContextManager["Sink"]):

@@ -1,22 +1,17 @@
-"""Dead letters: their headers, the options that select some, and their original records."""
+"""Dead letters: their headers, selections of them, and their original records."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
-from worker.cli.options import TIME, Parsed
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import Record
     from worker.kafka.reader import Stored, TopicReader
 
-F = TypeVar("F", bound=Callable[..., Any])
 SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
 
 
@@ -226,59 +221,3 @@ def open_letters(settings: Settings) -> TopicReader:
 def group_of(settings: Settings) -> str:
     """The group that stores what was sent; also the transactional id of `dlq send`."""
     return f"{settings.app_id}-dlq"
-
-
-def _parse_place(text: str) -> Place:
-    match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", text)
-    if match is None:
-        raise ValueError(f"{text!r} is not PARTITION:OFFSET like 3:991.")
-    return Place(int(match[1]), int(match[2]))
-
-
-PLACE = Parsed("PARTITION:OFFSET", _parse_place)
-
-
-def _complete_reason(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from worker.events import Reason
-
-    return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
-
-
-def selection_options(command: F) -> F:
-    """`--reason`, `--since`, `--entity` and `--max-attempts`, for `selection_of`."""
-    for option in (
-        click.option(
-            "--max-attempts",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Only letters whose record was sent again fewer than N times.",
-        ),
-        click.option("--entity", metavar="ID", help="Only letters with this key."),
-        click.option("--since", type=TIME, help="Only letters written at this time or later."),
-        click.option(
-            "--reason",
-            "reasons",
-            multiple=True,
-            metavar="CODE",
-            shell_complete=_complete_reason,
-            help="Only letters with this reason; may be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def selection_of(
-    reasons: tuple[str, ...],
-    since_ms: int | None,
-    entity_id: str | None,
-    max_attempts: int | None,
-    places: tuple[Place, ...] = (),
-) -> LetterSelection:
-    """The letters that the options select. Raises click.UsageError for an unknown reason."""
-    from worker.events import Reason
-
-    known = {reason.value for reason in Reason}
-    if unknown := sorted(set(reasons) - known):
-        raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
-    return LetterSelection(frozenset(reasons), since_ms, entity_id, frozenset(places), max_attempts)

@@ -16,7 +16,14 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from worker.cli.letters import (
+from worker.errors import CoversummError, Crash, Fenced, SetupError
+from worker.events import Record
+from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.errors import broker_errors
+from worker.kafka.offsets import TIMEOUT_SECONDS
+from worker.kafka.reader import TopicReader
+from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
+from worker.operations.letters import (
     ALREADY_SENT,
     IMPOSSIBLE,
     SENT,
@@ -26,13 +33,6 @@ from worker.cli.letters import (
     group_of,
     original,
 )
-from worker.errors import CoversummError, Crash, Fenced, SetupError
-from worker.events import Record
-from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.errors import broker_errors
-from worker.kafka.offsets import TIMEOUT_SECONDS
-from worker.kafka.reader import TopicReader
-from worker.kafka.transactions import Hung, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
 
 TRANSACTION_LETTERS = 500

@@ -12,9 +12,6 @@ from hashlib import sha256
 
 from confluent_kafka import KafkaException
 
-from worker.cli import output
-from worker.cli.dlq_send import MAX_MESSAGE_BYTES, TRANSACTION_BYTES, TRANSACTION_LETTERS
-from worker.cli.sending import SendReport, paced
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import KafkaClients
@@ -22,10 +19,17 @@ from worker.kafka.errors import FENCED, broker_errors
 from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.kafka.reader import Stored, TopicReader, removing
 from worker.kafka.topics import Topics, partition_of, policy_complaint
+from worker.operations.file_sending import SendReport, paced
+from worker.operations.letter_sending import (
+    MAX_MESSAGE_BYTES,
+    TRANSACTION_BYTES,
+    TRANSACTION_LETTERS,
+)
 from worker.replay.archive_check import holes_of, listed
 from worker.replay.ranges import Range
 from worker.replay.record_source import Archived
 from worker.settings import Settings
+from worker.view import output
 
 HEADER = "coversumm-archive"
 """Header of a sent record: a digest of the archive, the partition and the offset in it."""

@@ -1,0 +1,83 @@
+"""Lines of files that cannot be used, and values that look wrong, named for people."""
+
+from collections import Counter
+
+from worker.sources import BREAKS, HALVES, HEADER, Faulty, ReviewFiles
+from worker.view import output
+
+MAX_NAMES = 5  # files that a message lists
+MAX_FINDINGS = 10  # unusable lines that are shown one by one
+
+
+class Findings:
+    """Unusable lines: the first ten are shown, all are counted by reason."""
+
+    def __init__(self, reviews: ReviewFiles) -> None:
+        self._reviews = reviews
+        self._count = 0
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, fault: Faulty) -> None:
+        """Count a line, or several, and show it while there are few."""
+        self.reasons[fault.reason] += fault.lines
+        self._count += 1
+        if self._count <= MAX_FINDINGS:
+            field, colon, detail = fault.detail.partition(":")
+            where = self._reviews.where(fault.line)
+            output.note(f"{where}: {fault.reason}: {self._reviews.named(field)}{colon}{detail}")
+        elif self._count == MAX_FINDINGS + 1:
+            output.note("more lines that cannot be used are counted, not shown")
+
+    @property
+    def total(self) -> int:
+        """The number of unusable lines."""
+        return self.reasons.total()
+
+    def complain(self, lines: int, unit: str) -> None:
+        """Warn about files without a record, and write one error line about all unusable lines."""
+        if empty := self._reviews.empty:
+            more = f" and {len(empty) - MAX_NAMES:,} more" if len(empty) > MAX_NAMES else ""
+            names = ", ".join(empty[:MAX_NAMES])
+            output.note(f"warning: no reviews and no events in {names}{more}")
+        if self.total:
+            output.complain(
+                f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
+            )
+
+
+def counted(reasons: Counter[str]) -> str:
+    """Counts by reason, the most frequent first."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+
+
+MIN_BREAKS = 2
+"""Reviews from which on a backslash and an n are hardly what somebody wrote."""
+
+
+def warn_left_out(reviews: ReviewFiles) -> None:
+    """Warn about fields that were left out of reviews, and other values that look wrong."""
+    for field, found in reviews.left_out.items():
+        count = output.many(found.count, "rows" if field == HEADER else "reviews")
+        place = f"first in {reviews.where(found.first_line)}"
+        first = f"{place}: {str(found.first_value)[:60]!r}"
+        name, have = reviews.named(field), "has" if found.count == 1 else "have"
+        problems = {
+            "occurred_at": "no date with one meaning "
+            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
+            "rating": "not a number",
+            "verified": "neither yes nor no",
+            "country": "not a text",
+            "author_id": "neither a text nor a number",
+        }
+        messages = {
+            "text": f"{name} is empty in {count}, which {have} no sentence; {place}",
+            HEADER: f"the header is repeated in {count}, skipped; {place}",
+            HALVES: f"half of an emoji became U+FFFD in {count}; {place}",
+            BREAKS: f"a text has a backslash and an n in {count}; {place}; if these are line "
+            "breaks, pass --unescape",
+        }
+        message = messages.get(
+            field, f"{name} was left out of {count}: {problems.get(field)}; {first}"
+        )
+        if field != BREAKS or found.count >= MIN_BREAKS:
+            output.note(f"{'hint' if field == BREAKS else 'warning'}: {message}")
