@@ -33,7 +33,7 @@ from worker.text.identity import machine_type
 
 SITE = Path(__file__).parents[1] / ".cache" / "site" / ".ready"
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
-FEW_EXAMPLES = 40
+FEW_EXAMPLES = 20
 """Examples of a property test at most, unless `--every-example` is given."""
 _notice: list[str] = []
 
@@ -111,10 +111,11 @@ def _answers_for_its_sockets() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def _module_answers_for_its_fixtures() -> Iterator[None]:
     """Collect what a module's fixtures leave behind: else the warning fails whichever test of
-    another module allocates enough for a collection.
+    another module allocates enough for a collection. Later collections skip what is left.
     """
     yield
     gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:

@@ -6,24 +6,22 @@ import subprocess
 import sys
 from importlib import metadata
 
-import pytest
-
 from worker import extras
 from worker.extras import install_command
 
 
-@pytest.mark.parametrize("extra", ["parquet", "otel"])
-def test_the_command_runs_as_printed(extra):
+def test_the_command_runs_as_printed():
     """No index is needed here, where the libraries are installed already."""
+    command = install_command("otel")
     done = subprocess.run(
-        ["sh", "-c", install_command(extra)],
+        ["sh", "-c", command],
         env={**os.environ, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    wanted = shlex.split(install_command(extra))[4:]
+    wanted = shlex.split(command)[4:]
     assert wanted
     for requirement in wanted:
         assert f"Requirement already satisfied: {requirement}" in done.stdout

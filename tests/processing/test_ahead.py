@@ -43,7 +43,7 @@ def rows_of(driver):
 
 @pytest.mark.parametrize("index", ["flat", "sgtree"])
 @pytest.mark.parametrize("cache_bytes", [0, 6000, 10**8])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_the_same(seed, cache_bytes, index):
     chance = random.Random(seed)
     offsets = [0]
@@ -96,7 +96,7 @@ def _finish(driver, *, ahead):
 
 
 @pytest.mark.parametrize("large", [0, 500])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
     """Not what waits for its commit, nor what is ranked on top of it: asked between all steps of
     both.

@@ -43,7 +43,7 @@ def worker_of(store: Store, *, has_facets: bool, **batch: int) -> Processor:
 
 
 @pytest.mark.parametrize("has_facets", [False, True])
-@pytest.mark.parametrize("sentences", [10, 60, 130, 200])
+@pytest.mark.parametrize("sentences", [10, 130])
 def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool) -> None:
     """Encoded facets included, which are kept for the next message: six of them quote the same."""
     events = list(records(ENTITIES * sentences, ENTITIES))

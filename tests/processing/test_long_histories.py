@@ -152,6 +152,7 @@ setups = st.fixed_dictionaries(
 CACHED = {"k": 2, "distinct": False, "emit": "coalesced", "min_changes": 1, "cache_bytes": 10**8}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=5, phases=[Phase.explicit, Phase.generate])  # a seed cannot be shrunk
 @given(
@@ -164,6 +165,15 @@ CACHED = {"k": 2, "distinct": False, "emit": "coalesced", "min_changes": 1, "cac
 @example(setup=CACHED, seed=1, sizes=[150, 40], batch=1, restarts=0)
 @example(setup=CACHED | {"min_changes": 2}, seed=2, sizes=[150, 40], batch=7, restarts=0)
 def test_facets_of_a_long_history_equal_brute_force(kind, setup, seed, sizes, batch, restarts):
+    check(kind, setup, seed, sizes, batch, restarts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_facets_of_one_history_equal_brute_force(kind):
+    check(kind, CACHED | {"min_changes": 2}, 2, [100, 30], 7, 0.1)
+
+
+def check(kind, setup, seed, sizes, batch, restarts):
     """The messages of each micro-batch, and at the end the stored facets and what `verify` says."""
     facets = of_kind(kind)
     limits = {"label_bits": label_bits(facets)}

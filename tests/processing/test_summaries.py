@@ -19,7 +19,7 @@ from worker.state import MemoryRows
 
 @pytest.mark.parametrize("large", [0, 500])
 @pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(5))
 def test_it_is_always_the_committed_one(monkeypatch, large, shown, seed):
     """Asked between all steps of a micro-batch, of entities small and large, in memory and out of
     it.

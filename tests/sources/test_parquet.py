@@ -440,14 +440,14 @@ def in_lists(values):
         lambda values: in_lists(in_struct(values)),
         lambda values: in_struct(in_lists(values)),
         lambda values: pa.FixedSizeListArray.from_arrays(values, 2),
-        lambda values: pa.MapArray.from_arrays(range(1001), ["key"] * 1000, values),
+        lambda values: pa.MapArray.from_arrays(range(301), ["key"] * 300, values),
     ],
 )
 @pytest.mark.parametrize("options", [{"row_group_size": 100}, {"store_schema": False}])
 def test_rows_that_share_a_large_text_are_read_in_few_at_once(within, options):
     """A file of kilobytes: all rows at once would be many times MOST_BYTES."""
     texts = pa.array([letter * 2**18 for letter in "abcd"])
-    places = [None if number % 7 == 0 else number % 4 for number in range(1000)]
+    places = [None if number % 7 == 0 else number % 4 for number in range(300)]
     shared = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), texts)
     table = pa.table({"sentences": within(shared)})
     stream = io.BytesIO()
@@ -465,14 +465,14 @@ def test_rows_that_share_a_large_text_are_read_in_few_at_once(within, options):
     assert start == table.num_rows
 
 
-@pytest.mark.parametrize("group", [1000, 300])
+@pytest.mark.parametrize("group", [150, 45])
 @pytest.mark.parametrize(
     "within", [lambda values: values, lambda values: in_lists(in_struct(values))]
 )
 def test_rows_that_share_a_text_too_large_to_be_kept_are_read_in_few_at_once(within, group):
     """The chunk is larger than what is read with its dictionary, whose first rows have no value."""
     texts = pa.array(["short", "x" * 5 * 2**20])
-    places = pa.array([None] * 200 + [0] * 600 + [1] * 200, pa.int32())
+    places = pa.array([None] * 30 + [0] * 90 + [1] * 30, pa.int32())
     table = pa.table({"sentences": within(pa.DictionaryArray.from_arrays(places, texts))})
     stream = io.BytesIO()
     parquet.write_table(

@@ -103,14 +103,11 @@ def test_it_is_downloaded_once_and_is_the_same_to_the_bit(tmp_path: Path) -> Non
     assert (offline.stdout, offline.stderr) == (expected, "")
 
 
-@pytest.mark.parametrize("variables", [{"HF_ENDPOINT": NOBODY}, {"HF_HUB_OFFLINE": "1"}])
-def test_without_a_network_one_line_names_the_command(
-    tmp_path: Path, variables: dict[str, str]
-) -> None:
+def test_without_a_network_one_line_names_the_command(tmp_path: Path) -> None:
     (tmp_path / "reviews.jsonl").write_text(
         '{"entity_id": "e", "review_id": "r", "text": "Good."}\n'
     )
-    done = python(SUMMARIZE, tmp_path, **variables)
+    done = python(SUMMARIZE, tmp_path, HF_ENDPOINT=NOBODY)
     assert (done.returncode, done.stdout) == (2, "")
     getting, line = done.stderr.splitlines()
     assert getting == GETTING

@@ -83,10 +83,10 @@ def test_answers_are_those_of_the_library() -> None:
     theirs.set_languages(OTHERS)
     ours = LanguageDetector(OTHERS)
     bundled = [json.loads(one.value)["text"] for one in bundled_reviews()]
-    texts = random.Random(1).sample(bundled, 1500)
+    texts = random.Random(1).sample(bundled, 300)
     found = [(ours.language_of(text), theirs.classify(text)[0]) for text in texts]
     decided = [(mine, other) for mine, other in found if mine != UNKNOWN]
-    assert len(decided) > 1200
+    assert len(decided) > 240
     assert all(mine == other for mine, other in decided)
 
 
