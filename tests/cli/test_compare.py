@@ -89,30 +89,6 @@ def test_another_k_alone_is_no_change(run, write):
     assert (found["contained"], found["k_differs"], found["k_a"], found["k_b"]) == (1, 1, [4], [2])
 
 
-def test_on_a_terminal(run, a, b, terminal):
-    terminal()
-    ended = run("compare", a, b, "--max-changed", "1%")
-    assert ended.code == 1
-    assert "\x1b[2J" not in ended.out
-    assert "\u202e" not in ended.out
-    shown = CONTROL.sub("", ended.out)
-    rows = [" ".join(line.split()) for line in shown.splitlines()]
-    assert "equal 1 25.00 %" in rows
-    assert "of them identical 1 25.00 %" in rows
-    assert "missing in A 1 25.00 %" in rows
-    assert "together 4 100.00 %" in rows
-    assert "contained 0 0.00 %" not in rows
-    assert "other: 2 differ, 2 in both" in rows
-    assert any("2. Sentence 1." in row and "[bold]Good" in row for row in rows)
-    assert "missing in A: come" in rows
-
-
-def test_another_k_is_told(run, write, terminal):
-    terminal()
-    a, b = (write(f"{k}.jsonl", [body("e", 0, FOUR, k=k)]) for k in (4, 9))
-    assert "k is 4 in A and 9 in B" in run("compare", a, b).out
-
-
 def test_facets(run, write, terminal):
     """Each facet of an entity counts; an empty one is none."""
     sets = {"parking": FOUR, "noise": FOUR, "host": {}}
@@ -131,17 +107,6 @@ def test_facets(run, write, terminal):
     assert "\nfacets " in shown
     ended = run("compare", a, a, "--facets", "--max-changed", "0")
     assert ended.code == 0
-
-
-def test_so_many_examples(run, write):
-    a = write("a.jsonl", [body(f"e{i}", i, {"r#0": "One."}) for i in range(9)])
-    b = write("b.jsonl", [body(f"e{i}", i, {"r#0": "Two."}) for i in range(9)])
-    assert [len(report(run("compare", a, b, "--examples", n))["examples"]) for n in (0, 2, 20)] == [
-        0,
-        2,
-        9,
-    ]
-    assert len(report(run("compare", a, b))["examples"]) == 3
 
 
 def test_nothing_to_compare(run, write):

@@ -26,7 +26,6 @@ from tests.harness.terminal import CONTROL
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline
 from tests.real_kafka.test_damage import TINY_SEGMENTS
-from worker.processing import native
 from worker.settings import settings_by_field
 
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
@@ -55,23 +54,6 @@ def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    ("choice", "module", "line"),
-    [
-        ("auto", object(), "Native code is installed; /status says whether these settings use it."),
-        ("auto", None, "Python takes all events, as native code is not installed here."),
-        ("off", object(), "Python takes all events, as COVERSUMM_NATIVE=off."),
-    ],
-)
-def test_whether_there_is_native_code(
-    run: Any, monkeypatch: Any, terminal: Any, choice: str, module: object, line: str
-) -> None:
-    monkeypatch.setattr(native, "native_module", lambda: module)
-    monkeypatch.setenv("COVERSUMM_NATIVE", choice)
-    terminal()
-    assert line in run("config").out
-
-
 def test_secrets_are_hidden(run: Any, monkeypatch: Any, terminal: Any) -> None:
     for name, value in {
         "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
@@ -88,18 +70,6 @@ def test_secrets_are_hidden(run: Any, monkeypatch: Any, terminal: Any) -> None:
     shown = run("config")
     assert re.search(r"^ ?COVERSUMM_SASL_PASSWORD +\*\*\* ", shown.out, flags=re.M)
     assert "MARKER" not in piped.out + shown.out
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_a_table_cuts_nothing(run: Any, terminal: Any, monkeypatch: Any, columns: int) -> None:
-    terminal()
-    monkeypatch.setenv("COLUMNS", str(columns))
-    ended = run("config")
-    assert "…" not in ended.out
-    for setting in settings_by_field().values():
-        assert re.search(rf"^ ?{setting.variable} ", ended.out, flags=re.M)
-    assert max(len(line) for line in ended.out.splitlines() if "\x1b" not in line) <= columns
-    assert "16MiB" in ended.out
 
 
 # -- the environment -------------------------------------------------------------------------------

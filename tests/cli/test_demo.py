@@ -4,7 +4,6 @@ import pytest
 
 import worker.demo.play
 from worker.cli.demo import DEFAULT_K, DEFAULT_REVIEWS
-from worker.errors import Crash
 
 
 @pytest.fixture
@@ -28,17 +27,3 @@ def asked(monkeypatch):
 def test_options(run, asked, options, expected):
     assert run("demo", *options).code == 0
     assert asked == [expected]
-
-
-@pytest.mark.parametrize("reviews", ["0", "-1", "some", ""])
-def test_no_number_of_reviews(run, asked, reviews):
-    assert run("demo", "--reviews", reviews).code == 2
-    assert asked == []
-
-
-def test_a_failure_is_told(run, monkeypatch):
-    def fails(*_):
-        raise Crash("the worker ended with 3")
-
-    monkeypatch.setattr(worker.demo.play, "run_demo", fails)
-    assert run("demo") == (3, "", "coversumm-worker: error: the worker ended with 3\n")

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.terminal import CONTROL
 from tests.view.changes import body
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.kafka.topics import partition_of
@@ -102,26 +101,6 @@ def test_list_some(run, letters, arguments, keys):
     assert sorted(times) == [f"1970-01-01T00:00:0{key // 1000}.000Z" for key in keys]
 
 
-def test_list_on_a_terminal(run, letters, terminal):
-    terminal()
-    ended = run("dlq", "list", "--limit", "4")
-    assert ended.code == 0
-    assert " 0/102 " in ended.out
-    assert "not json" not in ended.out
-    assert "... and 1 earlier" in ended.out
-    assert "5 dead letters: 2 bad_field, 1 bad_json" in ended.out
-
-
-def test_list_at_80_columns_has_the_time_and_the_source(run, letters, terminal, monkeypatch):
-    terminal()
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = CONTROL.sub("", run("dlq", "list").out).splitlines()
-    assert lines[0].split()[:5] == ["where", "reason", "time", "(UTC)", "source"]
-    assert max(map(len, lines)) <= 80
-    (row,) = (line for line in lines if " 0/102 " in line)
-    assert "1970-01-01 00:00:0" in row
-
-
 def test_list_nothing(run, broker, terminal):
     assert _rows(run("dlq", "list")) == []
     terminal()
@@ -167,16 +146,6 @@ def test_show_what_is_not_there(run, letters, place):
     assert ended.err == f"coversumm-worker: error: there is no dead letter at {place}\n"
 
 
-def test_show_on_a_terminal(run, letters, terminal):
-    terminal()
-    shown = run("dlq", "show", "1:0").out
-    assert '  "type": "review.upserted",\n' in shown
-    assert "é\N{REPLACEMENT CHARACTER}" in shown
-    assert "00000000  ff 00 01" in run("dlq", "show", "0:2").out
-    assert "not json" in run("dlq", "show", "0:0").out
-    assert "null value" in run("dlq", "show", "1:1").out
-
-
 def _change(sequence, previous, added):
     shown = {one: f"Text of {one}." for one in [*added, "z#0"][:2]}
     return body("e", sequence, shown, added, review="r-1", previous=previous)
@@ -202,21 +171,6 @@ def published(broker):
         assert producer.flush(PATIENCE_SECONDS) == 0
 
 
-def test_history(run, published):
-    ended = run("inspect", "e", "--history")
-    assert ended.code == 0
-    rows = [json.loads(line) for line in ended.out.splitlines()]
-    assert [row["sequence"] for row in rows] == [10, 30, None, 50]
-    assert [row["incomplete"] for row in rows] == [False, True, False, False]
-    assert [row["tombstone"] for row in rows] == [False, False, True, False]
-    assert rows[1]["added"] == ["b#0", "c#0"]
-    assert (rows[1]["sentences"], rows[1]["sentence_count"], rows[1]["review_count"]) == (2, 20, 2)
-    assert "compacted" in ended.err
-    ended = run("inspect", "e", "--history", "1")
-    assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == [50]
-    assert ended.err == ""
-
-
 def test_history_is_a_command_too(run, published):
     """Of the output topic if no other place is named; a page has the deletion as a step."""
     assert _rows_of(run("history", "e")) == _rows_of(run("inspect", "e", "--history"))
@@ -231,22 +185,6 @@ def test_history_is_a_command_too(run, published):
 def _rows_of(ended):
     assert ended.code == 0
     return [json.loads(line) for line in ended.out.splitlines()]
-
-
-def test_a_file_by_the_name_of_a_topic_that_is_not_there(run, broker, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "changes").write_bytes(b"")
-    ended = run("history", "e", "--from", "changes")
-    assert ended.code == 2
-    assert "the file of this name is ./changes" in ended.err
-
-
-def test_history_on_a_terminal(run, published, terminal):
-    terminal()
-    shown = CONTROL.sub("", run("inspect", "e", "--history").out)
-    for line in ("+   b#0        Text of b#0.", "+   c#0        Text of c#0."):
-        assert line in shown
-    assert "entity deleted" in shown
 
 
 def test_a_topic_of_something_else(run, broker):

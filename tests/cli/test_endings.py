@@ -2,7 +2,6 @@
 there.
 """
 
-import json
 import os
 import re
 import signal
@@ -13,7 +12,6 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.events import lines, sample
 from tests.harness.debezium import written
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
@@ -24,8 +22,6 @@ from worker.settings.environment import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
 NO_TEXT = b"\xff".decode(errors="surrogateescape")
-LAST_CHANGE_OF_50 = 44
-"""The sequence of the last change that the first 50 reviews make."""
 
 
 @pytest.fixture
@@ -164,38 +160,6 @@ def test_native_threads_are_limited_unless_set(monkeypatch):
     assert os.environ["MKL_NUM_THREADS"] == "1"
 
 
-def test_a_reader_that_has_enough_is_no_error(write):
-    """Standard output is closed after one line, long before the last."""
-    path = write("many.jsonl", lines(sample(400)))
-    with subprocess.Popen(
-        [*COMMAND, "summarize", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(PATIENCE_SECONDS) == 0
-        assert process.stderr.read() == b""
-
-
-def test_ctrl_c(write):
-    with subprocess.Popen(
-        [*COMMAND, "summarize", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        process.stdin.writelines(line + b"\n" for line in lines(sample(50)))
-        process.stdin.flush()
-        change = process.stdout.readline()  # it is at work, and waits for the rest
-        while json.loads(change)["sequence"] < LAST_CHANGE_OF_50:
-            change = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    assert rest == b""
-    assert process.returncode == 130
-    assert re.match(rb"interrupted: (4[5-9]|50) lines, 1 entity, 32 changes, ", errors)
-    assert errors.count(b"\n") == 1
-
-
 @pytest.mark.parametrize("command", ["run", "bridge --from shop.public.reviews"])
 def test_sigterm_while_a_start_waits_for_its_brokers(command, tmp_path):
     environment = {
@@ -284,11 +248,6 @@ def test_no_standard_output(command, error):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert error in (None, done.stderr)
-
-
-def test_no_standard_stream_at_all():
-    shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND]
-    assert subprocess.run(shell).returncode == 2
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -11,8 +11,6 @@ import pytest
 from tests.cli.events import sample
 from tests.cli.stored import rows_after
 from tests.harness.http_server import Handler, HttpServer
-from worker.cli import entities
-from worker.operations import entity_sources
 from worker.state import MemoryRows
 from worker.state.listing import EntitySearch, order, read_page
 
@@ -104,34 +102,6 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
     assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
     assert ended.err.startswith(f"not listed: the worker at {other} with partitions 1 (")
     assert ended.err.count("\n") == 1
-
-
-def test_on_a_terminal(run, group, terminal, monkeypatch):
-    terminal()
-    monkeypatch.setattr(entities, "SHOWN", 5)
-    ended = run("entities", "--url", group)
-    assert [one for one in IDS if f"{one} " in ended.out] == IDS[:5]
-    assert "\n5 entities, of partitions 0-1; continue with --after B004\n" in ended.out
-    assert (
-        "3 entities, of partitions 0-1\n"
-        in run("entities", "B03", "--after", "B036", "--url", group).out
-    )
-    monkeypatch.setattr(entities, "SEARCH_SECONDS", 0)
-    monkeypatch.setattr(entity_sources, "PAGE", 2)
-    ended = run("entities", "--contains", "B0", "--url", group, "--limit", "9")
-    assert "2 entities" in ended.out
-    assert "continue with --after" in ended.out
-
-
-def test_only_a_search_says_how_many_were_looked_at(run, group, terminal):
-    """Of two workers each is asked for a page: that more came than were wanted is no news."""
-    terminal()
-    assert (
-        "\n3 entities, of partitions 0-1; continue"
-        in run("entities", "--limit", "3", "--url", group).out
-    )
-    found = run("entities", "--contains", "-id-", "--url", group).out
-    assert f"\n1 entity among the {len(IDS)} searched, of partitions 0-1\n" in found
 
 
 def test_nobody_there(run):

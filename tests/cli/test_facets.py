@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.cli.events import delete, lines, sample
-from worker.cli.facets import suggest as command
 from worker.events import Record, decode, read_line
-from worker.facets.definitions import MAX_FACETS, read_definitions
-from worker.facets.suggest import WORDS_OF_A_SENTENCE, is_short
+from worker.facets.definitions import read_definitions
+from worker.facets.suggest import is_short
 from worker.operations import facets_suggest
 from worker.processing import config
 from worker.settings import Settings
@@ -84,14 +83,6 @@ def test_a_file_that_loads_and_divides_the_same_reviews(run, write, tmp_path, re
     (view,) = map(json.loads, ended.out.splitlines())
     assert {one["name"] for one in view["facets"]} == {one.name for one in facets if not one.hidden}
     assert all(one["sentence_count"] for one in view["facets"])
-
-
-def test_the_same_reviews_give_the_same_file(run, write, reviews):
-    file = write("reviews.jsonl", reviews)
-    first = run("facets", "suggest", file, "--facets", "5")
-    again = run("facets", "suggest", write("other.jsonl.gz", reviews), "--facets", "5")
-    assert first.out == again.out
-    assert 2 <= first.out.count("[[facet]]") <= 5
 
 
 def test_columns_of_a_table(run, write):
@@ -170,19 +161,3 @@ def test_bad_lines_are_named_and_the_rest_is_used(run, write, reviews):
     assert f"line {REVIEWS + 2}: " in ended.err
     assert f"2 of {REVIEWS + 2} lines could not be used" in ended.err
     assert "[[facet]]" in ended.out
-
-
-def test_of_many_sentences_some_are_drawn_always_the_same(run, write, reviews, monkeypatch):
-    monkeypatch.setattr(facets_suggest, "MAX_TEXTS", 120)
-    file = write("reviews.jsonl", reviews)
-    ended = run("facets", "suggest", file, "--facets", "4")
-    assert "words, 120 drawn of" in ended.out
-    assert ended.out == run("facets", "suggest", file, "--facets", "4").out
-
-
-def test_the_help_names_the_limits():
-    (option,) = (one for one in command.params if one.name == "count")
-    assert option.type.max == MAX_FACETS
-    low, high = WORDS_OF_A_SENTENCE[0], WORDS_OF_A_SENTENCE[-1]
-    assert f"of {low} to {high} words" in command.help
-    assert f"more than {facets_suggest.MAX_TEXTS:,} different" in " ".join(command.help.split())

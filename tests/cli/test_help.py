@@ -6,7 +6,7 @@ import shlex
 import click
 import pytest
 
-from worker.cli.group import Command, cli, nearest
+from worker.cli.group import Command, cli
 from worker.view.output import PROGRAM
 
 
@@ -64,23 +64,6 @@ def test_each_has_examples_that_work(names, command, monkeypatch):
         assert not does.endswith(".")
 
 
-def test_an_example_that_does_not_work_is_found():
-    for line in (f"{PROGRAM} dlq sent", f"{PROGRAM} summarize a --kk 3", f"{PROGRAM} dlq show 3"):
-        with pytest.raises(click.UsageError):
-            parsed(*called(line))
-
-
-@pytest.mark.parametrize(("names", "command"), NAMED)
-@pytest.mark.parametrize("columns", [80, 160])
-def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
-    """Only an example may be longer: a line that is copied has no breaks."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = set(run(*names, "--help").out.splitlines()) - {
-        f"  {line}" for line, _ in command.examples
-    }
-    assert max(map(len, lines)) <= min(columns, 100)
-
-
 @pytest.mark.parametrize("names", [(), ("dlq",)])
 def test_a_bare_call_is_answered_with_the_help(run, names):
     """On standard error and with exit code 2: a script whose variable was empty must not take it as
@@ -116,12 +99,3 @@ def test_what_was_meant(run, arguments, message):
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"coversumm-worker: error: {message}")
     assert ended.err.count("\n") == 1
-
-
-def test_nearest():
-    names = {"send": "send", "list": "dlq list", "summarize": "summarize", "status": "status"}
-    assert nearest("send", names) == "send"
-    assert nearest("su", names) == "summarize"
-    assert nearest("s", names) is None, "three names go on from it"
-    assert nearest("lits", names) == "dlq list"
-    assert nearest("", names) is None

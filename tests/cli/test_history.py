@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.harness.terminal import CONTROL
 from tests.view.changes import body, facets_body
 
 DAYS = [f"2026-11-{day:02d}T12:00:00Z" for day in range(1, 5)]
@@ -78,37 +77,6 @@ def test_what_is_missing_is_told(run, write):
     assert "last.jsonl" in ended.err
 
 
-def test_on_a_terminal(run, write, terminal):
-    terminal()
-    file = write(
-        "many.jsonl", [*BODIES, *(body("e", 10 + i, {}, previous=9 + i) for i in range(17))]
-    )
-    ended = run("history", "e", "--from", file)
-    assert ended.code == 0
-    shown = CONTROL.sub("", ended.out)
-    assert "\x1b[2J" not in ended.out
-    assert "sequence 5 " in shown
-    assert "sequence 3 " not in shown, "only the last twenty"
-    assert "-   a#0        It was lovely." in shown
-    assert f"sequence 8  {DAYS[2]}  entity.deleted" in shown
-    assert "earlier changes are left out: --limit 40 shows more" in ended.err
-    assert "left out" not in run("history", "e", "--from", file, "--limit", "40").err
-
-
-def test_the_counts_of_a_change_stay_together(run, write, terminal, monkeypatch):
-    terminal()
-    monkeypatch.setenv("COLUMNS", "80")
-    bodies = [
-        body("e", 1, {"a#0": "Lovely."}, ["a#0"], review=review, previous=None)
-        for review in ("a", "a" * 60)
-    ]
-    short, long = (run("history", "e", "--from", write("one.jsonl", [one])).out for one in bodies)
-    (counts,) = (line for line in CONTROL.sub("", long).splitlines() if " of " in line)
-    assert counts.startswith("1 of ")
-    assert f"  {counts}\n" in CONTROL.sub("", short)
-    assert "1 reviews" not in short
-
-
 @pytest.mark.parametrize("options", [[], ["--until", "2020-01-01"]])
 def test_nothing_of_it(run, file, options):
     ended = run("history", "e" if options else "nobody", "--from", file, *options)
@@ -150,13 +118,3 @@ def test_facets_in_place_of_the_summary(run, both):
     assert not any(row["incomplete"] for row in found)
     summaries = rows(run("history", "e", "--from", both))
     assert [(row["facet"], row["sequence"]) for row in summaries] == [(None, 1), (None, 3)]
-
-
-def test_facets_on_a_terminal(run, both, terminal):
-    terminal()
-    ended = run("history", "e", "--from", both, "--facets", "--limit", "2")
-    shown = CONTROL.sub("", ended.out)
-    assert "\x1b[2J" not in ended.out
-    assert f"noise  sequence 5  {DAYS[1]}  review.upserted b  1 of 10 sentences, 1 review" in shown
-    assert "parking  sequence 9" in shown
-    assert "-   a#0        Easy." in shown

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.harness.debezium import MAPPING, TOPIC, change, deletions, key, row, written
-from tests.harness.terminal import CONTROL
 from worker.cli.group import execute
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import partition_of
@@ -41,20 +40,6 @@ def test_every_error_has_a_line_of_its_own(tmp_path, capsys):
     assert second.startswith(f"coversumm-worker: error: {file}:28: {TOPIC}: rule 3: emit: 'ignore")
 
 
-def test_the_worker_reports_them_too(tmp_path, capsys, monkeypatch):
-    file = written(tmp_path, "[topic.x]\ny = 1\nz = 2\n")
-    monkeypatch.setenv("COVERSUMM_MAPPING", str(file))
-    monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
-    for command in (["run"], ["config", "--check"]):
-        assert execute(command) == 2
-        written_lines = capsys.readouterr().err.splitlines()
-        assert [line.rsplit(": ", 3)[0] for line in written_lines] == [
-            f"coversumm-worker: error: {file}:1",
-            f"coversumm-worker: error: {file}:2",
-            f"coversumm-worker: error: {file}:3",
-        ]
-
-
 def test_samples_of_a_file(file, tmp_path, capsys):
     one = row(5, 3)
     samples = [
@@ -82,19 +67,6 @@ def test_samples_of_a_file(file, tmp_path, capsys):
     assert captured.err.splitlines()[-1].startswith("5 records, dead letter 3")
     assert execute([*arguments, "--limit", "1", "--json"]) == 0
     assert len(lines(capsys.readouterr())) == 1
-
-
-def test_at_80_columns_a_reason_has_room(file, tmp_path, capsys, terminal, monkeypatch):
-    away = row(5, 3, body="__debezium_unavailable_value")
-    path = tmp_path / "samples.jsonl"
-    path.write_text(change("c", away, 1).decode())
-    terminal()
-    monkeypatch.setenv("COLUMNS", "80")
-    assert execute(["mapping", "check", file, "--sample", str(path)]) == 1
-    lines = CONTROL.sub("", capsys.readouterr().out).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert any("bad_field: rule 'published': text:" in line for line in lines)
-    assert len(lines) < 10
 
 
 def test_a_field_that_no_event_has_is_named(tmp_path, capsys):

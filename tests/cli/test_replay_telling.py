@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay_process import LINE_SECONDS, ProgressLines, run_command
+from worker.cli.replay_process import run_command
 from worker.replay.request import ReplayIdentity, Request
 from worker.settings import Settings
 
@@ -65,45 +65,3 @@ def test_the_command_that_goes_on_has_what_the_live_worker_would_have(
     }
     found = resume_variables(monkeypatch, tmp_path, **own)
     assert {name: found[name] for name in own} == own
-
-
-def line(estimate, now, done):
-    return estimate.line(now, "offsets", done, 10_000, {"read": done})
-
-
-def test_while_it_starts_nothing_is_foretold():
-    estimate = ProgressLines(100.0, 500)
-    for now in (100.0, 101.0, 107.0):
-        progress = line(estimate, now, 500)
-        assert (progress["offsets_per_s"], progress["seconds_left"]) == (0.0, None)
-    assert progress["seconds"] == 7.0
-
-
-def test_how_long_it_took_to_start_does_not_count():
-    """Neither does what was done before it was started again."""
-    estimate = ProgressLines(100.0, 500)
-    line(estimate, 120.0, 500)
-    assert line(estimate, 121.0, 600)["seconds_left"] is None
-    for seconds in range(1, 10):
-        progress = line(estimate, 121.0 + seconds, 600 + 50 * seconds)
-        assert progress["offsets_per_s"] == 50.0
-        assert progress["seconds_left"] == pytest.approx((10_000 - progress["offsets"]) / 50)
-
-
-def test_the_rate_is_that_of_the_later_half():
-    """After a slow start, what is left is soon foretold by how fast it has become."""
-    estimate, done = ProgressLines(0.0, 0), 0
-    for second in range(1, 41):
-        done += 10 if second <= 10 else 100
-        progress = line(estimate, float(second), done)
-    assert progress["offsets_per_s"] == 100.0
-
-
-def test_the_first_lines_come_soon_and_later_ones_seldom():
-    estimate, now, times = ProgressLines(0.0, 0), 0.0, []
-    while now < 600:
-        times.append(now)
-        line(estimate, now, 0)
-        now += estimate.pause()
-    assert sum(1 for at in times if at <= 10) >= 5
-    assert times[-1] - times[-2] == LINE_SECONDS

@@ -53,11 +53,6 @@ def _comparable(body):
     }
 
 
-def test_ctrl_c(worker):
-    worker.send_signal(signal.SIGINT)
-    assert worker.wait(PATIENCE_SECONDS) == 130
-
-
 def test_no_input_topic(embedded_broker, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=PATIENCE_SECONDS)

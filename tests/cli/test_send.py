@@ -83,17 +83,6 @@ def test_nothing_is_sent_of_a_file_with_an_unusable_line(run, write, broker, bad
     assert len(read_topic(broker.bootstrap_servers, TOPIC)) == 20
 
 
-def test_standard_input_is_checked_before_anything_is_sent(write, broker):
-    command = [sys.executable, "-m", "worker", "send", "-"]
-    content = b"\n".join([*_several(5), b"{"])
-    done = subprocess.run(command, input=content, capture_output=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"line 7: bad_json: ")
-    assert read_topic(broker.bootstrap_servers, TOPIC) == []
-    done = subprocess.run([*command, "--skip-bad"], input=content, capture_output=True, check=False)
-    assert (done.returncode, json.loads(done.stdout)["sent"]) == (1, 6)
-
-
 def test_from_a_line_on(run, write, broker):
     content = _several(9)
     path = write("some.jsonl", [b"{", *content])

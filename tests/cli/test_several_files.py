@@ -5,26 +5,19 @@ named by its file.
 import bz2
 import json
 import lzma
-import re
-import shlex
-import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from docs.build.render import ROOT
 from tests.cli.events import lines, sample
-from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
 from worker.events import read_line
 
 TOPIC = "marketplace.reviews.v1"
-BROKEN = [b'{"entity_id":"e","review_id":1,"text":"Good."}', b"", b"{", b'{"entity_id":"e"}']
 
 
 @pytest.fixture
@@ -85,24 +78,6 @@ def test_lines_in_the_middle_of_a_row_count(run, write):
     assert bodies(run("summarize", write("a.csv", table), good).out)[0]["sequence"] == 3
 
 
-def test_a_bad_row_is_named_by_file_and_line_and_ends_nothing(run, write, tmp_path, folder):
-    write("parts/0.jsonl", [b"{", *BROKEN])
-    dated = [{"entity_id": "e", "review_id": 1, "sentences": [], "occurred_at": "03/04/2019"}]
-    write("parts/2b.jsonl", [b"", *lines(dated), b"[]"])
-    ended = run("summarize", "parts", "-k", "4")
-    assert ended.code == 1
-    assert re.findall(r"^(parts\S+): (\w+): ", ended.err, re.MULTILINE) == [
-        ("parts/0.jsonl:1", "bad_json"),
-        ("parts/0.jsonl:2", "no_embedding"),
-        ("parts/0.jsonl:4", "bad_json"),
-        ("parts/0.jsonl:5", "bad_field"),
-        ("parts/2b.jsonl:3", "bad_field"),
-    ]
-    assert "; first in parts/2b.jsonl:2: '03/04/2019'" in ended.err
-    assert "5 of 67 lines could not be used" in ended.err
-    assert bodies(ended.out)[-1]["cause"]["topic"] == "3.jsonl.xz"
-
-
 def test_a_file_that_cannot_be_read_is_known_before_anything_is_written(run, folder):
     (folder / "4.csv").write_text("asin,id,body\n1,2,3\n")
     ended = run("summarize", "parts")
@@ -148,17 +123,6 @@ def test_a_folder_is_sent_in_order(run, broker, folder, events):
     assert found == sent(events)
 
 
-def test_nothing_is_sent_if_a_line_of_any_file_is_bad(run, write, broker, folder, events):
-    write("parts/2b.jsonl", [b"{bad"])
-    ended = run("send", "parts")
-    assert (ended.code, ended.out) == (2, "")
-    assert "\nparts/2b.jsonl:1: bad_json: " in ended.err
-    assert "1 of 62 lines cannot be used (bad_json 1), so nothing was sent" in ended.err
-    assert arrived(broker) == []
-    assert run("send", "parts", "--skip-bad").code == 1
-    assert len(arrived(broker)) == len(events)
-
-
 def test_from_a_line_of_a_file_on(run, broker, folder, events):
     """Those before it are not even looked at."""
     (folder / "1.jsonl.bz2").write_text("Dear reader,\n")
@@ -191,28 +155,6 @@ def test_a_line_that_is_none(run, broker, folder, line, message):
     assert arrived(broker) == []
 
 
-def test_interrupted_it_says_where_to_go_on(write, broker, folder, events):
-    """In which file, too; going on there sends each line once."""
-    command = [sys.executable, "-m", "worker", "send", "parts"]
-    with subprocess.Popen([*command, "--rate", "30"], stderr=subprocess.PIPE, text=True) as process:
-        while len(arrived(broker)) < 24:
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 130
-    count, line = re.search(
-        r"interrupted: (\d+) events sent; resume with --from-line (\S+)\n", errors
-    ).groups()
-    assert (
-        line == f"parts/2.parquet:{int(count) - 19}"
-        if int(count) < 45
-        else line.startswith("parts/3")
-    )
-    subprocess.run([*command, "--from-line", line], capture_output=True, check=True)
-    found = Counter(json.dumps(json.loads(value)) for _, value in arrived(broker))
-    assert found == Counter(map(json.dumps, events))
-
-
 def test_standard_input_between_files(write, broker, folder):
     content = [b'{"entity_id":"e","review_id":1,"text":"Good."}'] * 2
     write("first.jsonl", content)
@@ -228,19 +170,3 @@ def test_standard_input_between_files(write, broker, folder):
     )
     assert json.loads(done.stdout)["sent"] == 6
     assert arrived(broker) == [read_line(content[0])] * 6
-
-
-def test_the_examples_of_the_docs(run, write, broker, tmp_path, monkeypatch, events):
-    """As they stand there, on files of these names."""
-    monkeypatch.chdir(tmp_path)
-    Path("reviews").mkdir()
-    write("reviews/2023.csv", [b"entity_id,review_id,text", b"e,1,"])
-    parquet.write_table(pa.Table.from_pylist(events[:5]), "reviews/2024-02.parquet")
-    parquet.write_table(pa.Table.from_pylist(events[5:9]), "reviews/2024-10.parquet")
-    page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
-    examples = re.findall(r"^    coversumm-worker ((?:summarize|send) .*)", page, re.MULTILINE)
-    assert len(examples) == 2
-    summarized, sent = (run(*shlex.split(example)) for example in examples)
-    assert (summarized.code, sent.code) == (0, 0)
-    assert [body["sequence"] for body in bodies(summarized.out)] == [8, 9, 10]
-    assert len(arrived(broker)) == 10

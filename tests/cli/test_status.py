@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.harness.terminal import CONTROL
 from worker.kafka.group import GroupMember, WorkerGroup
 from worker.operations import group_status
 from worker.operations.group_status import (
@@ -48,23 +47,6 @@ FOUND = GroupStatus(
 @pytest.fixture
 def found(monkeypatch):
     monkeypatch.setattr(group_status, "group_status", lambda _settings: FOUND)
-
-
-@pytest.mark.parametrize("columns", [80, 160])
-def test_on_a_terminal(run, found, terminal, monkeypatch, columns):
-    terminal()
-    monkeypatch.setenv("COLUMNS", str(columns))
-    ended = run("status")
-    assert (ended.code, ended.err) == (1, "coversumm-worker: error: no worker owns partition 2\n")
-    lines = CONTROL.sub("", ended.out).splitlines()
-    assert lines[0] == "group coversumm-worker: stable; marketplace.reviews.v1: 3 partitions, lag 7"
-    row = next(line for line in lines if line.startswith(NAME) and "yes" in line)
-    assert "http://worker-0:8080" in row
-    assert "0-1" in row
-    assert max(map(len, lines)) <= columns
-    assert "\x1b[2J" not in ended.out
-    assert "b\N{REPLACEMENT CHARACTER}[2J: no answer from here: refused" in lines
-    assert f"{NAME}: processing 2 of 3 partitions" not in lines, "one that is ready needs no reason"
 
 
 def test_json_is_one_object(run, found):

@@ -10,7 +10,6 @@ from rocksdict import Options, Rdict
 
 from tests.cli.events import delete, sample
 from tests.cli.stored import rows_after, store_rows
-from worker.cli import verify
 from worker.kafka.topics import partition_of
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
 from worker.storage.snapshot import PARTIAL_KEY
@@ -198,17 +197,3 @@ def test_reading_changes_nothing(run, data_dir):
     run("verify", "--data-dir", data_dir)
     run("inspect", "other", "--reviews")
     assert contents() == before
-
-
-def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch):
-    monkeypatch.setattr(verify, "SHOWN_SOUND", 0)
-    terminal()
-    ended = run("verify")
-    assert ended.code == 0
-    assert "... and 2 more that are equal" in ended.out
-    assert "2 entities, 0 differ" in ended.out
-    earlier = rows_after(sample(3), 0)
-    store_rows(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
-    ended = run("verify")
-    assert ended.code == 1
-    assert "published, but not among the nearest" in ended.out

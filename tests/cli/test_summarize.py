@@ -88,28 +88,6 @@ def test_settings_count(run, write, monkeypatch, content):
     assert run("summarize", write("events.jsonl", content), "--no-distinct").out != ended.out
 
 
-def test_the_index_changes_nothing(run, write, monkeypatch):
-    content = lines(sample(200))
-    flat = run("summarize", write("events.jsonl", content), "--k", "2")
-    monkeypatch.setenv("COVERSUMM_INDEX", "sgtree")
-    tree = run("summarize", write("events.jsonl", content), "--k", "2")
-    assert (tree.code, tree.out) == (flat.code, flat.out)
-    assert flat.code == 0
-    assert flat.out
-
-
-def test_an_option_may_mend_a_setting(run, write, monkeypatch, content):
-    monkeypatch.delenv("COVERSUMM_EMBEDDER")  # onnx, whose dimension is not 3
-    assert run("summarize", write("events.jsonl", content)).code == 2
-    assert run("summarize", write("events.jsonl", content), "--embedder", "none").code == 0
-
-
-def test_more_lines_than_a_batch(run, write):
-    content = lines(sample(1100))
-    ended = run("summarize", write("long.jsonl", content), "--k", "2")
-    assert ended.out.encode().splitlines() == modelled(content, "long.jsonl", k=2)
-
-
 def test_gzip_whatever_the_name_and_standard_input(run, write, tmp_path, content):
     expected = modelled(content, "events.jsonl.gz")
     assert run("summarize", write("events.jsonl.gz", content)).out.encode().splitlines() == expected
@@ -226,17 +204,6 @@ def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     ]
 
 
-def test_no_topic_limits_the_sentences(run, write, tmp_path):
-    """A worker needs a higher COVERSUMM_MAX_MESSAGE_BYTES for such a k or such facets."""
-    path = tmp_path / "many.toml"
-    path.write_text("".join(f'[[facet]]\nname = "f{n}"\nnewest = 9\n' for n in range(64)))
-    file = write("events.jsonl", lines(sample(2)))
-    ended = run("summarize", file, "--facets", path, "-k", "1000", "--final")
-    assert ended.code == 0, ended.err
-    last = json.loads(ended.out.splitlines()[-1])
-    assert len(last["facets"]) == 64
-
-
 def test_views_of_facets(run, write, content, facets_file, monkeypatch):
     file = write("events.jsonl", content)
     monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))
@@ -262,30 +229,6 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
         refused = run("summarize", file, "--view", view)
         assert (refused.code, refused.out) == (2, "")
         assert "COVERSUMM_FACETS" in refused.err
-
-
-def test_cards_have_pros_and_cons(run, write, tmp_path):
-    facets = tmp_path / "sided.toml"
-    good, bad = base64_vector([1, 0, 0]), base64_vector([-1, 0, 0])
-    facets.write_text(
-        f'polarity = {{ good_vectors = ["{good}"], bad_vectors = ["{bad}"] }}\n'
-        '[[facet]]\nname = "news"\nnewest = 99\nsides = true\n'
-    )
-    said = {"Loved it.": ([1, 0, 0], 5), "Hated it.": ([-1, 0, 0], 1), "Both.": ([0, 1, 0], 5)}
-    events = [
-        {
-            "type": "review.upserted",
-            "entity_id": "e",
-            "review_id": text,
-            "rating": rating,
-            "sentences": [{"text": text, "embedding": vector}],
-        }
-        for text, (vector, rating) in said.items()
-    ]
-    file = write("events.jsonl", [json.dumps(one).encode() for one in events])
-    options = ["--facets", facets, "--view", "facets", "--pretty"]
-    words = " ".join(run("summarize", file, *options).out.split())
-    assert "news, pros: 1 Loved it. news, cons: 1 Hated it." in words
 
 
 def test_facets_of_languages(run, write, tmp_path):
@@ -324,17 +267,6 @@ def test_facets_of_languages(run, write, tmp_path):
         assert run("summarize", content, "--facets", facets, "--final", "-o", path).code == 0
     compared = json.loads(run("compare", *paths, "--facets", "--examples", "9", "--json").out)
     assert {one["facet"] for one in compared["examples"]} >= {"news (fr)", "everything (fr)"}
-
-
-def test_the_card_of_a_facet_shows_each_text_once():
-    texts = ["Off street parking.", "Off street parking.", "Parking was easy."]
-    sentences = [{"rank": rank, "text": text} for rank, text in enumerate(texts)]
-    facet = {"name": "parking", "sentence_count": 36, "ratings": {"mean": None}}
-    body = {"entity_id": "hut", "review_count": 30, "sentence_count": 90}
-    body |= {"facets": [facet | {"sentences": sentences}]}
-    (card,) = cards([json.dumps(body).encode()], styled=False)
-    shown = re.findall(r"(?m)^(\d)  (\S.*?)\s*$", card.decode())
-    assert shown == [("1", texts[0]), ("3", texts[2])]
 
 
 @pytest.mark.parametrize(

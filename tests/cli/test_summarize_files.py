@@ -15,9 +15,6 @@ import pytest
 
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.events import Record, read_line
-from worker.operations.summarize_run import FileSummarizer
-from worker.settings import Settings
 from worker.summarizer import Summarizer
 
 COMMAND = [sys.executable, "-m", "worker", "summarize"]
@@ -73,38 +70,6 @@ def state_of(entity_id, content, k):
     return stays.summary(entity_id)
 
 
-def test_pretty_counts_reviews_that_changed_no_summary(run, write):
-    """Published changes are older than the state, in counts and in order."""
-    vectors = [[1, 0, 0], [0.6, 0.8, 0]], [[0.6, 0, 0.8]], [[0.6, 0.8, 0]]
-    events = [
-        {
-            "entity_id": "hut",
-            "review_id": f"r{number}",
-            "sentences": [
-                {"text": f"Text {number}-{i}.", "embedding": vector} for i, vector in enumerate(of)
-            ],
-        }
-        for number, of in enumerate(vectors)
-    ]
-    path = write("some.jsonl", lines(events))
-    (last,) = bodies(run("summarize", path, "-k", "2", "--distinct", "--final").out)
-    shown = run("summarize", path, "-k", "2", "--distinct", "--pretty").out.splitlines()
-    assert last["review_count"] == 1
-    assert [one["text"] for one in last["sentences"]] == ["Text 0-0.", "Text 0-1."]
-    assert shown[0] == "hut 3 reviews, 4 sentences"
-    assert [line.split("  ")[1].strip() for line in shown[1:3]] == ["Text 0-1.", "Text 0-0."]
-
-
-def test_pretty_shows_nothing_that_moves_the_cursor(run, write):
-    (event,) = sample(1)
-    event["entity_id"] = "\x1b[2Jstay"
-    event["sentences"][0]["text"] = "Clear \x1b[2J[bold]now"
-    out = run("summarize", write("events.jsonl", lines([event])), "--pretty").out
-    assert " 1 review, 5 sentences\n" in out
-    assert "\x1b" not in out
-    assert "[bold]now" in out
-
-
 def test_a_file_of_output_is_there_whole_or_not_at_all(run, write, tmp_path, content):
     path, target = write("events.jsonl", content), tmp_path / "changes.jsonl"
     expected = run("summarize", path).out
@@ -150,33 +115,6 @@ def test_a_table_gives_what_lines_of_json_give(run, write, monkeypatch, content)
     ]
     assert "2 of 2 rows could not be used: no_embedding 2" in ended.err
     assert run("summarize", write("some.csv", table), "--fields", "asin=entity_id").code == 2
-
-
-def test_what_was_left_out_is_told(run, write):
-    reviews = [
-        {"entity_id": 5, "review_id": i, "sentences": [], "occurred_at": date}
-        for i, date in enumerate(["2019-03-04", "03/04/2019", "sometime"])
-    ]
-    ended = run("summarize", write("some.jsonl", lines(reviews)))
-    assert ended.code == 0
-    warning, closing = ended.err.splitlines()
-    assert warning.startswith("warning: occurred_at was left out of 2 reviews: ")
-    assert warning.endswith("first in line 2: '03/04/2019'")
-    assert closing.startswith("3 lines, 1 entity, 0 changes, ")
-
-
-def test_a_row_without_a_text_is_told(run, write, monkeypatch):
-    monkeypatch.delenv("COVERSUMM_DIMENSION")
-    monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
-    table = [b"entity_id,review_id,text", b"hut,1,Quiet.", b"hut,2,", b"hut,3,"]
-    ended = run("summarize", write("some.csv", table), "--pretty")
-    assert ended.code == 0
-    warning, closing = ended.err.splitlines()
-    assert warning == (
-        "warning: text is empty in 2 reviews, which have no sentence; first in line 3"
-    )
-    assert closing.startswith("3 rows, 1 entity, 1 change, ")
-    assert ended.out.startswith("hut 3 reviews, 1 sentence\n")
 
 
 def test_what_looks_wrong_in_a_table_is_told_by_the_names_of_its_columns(run, write):
@@ -254,24 +192,6 @@ def test_at_most_ten_lines_are_reported_one_by_one(run, write, content):
     assert len(printed) == 13
 
 
-@pytest.mark.parametrize(
-    ("redirected", "message"),
-    [
-        (">&-", "standard output is closed: "),
-        (">/dev/full", "standard output cannot be written (No space left on device)"),
-        ("- <&-", "standard input is closed: "),
-        ("-o /dev/full", "/dev/full cannot be written (No space left on device)"),
-    ],
-)
-def test_closed_and_full_streams_are_one_line(write, content, redirected, message):
-    file = "" if redirected.startswith("- ") else write("events.jsonl", content)
-    command = f"'{sys.executable}' -m worker summarize {file} {redirected}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"coversumm-worker: error: {message}")
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_reader_that_has_enough_ends_it_although_nothing_more_is_written(write, content):
     """The rest of standard input never comes, and would change nothing."""
     with subprocess.Popen(
@@ -337,37 +257,6 @@ def test_ctrl_c_keeps_the_output_so_far(write, tmp_path, content, name):
     assert not list(tmp_path.glob(".*part"))
     entities = [body["entity_id"] for body in bodies(out)]
     assert entities == ["empty", "gone", "stay 0", "stay 1", "stay 2"]
-
-
-def test_results_do_not_depend_on_how_the_lines_are_cut(content):
-    def changes(size):
-        summarizer = FileSummarizer(Settings.from_environment(k="3"), "file", None)
-        records = [Record("file", 0, i, -1, *read_line(line)) for i, line in enumerate(content)]
-        parts = [summarizer.take(records[i : i + size]) for i in range(0, len(records), size)]
-        return [change for part in parts for change in part.changes]
-
-    whole = changes(1000)
-    assert len(whole) > 30
-    assert changes(1) == changes(7) == whole
-
-
-@pytest.mark.parametrize("rating", ["9" * 5000, "9" * 400 + ".0"])
-@pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_a_rating_too_large_for_a_number_is_one_bad_line(run, write, form, rating):
-    ratings = ("4", rating, "5")
-    reviews = [{**sample(1)[0], "review_id": f"r{i}", "rating": r} for i, r in enumerate(ratings)]
-    for review in reviews:
-        del review["type"]
-    content = lines(reviews)
-    if form == "csv":
-        content = [
-            b"entity_id,review_id,text,rating",
-            *(b"e,r%d,,%s" % (i, r.encode()) for i, r in enumerate(("4", rating, "5"))),
-        ]
-    ended = run("summarize", write(f"events.{form}", content), "--final")
-    assert ended.code == 1
-    assert f"line {2 + (form == 'csv')}: bad_field: rating: Number out of range" in ended.err
-    assert len(ended.err) < 1000
 
 
 def test_a_file_whose_name_is_not_utf_8_is_read(run, write):

@@ -1,7 +1,6 @@
 """`topics`: what is missing is created, what is there is checked."""
 
 import json
-import re
 import time
 import uuid
 
@@ -163,33 +162,6 @@ def test_wrong_partition_count_and_policy(run, admin, names):
         "dead letters": (None, "delete"),
         "changelog": (None, "compact"),
     }
-
-
-@pytest.mark.kafka
-def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
-    """Not the one that was wished for."""
-    _create(admin, names["input"], 2, retention_ms="-1")
-    _create(admin, names["output"], 2, cleanup_policy="delete")
-    _create(admin, names["dead letters"], 2, cleanup_policy="compact")
-    terminal()
-    ended = run("topics")
-    assert ended.code == 1
-    cells = [
-        re.split(r"\s{2,}", line.strip())
-        for line in ended.out.splitlines()
-        if names["input"][-8:] in line
-    ]
-    assert {role: (cleanup, status) for role, _, _, cleanup, status in cells} == {
-        "input": ("delete", "exists"),
-        "output": ("delete (should be compact)", "exists"),
-        # It loses no data: a note, not a failed check.
-        "dead letters": ("compact (should be delete)", "exists"),
-        "changelog": ("compact", "created"),
-    }
-    assert ended.err.splitlines() == [
-        f"coversumm-worker: error: the output topic {names['output']} has cleanup.policy=delete, "
-        "it should be compact"
-    ]
 
 
 def test_an_input_that_is_not_there_needs_a_number(run, embedded_broker, names, monkeypatch):

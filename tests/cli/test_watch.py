@@ -179,19 +179,6 @@ def test_facets_are_published_bodies_too(embedded_broker, facets_topic, watch):
     assert watched.process.stdout.readline().encode() == FACETS[1] + b"\n"
 
 
-def test_facets_on_a_screen(embedded_broker, facets_topic):
-    """What came to the one that changed and left it, above all facets of the entity."""
-    publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[0])
-    with terminal_with("stay", "--facets") as terminal:
-        terminal.wait_for("parking  10 sentences  Easy.")
-        publish(embedded_broker.bootstrap_servers, facets_topic, FACETS[1])
-        for seen in ("stay, noise: review c came in: it is", "- Loud.", "+ Quiet."):
-            terminal.wait_for(seen)
-        terminal.type(CONTROL_C)
-        assert terminal.wait() == 130
-    assert all(len(frame.split("\n")) <= 24 for frame in terminal.frames())
-
-
 def test_a_topic_of_facets_that_does_not_exist(run, topic):
     ended = run("watch", "--facets")
     assert ended.code == 2

@@ -10,7 +10,6 @@ import pytest
 
 from tests.coversumm.scripts import adds
 from worker.coversumm import EntityCore, FlatIndex, Points, Step, VectorError, no_points
-from worker.coversumm.ranking import brute_force
 
 FOREIGN = """
 import sys
@@ -53,11 +52,6 @@ def test_refuses_vectors_of_another_kind(vectors: np.ndarray, before: int) -> No
         core.apply(steps)
 
 
-def test_refuses_nonsense() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        EntityCore(0, 2, FlatIndex(2))
-
-
 def test_nothing_at_all() -> None:
     core = EntityCore(3, 4, FlatIndex(4))
     assert core.apply([]) == []
@@ -66,31 +60,3 @@ def test_nothing_at_all() -> None:
     assert core.ranking().distances() == ()
     loaded = EntityCore.load(3, 4, FlatIndex(4, lambda: []))
     assert (loaded.n, loaded.ranking().ids) == (0, ())
-
-
-def test_rankings_keep_their_moment() -> None:
-    """Distances are made at the first call; by then the entity may be elsewhere."""
-    rng = np.random.default_rng(0)
-    steps = adds(rng.integers(-100, 100, (40, 4)).astype(np.int16))
-    late = [r for r in EntityCore(3, 4, FlatIndex(4)).apply(steps) if r]
-    core = EntityCore(3, 4, FlatIndex(4))
-    now = [(r.ids, r.distances()) for step in steps for r in core.apply([step]) if r]
-    assert [(r.ids, r.distances()) for r in late] == now
-
-
-def test_a_copy_comes_when_the_room_is_full() -> None:
-    """It makes room and does not take it; what is moved afterwards is not forgotten."""
-    one, two, three, four, five = np.array([[9, 1], [8, 2], [7, 3], [-6, 4], [5, 9]], np.int16)
-    core = EntityCore(2, 2, FlatIndex(2))
-    live: dict[bytes, np.ndarray] = {}
-    for name, vector in zip(
-        (b"a", b"b", b"c", b"d", b"e"), (one, two, three, four, one), strict=True
-    ):
-        core.apply([Step(no_points(2), Points([name], vector[None]))])
-        live[name] = vector
-    core.apply([Step(Points([b"b"], live.pop(b"b")[None]), no_points(2))])
-    core.apply([Step(no_points(2), Points([b"f"], five[None]))])
-    live[b"f"] = five
-    assert core.ranking() == brute_force(live, 2)
-    core.apply([Step(Points([b"d"], live.pop(b"d")[None]), no_points(2))])
-    assert core.ranking() == brute_force(live, 2)

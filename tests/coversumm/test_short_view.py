@@ -14,7 +14,7 @@ from tests.coversumm.naive_short_view import Live, group_of, naive
 from tests.coversumm.scripts import Review
 from worker.coversumm import brute_force
 from worker.coversumm.fixed_point import quantize
-from worker.coversumm.short_view import StandsFor, choose, read_once, stands_for
+from worker.coversumm.short_view import choose, read_once, stands_for
 
 
 class Stored:
@@ -88,22 +88,6 @@ def test_reading_them_once_is_reading_them_often(made: tuple[Live, int], most_by
             (block.ids, block.vectors.tolist()) for block in Stored(live)()
         ]
     assert scan.reads == (1 if 2 * dimension * len(live) <= most_bytes else 3)
-
-
-def test_a_hundred_thousand_copies_are_one_candidate() -> None:
-    """They are one vector to compare and one pass to find; an id is made only for what is looked
-    at.
-    """
-    vector, other = quantize([[3.0, 4.0], [4.0, -3.0]])
-    live = {b"r%06d#0" % i: vector for i in range(100_000)} | {b"z#0": other}
-    scan = Stored(live, 2048)
-    chosen = choose(scan, 2, 0.8, 20)
-    assert chosen.ids == [b"r000000#0", b"z#0"]
-    assert scan.reads == 1
-    assert stands_for(scan, chosen.vectors, 0.8, group_of) == [
-        StandsFor(100_000, 100_000),
-        StandsFor(1, 1),
-    ]
 
 
 def test_near_copies_beyond_what_a_pass_keeps_are_walked_past() -> None:

@@ -39,17 +39,6 @@ def _examples() -> Iterator[Example]:
 EXAMPLES = list(_examples())
 
 
-def test_there_are_examples_of_each_kind() -> None:
-    assert [one.name for one in EXAMPLES] == [
-        "Flat JSON",
-        "CloudEvents",
-        "Debezium",
-        "Several events of a record",
-        "JSON in texts, decimals, versions",
-        "Avro and JSON Schema",
-    ]
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, sample = tmp_path / "mapping.toml", tmp_path / "records.jsonl"

@@ -76,13 +76,6 @@ def test_readme(shell: Shell) -> None:
     eventually(lambda: f"{STAY} {{'location': [" in Path(log).read_text(), shell.logs)
 
 
-def test_the_consumer_is_short_and_the_same_everywhere() -> None:
-    code = (TUTORIAL / "consumer.py").read_text()
-    assert len(code.splitlines()) <= 15
-    for page in ("README.md", "docs/tutorial.md"):
-        assert ("python", code) in blocks(page)
-
-
 @pytest.mark.parametrize(
     "example",
     [one for one in EXAMPLES if one.commands and "framed" not in one.mapping],

@@ -30,11 +30,6 @@ def test_the_code_prints_what_the_page_says(
         assert capsys.readouterr().out == expected
 
 
-def test_the_first_examples_are_short() -> None:
-    for code, _ in (BLOCKS[0], BLOCKS[3]):
-        assert len([line for line in code.splitlines() if line]) <= 12
-
-
 def test_it_is_typed_for_those_who_import_it(tmp_path: Path) -> None:
     """With mypy's strict mode and no settings of this project's."""
     (tmp_path / "notebook.py").write_text("\n".join(code for code, _ in BLOCKS))

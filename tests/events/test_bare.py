@@ -120,12 +120,6 @@ def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> 
     assert isinstance(judged(*reading.line), ReviewUpserted)
 
 
-def test_an_infinite_rating_of_a_row_is_no_missing_one() -> None:
-    row = {"entity_id": "e", "review_id": "r", "text": "a", "rating": float("-inf")}
-    for reading in (read_review(row), read_row(row)):
-        assert judged(*reading.line) == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
-
-
 @pytest.mark.parametrize("name", ["entity_id", "review_id", "text", "language", "author_id"])
 def test_a_row_with_a_lone_surrogate_is_bad_in_an_id_and_whole_elsewhere(name: str) -> None:
     row = {"entity_id": "e", "review_id": "r", "text": "a", name: "a\ud800b"}

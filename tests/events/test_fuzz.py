@@ -8,54 +8,14 @@ import json
 from typing import Any
 
 import numpy as np
-from hypothesis import example, settings
 from hypothesis import given as given_data
+from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.events.examples import LIMITS, decode, decode_one, record, strict_json
+from tests.events.examples import LIMITS, decode, decode_one
 from tests.events.mutations import JSON, OPTIONAL, OTHERS, UPSERTS, mutated
 from worker.coversumm.fixed_point import quantize
-from worker.events import Reason, Record, Rejected, ReviewUpserted, read_line
-
-
-@given_data(
-    st.lists(
-        st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary() | mutated()),
-        max_size=6,
-    )
-)
-@settings(deadline=None, max_examples=500)
-def test_decode_never_raises(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
-    records = [record(value, key) for key, value in pairs]
-    results = decode(records, LIMITS)
-    assert len(results) == len(records)
-    for one, result in zip(records, results, strict=True):
-        if isinstance(result, Rejected):
-            assert result.reason in Reason
-            assert result.detail.isprintable()
-        else:
-            assert result.entity_id.encode() == one.key
-
-
-HALF = rb"\ud83d udc00"
-"""A pair of surrogates with one damaged byte."""
-
-
-@given_data(mutated())
-@example(b'{"type":"sentences.deleted","entity_id":"e","sentence_ids":[{"%b":null}]}' % HALF)
-@example(b'{"type":"review.upserted","entity_id":"e","review_id":"r","text":"Good. %b"}' % HALF)
-@example(b'{"type":"review.deleted","entity_id":"e","review_id":"%b"}' % HALF)
-@example(b'{"type":"entity.deleted","entity_id":"e","%b":1}' % HALF)
-@settings(deadline=None, max_examples=300)
-def test_another_parser_agrees_on_what_is_json(value: bytes) -> None:
-    result = decode_one(value)
-    try:
-        strict_json(value)
-    except ValueError:
-        assert isinstance(result, Rejected)
-        assert result.reason == Reason.BAD_JSON
-    else:
-        assert not isinstance(result, Rejected) or result.reason != Reason.BAD_JSON, result
+from worker.events import Record, Rejected, ReviewUpserted, read_line
 
 
 @given_data(UPSERTS)

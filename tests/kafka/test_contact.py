@@ -99,19 +99,6 @@ def test_an_outage_is_reported_once_once_a_minute_and_once_at_its_end(
     assert reported(announcer) == []
 
 
-def test_a_second_outage_is_reported_like_the_first(contact: Contact, clock: FakeClock) -> None:
-    announcer = Announcer(contact, clock)
-    for _ in range(2):
-        clock.now_s += 11
-        assert reported(announcer) == [
-            "no broker for 11 s (no answer): not ready until one answers, nothing is lost until "
-            "then"
-        ]
-        contact.heard("consumer")
-        contact.heard("producer")
-        assert reported(announcer) == ["a broker answers again, after 11 s"]
-
-
 def test_one_of_several_brokers_that_is_not_reached_is_reported_once_a_minute(
     contact: Contact, clock: FakeClock
 ) -> None:
@@ -148,18 +135,3 @@ def test_failures_that_are_far_apart_are_no_trouble(
         contact.heard("producer")
         contact.failed("producer", "Disconnected")
         assert announcer.trouble() is None
-
-
-def test_an_outage_that_is_over_is_no_trouble(contact: Contact, clock: FakeClock) -> None:
-    announcer = Announcer(contact, clock)
-    for _ in range(150):
-        clock.now_s += 1
-        contact.failed("consumer", "Connection refused")
-        reported(announcer)
-        assert announcer.trouble() is None  # the other lines say it
-    contact.heard("consumer")
-    contact.heard("producer")
-    assert reported(announcer) == ["a broker answers again, after 150 s"]
-    clock.now_s += 1
-    contact.failed("consumer", "Connection refused")
-    assert announcer.trouble() is None

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
 from worker.errors import SetupError
-from worker.kafka.errors import LEADER_PATIENCE, START_SECONDS, broker_errors, patiently, retry
+from worker.kafka.errors import LEADER_PATIENCE, broker_errors, patiently, retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -94,14 +94,6 @@ def with_setup_errors(ask: Callable[[], str]) -> Callable[[], str]:
     return asking
 
 
-def test_a_start_asks_again_while_brokers_are_away() -> None:
-    away = [KafkaError._TIMED_OUT, KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT] * 20
-    ask, _ = answering(*away)
-    assert patiently(ask, FakeClock()) == "answer"
-    ask, _ = answering(*away)
-    assert patiently(with_setup_errors(ask), FakeClock()) == "answer"
-
-
 def test_a_start_ends_at_once_with_what_will_not_pass() -> None:
     ask, left = answering(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT)
     with pytest.raises(SetupError, match="GROUP_AUTHORIZATION"):
@@ -115,13 +107,3 @@ def test_a_start_ends_at_once_with_what_will_not_pass() -> None:
     with pytest.raises(SetupError, match="another replay"):
         patiently(refused, FakeClock())
     assert len(left) == 2
-
-
-def test_the_patience_of_a_start_ends() -> None:
-    ask, left = answering(*[KafkaError._TIMED_OUT] * 100_000)
-    clock = FakeClock()
-    began_s = clock.now_s
-    with pytest.raises(SetupError, match="_TIMED_OUT"):
-        patiently(with_setup_errors(ask), clock)
-    assert START_SECONDS < clock.now_s - began_s < START_SECONDS + 0.5
-    assert left

@@ -20,7 +20,7 @@ from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver, WatchedPool
 from tests.native.streams import ENTITIES, records
 from worker.events.publishing import FACETS
-from worker.facets.definitions import CRITERIA, Definitions, Facet, Polarity, RatingRange
+from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
 from worker.facets.membership import facet_criteria
 from worker.state.keys import FACET_SETS, header_key, parse_entity_key
 from worker.state.rows import PublishedSets, decode_published, encode_published, seal
@@ -139,13 +139,6 @@ def test_other_threads_run_beside_native_code():
     assert reports
 
 
-def test_facets_of_all_criteria_are_drawn():
-    """Native code would ignore another one; phrases are vectors to it."""
-    facets = [random_facets(Random(f"facets {seed}")).definitions.facets for seed in range(160)]
-    drawn = {name for name in CRITERIA for of in facets for one in of if getattr(one, name)}
-    assert drawn == {*CRITERIA} - {"phrases"}
-
-
 @pytest.mark.parametrize("margin", [0.0, 1.0])
 def test_products_at_the_margin_are_on_no_side(margin):
     good, bad = (base64_vector([1, 0, 0]),), (base64_vector([0, 1, 0]),)
@@ -189,11 +182,6 @@ def test_sets_that_other_settings_published(before):
         now.driver.restart()
         for at in range(30, 60, 10):
             now.run(stream[at : at + 10])
-
-
-def test_most_is_taken():
-    driver = run(1, 0, k=3, most_sentences=200)
-    assert driver.taken == driver.seen
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.bench.processor import DIMENSION, Store, processor, records, run
-from tests.harness.drive import Driver, config, upsert
 from tests.processing.facet_runs import packed
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria
@@ -62,19 +61,6 @@ def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool
     finally:
         tracemalloc.stop()
     assert 0.95 < said / held < 1.6
-
-
-def test_few_sentences_are_cached_while_facets_move_and_the_summary_does_not() -> None:
-    """The summary is one sentence in the middle, and new sentences come around it."""
-    facets = facet_criteria(Definitions([Facet("new", newest=1)]), 3, None)
-    driver = Driver(config(k=1, facets=facets, facets_topic="facets"))
-    for i in range(300):
-        side = [[1, 1, 1], [1, 0, 0.1 + i / 1e4], [0, 1, 0.1], [0, 0, 1]][i and 1 + i % 3]
-        when = f"2026-11-20T{i // 60:02d}:{i % 60:02d}:00Z"
-        batch = driver.run(upsert(i, f"r{i}", (f"text {i}", side), occurred_at=when))
-    assert batch.stats.facets_changes == 1
-    ((entity,),) = [driver.processor._entities._entities.values()]
-    assert len(entity.cached) < 40
 
 
 @pytest.mark.parametrize("has_facets", [False, True])

@@ -2,7 +2,6 @@
 memory.
 """
 
-import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from tests.harness.drive import (
     record,
     upsert,
 )
-from worker.kafka.topics import DELETE_RETENTION_MS, MAX_COMPACTION_LAG_MS, topic_specs
-from worker.settings import Settings
 from worker.state.partition import GARBAGE_ROWS
 
 ERASURE = (Path(__file__).parents[2] / "deploy" / "ERASURE.md").read_text()
@@ -120,21 +117,3 @@ def test_a_large_entity_goes_in_bounded_batches():
         left.append(len(traces(driver)))
     assert left[0] > GARBAGE_ROWS
     assert len(left) == 3
-
-
-def test_the_document_names_the_values_that_the_worker_sets():
-    specs = topic_specs(Settings())
-    days = 24 * 3600 * 1000
-    lag = f"`max.compaction.lag.ms` = {MAX_COMPACTION_LAG_MS // days} days"
-    assert len(re.findall(re.escape(lag), ERASURE)) == 2
-    for role in ("output", "changelog"):
-        assert specs[role].config["cleanup.policy"] == "compact"
-        assert specs[role].config["max.compaction.lag.ms"] == str(MAX_COMPACTION_LAG_MS)
-    assert f"max.compaction.lag.ms={MAX_COMPACTION_LAG_MS}`" in ERASURE
-    assert f"`delete.retention.ms` = {DELETE_RETENTION_MS // days} days" in ERASURE
-    assert specs["changelog"].config["delete.retention.ms"] == str(DELETE_RETENTION_MS)
-    assert "delete.retention.ms" not in specs["output"].config
-    assert specs["dead letters"].config["cleanup.policy"] == "delete"
-    assert not any("retention" in name for name in specs["dead letters"].config)
-    assert f"remove {GARBAGE_ROWS:,} rows" in ERASURE
-    assert f"({Settings().max_sentences_per_deletion:,})" in ERASURE

@@ -6,21 +6,18 @@ import math
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tests.coversumm.naive_short_view import cosine
-from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete, upsert
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
 from tests.harness.facet_model import FacetModel, label
 from tests.harness.model import ratings
 from tests.processing.facet_runs import FACETS, packed, runs, with_facets
 from tests.processing.operations import ENTITIES
 from worker.coversumm import brute_force
-from worker.coversumm.short_view import read_once
-from worker.events.outputs import decode_facets
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria, label_bits
 from worker.processing import entity_view
@@ -327,28 +324,6 @@ def test_verify_finds_wrong_mentions():
     assert check.problems == ("review b'r' does not have the mentions of its sentences",)
 
 
-@pytest.mark.parametrize("kept_bytes", [16 * 2**20, 0])
-def test_of_many_sentences(monkeypatch, kept_bytes):
-    """Of several blocks, kept or read again: the set of a facet is the one published."""
-    monkeypatch.setattr(entity_view, "read_once", lambda scan: read_once(scan, kept_bytes))
-    driver = Driver(with_facets())
-    random = np.random.default_rng(4)
-    sentences = [(f"s{n}", random.normal(size=DIMENSION).tolist()) for n in range(6000)]
-    messages = []
-    for at in range(60):
-        part = sentences[at * 100 : at * 100 + 100]
-        messages += driver.run(upsert(at, f"r{at}", *part, rating=at % 2 * 4)).messages
-    last = [one for one in messages if one.topic == "facets"][-1]
-    view = view_of(driver, (0, "e"))
-    assert max(one.sentence_count for one in view.facets) > 2048
-    published = decode_facets(last.value).facets
-    assert [one.sentences for one in view.facets if one.name == "fans"] == [
-        one.sentences for one in published if one.name == "fans"
-    ]
-    overview = view_of(driver, (0, "e"), Overview, Extent(sentences=7))
-    assert [one.facet for one in overview.sentences[:2]] == [one.name for one in view.facets[:2]]
-
-
 def test_only_what_is_chosen_stands_for_others():
     """The nearest fan is near to the critic's sentence, which comes first, and so is not chosen;
     the last fan is near to that fan alone, and has its turn.
@@ -365,14 +340,6 @@ def test_only_what_is_chosen_stands_for_others():
     driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
     overview = view_of(driver, (0, "e"), Overview, Extent(threshold=0.9))
     assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
-
-
-def test_an_entity_that_shrank_does_not_cut_the_next_micro_batch():
-    """Its facets are read into memory by a deletion, which leaves it smaller than it was."""
-    driver = Driver(with_facets())
-    driver.run_whole(upsert(0, "r"))
-    assert driver.run_whole(delete(1, "r")).loaded >= 0
-    driver.run_whole(upsert(2, "s", "good"), upsert(3, "t", "bad"))
 
 
 def test_without_facets_the_setting_is_named():

@@ -3,7 +3,6 @@ force over the members gives.
 """
 
 import json
-import math
 
 import pytest
 from hypothesis import given, settings
@@ -116,19 +115,6 @@ def test_a_text_is_split_by_its_language_if_facets_depend_on_it():
     assert found == [english, english, english, german, english, german]
 
 
-def test_an_edit_that_reads_the_facets_first_is_seen():
-    """The set before it has the stored text, also where the summary's step knows the new one."""
-    definitions = Definitions([Facet("critics", rating=RatingRange(max=1))])
-    facets = facet_criteria(definitions, DIMENSION, None)
-    driver = Driver(config(facets=facets, facets_topic="facets"))
-    driver.run(upsert(0, "r", ("bad", [1, 0, 0]), rating=1))
-    driver.restart()
-    messages = driver.run(upsert(1, "r", ("worse", [1, 0, 0]), rating=1)).messages
-    (found,) = [json.loads(one.value) for one in messages if one.topic == "facets"]
-    assert (found["changed"], found["previous_sequence"]) == (["critics"], 0)
-    assert [one["text"] for one in found["facets"][0]["sentences"]] == ["worse"]
-
-
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
 def test_a_change_for_a_deletion_alone_is_stored(emit):
     """No set changed: the sentence that is deleted was only in the set last published."""
@@ -143,19 +129,6 @@ def test_a_change_for_a_deletion_alone_is_stored(emit):
     messages = driver.run(delete_entity(4)).messages
     last = next(json.loads(one.value) for one in messages if one.topic == "facets")
     assert last["previous_sequence"] == 3
-
-
-def test_an_entity_that_is_deleted_is_not_read():
-    """Its last messages need the published sets alone."""
-    driver = Driver(with_facets())
-    driver.run(upsert(0, "r", ("bad", [1, 0, 0]), rating=1))
-    driver.restart()
-    rows, scanned = driver.rows[0], []
-    scan = rows.scan
-    rows.scan = lambda prefix, start=None: (scanned.append(prefix), scan(prefix, start))[1]
-    messages = driver.run(delete_entity(1)).messages
-    assert [one.value is None for one in messages if one.topic == "facets"] == [False, True]
-    assert not [prefix for prefix in scanned if prefix.startswith(ENTITY)]
 
 
 def test_vectors_without_their_review_are_a_corrupt_row():
@@ -195,21 +168,3 @@ def test_the_end_of_a_replay_counts_the_records_of_facets():
     chunks = [driver.processor.finish(0, 5) for _ in range(3)]
     assert [len(one.messages) for one in chunks] == [4, 4, 2]
     assert [one.is_end for one in chunks] == [False, False, True]
-
-
-def test_texts_that_left_the_sets_are_released():
-    """The centroid goes round a circle, so that each review was in a set once."""
-    driver = Driver(fans())
-    for offset in range(200):
-        angle = offset / 60
-        sentence = f"{offset} " + 1_500 * "x", [math.cos(angle), math.sin(angle), 0]
-        done = driver.run(upsert(offset, f"r{offset}", sentence, rating=offset % 2 * 5))
-    assert done.stats.cache_bytes < 250_000  # at most 50 texts, each of them twice
-
-
-def test_the_memory_of_a_facet_has_its_reservoir():
-    def cache_bytes(rating):
-        sentences = [(f"s{n}", [1, n, n * n]) for n in range(60)]
-        return Driver(fans()).run(upsert(0, "r", *sentences, rating=rating)).stats.cache_bytes
-
-    assert cache_bytes(5) - cache_bytes(1) > 60 * 300

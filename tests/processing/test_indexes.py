@@ -82,16 +82,6 @@ def flat():
     return {seed: Run(seed, lambda _: "flat") for seed in range(2)}
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("index", ["sgtree", "graphgrove"])
-def test_every_index_publishes_the_same_bytes(flat, seed, index):
-    run = Run(seed, lambda _: index)
-    assert run.published == flat[seed].published
-    assert run.rows == flat[seed].rows
-    assert len(run.published) > 150
-    assert min(run.refills, flat[seed].refills) > 4  # the indexes were asked
-
-
 @pytest.mark.parametrize("index", NAMES)
 @pytest.mark.parametrize(("cache_bytes", "restart_every"), [(0, None), (SMALL, 5)])
 def test_the_same_bytes_through_eviction_and_restarts(flat, index, cache_bytes, restart_every):
@@ -99,14 +89,6 @@ def test_the_same_bytes_through_eviction_and_restarts(flat, index, cache_bytes, 
     assert run.published == flat[0].published
     assert run.rows == flat[0].rows
     assert run.largest_cache <= cache_bytes < flat[0].largest_cache
-
-
-def test_an_index_takes_over_the_rows_of_another(flat):
-    """The stored state knows nothing of the index: another one at every restart."""
-    run = Run(0, lambda number: NAMES[number // 4 % 3], restart_every=4)
-    assert run.published == flat[0].published
-    assert run.rows == flat[0].rows
-    assert config(index="sgtree").fingerprint == config(index="flat").fingerprint
 
 
 @pytest.mark.parametrize("index", ["sgtree", "graphgrove"])

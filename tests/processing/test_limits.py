@@ -3,7 +3,7 @@ that is counted.
 """
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from json import dumps
 
 import numpy as np
@@ -30,7 +30,6 @@ from worker.events import (
     FacetsChanged,
     FacetSummary,
     LastFacets,
-    Limits,
     Ratings,
     SummaryChanged,
     SummarySentence,
@@ -42,14 +41,12 @@ from worker.events.messages import message_bytes
 from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import HALVES
 from worker.limits import Limit
-from worker.processing import outbox, plan
-from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
+from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, processor_config
 from worker.processing.plan import BatchPlan
 from worker.registry.output import AvroOutput
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
 from worker.state.keys import last_change_key
 from worker.state.rows import encode_last_change
-from worker.text.splitting import split_sentences
 
 
 def hits(driver, *records):
@@ -226,20 +223,6 @@ def test_a_micro_batch_has_so_many_sentences(limit, parts, cuts):
     assert counted == ({Limit.BATCH_SENTENCES: cuts} if cuts else {})
 
 
-def test_what_is_cut_is_not_done_over_and_over():
-    """Linear in the events, whatever the limit: pieces grow and shrink with what passes."""
-    decoded = []
-    driver = Driver(config(batch={"sentences": 4}))
-    plan = driver.processor._plan
-    driver.processor._plan = lambda records, *rest: (
-        decoded.append(len(records)) or plan(records, *rest)
-    )
-    events = [upsert(offset, f"r{offset}", "a", "b") for offset in range(200)]
-    _, taken, _ = run_all(driver, events)
-    assert sum(taken) == 200
-    assert sum(decoded) < 4 * 200
-
-
 def test_a_deletion_rewrites_reviews_of_so_many_sentences():
     driver = Driver(config(limits={"max_sentences_per_deletion": 4}))
     driver.run(upsert(0, "r", "a", "b", "c"), upsert(1, "s", "d", "e"), upsert(2, "t", *"fghijk"))
@@ -291,66 +274,11 @@ def test_dead_letters_count_in_a_transaction():
     assert Driver(config(batch={"transaction_bytes": 4 * 1001 - 1})).run(*letters).taken == 2
 
 
-@pytest.mark.parametrize("emit", ["every", "coalesced"])
-def test_no_message_is_made_where_they_are_too_many(monkeypatch, emit):
-    """However much one entity has to publish: what is thrown away was never made."""
-    made = count_messages(monkeypatch)
-    batch = Driver(config(emit=emit, batch={"transaction_records": 3})).run(*fifty(emit))
-    assert batch.taken == 1
-    assert sum(made) == 3 + 1  # of three events, whose rows are too many beside them, and of one
-
-
-@pytest.mark.parametrize("emit", ["every", "coalesced"])
-def test_few_messages_are_made_where_they_are_too_large(monkeypatch, emit):
-    """What is thrown away was never much more than a transaction may have."""
-    monkeypatch.setattr(outbox, "CHANGES_BYTES", 200)
-    made = count_messages(monkeypatch)
-    batch = Driver(config(emit=emit, batch={"transaction_bytes": 800})).run(*fifty(emit))
-    assert batch.taken == 1
-    assert max(made) <= 3
-    assert sum(made) <= 16  # of 50, 25, 12, 6 and 3 events three each, and one
-
-
-def count_messages(monkeypatch):
-    """How many messages are made at once, whenever any are."""
-    made = []
-    encode = outbox.encode
-    monkeypatch.setattr(
-        outbox,
-        "encode",
-        lambda drafts, settings: made.append(len(drafts)) or encode(drafts, settings),
-    )
-    return made
-
-
-def fifty(emit):
-    """Fifty events that publish a change each."""
-    entities = ["e"] * 50 if emit == "every" else [f"e{i}" for i in range(50)]
-    return [
-        upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)
-    ]
-
-
 def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
     engine = FakeEngine()
     records = [upsert(offset, f"r{offset}", f"text {offset}") for offset in range(8)]
     Driver(config(batch={"transaction_records": 1}), engine).run(*records)
     assert sorted(engine.asked) == [f"text {offset}" for offset in range(8)]
-
-
-def test_texts_are_split_once_however_often_their_micro_batch_is_cut(monkeypatch):
-    split = []
-    monkeypatch.setattr(
-        plan,
-        "split_sentences",
-        lambda text, *rest: split.append(text) or split_sentences(text, *rest),
-    )
-    records = [
-        record(offset, "e", text(f"text {offset}") | {"review_id": f"r{offset}"})
-        for offset in range(8)
-    ]
-    Driver(config(batch={"transaction_records": 1}), FakeEngine()).run(*records)
-    assert sorted(split) == [f"text {offset}" for offset in range(8)]
 
 
 EVENTS = st.lists(
@@ -461,13 +389,6 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
     )
 
 
-def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
-    names = {field.name for field in fields(Limits)} - {"model", "embeds", "label_bits"}
-    other = {name: getattr(defaults.event_limits(), name) - 1 for name in names}
-    made = event_limits(Settings(data_dir=tmp_path, embedder="none", **other))
-    assert made == Limits(model=None, embeds=True, **other)
-
-
 def largest_bodies(sign, facet_names):
     """A summary of 26 sentences, and facets of three each, every field as long as events allow."""
     stamp = f"2026-11-26T09:00:00.{'0' * 38}+00:00"
@@ -540,19 +461,3 @@ def test_the_largest_messages_count_all_that_they_have(tmp_path, output_format):
     most = int(re.search("may be ([0-9]+) bytes", str(refused.value))[1])
     assert 0.97 * most < sent_bytes(FACETS, facets, codec) <= most
     assert processor_config(replace(tight, max_message_bytes=most), 1, None).facets is not None
-
-
-def test_the_defaults_have_room_for_as_many_sentences_as_before(tmp_path):
-    chosen = {"data_dir": tmp_path, "embedder": "none"}
-    assert Settings(**chosen, k=26)
-    with pytest.raises(SetupError, match="COVERSUMM_K=27"):
-        Settings(**chosen, k=27)
-
-
-def test_the_largest_message_of_facets_fits_into_the_topic(tmp_path):
-    (tmp_path / "many.toml").write_text('[[facet]]\nname = "new"\nnewest = 9\nk = 100\n')
-    chosen = Settings(data_dir=tmp_path, embedder="none", facets=str(tmp_path / "many.toml"))
-    with pytest.raises(SetupError, match=r"COVERSUMM_FACETS: 100 sentences.*MAX_MESSAGE_BYTES"):
-        processor_config(chosen, 1, None)
-    roomy = replace(chosen, max_message_bytes=2**22)
-    assert processor_config(roomy, 1, None).facets is not None

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tests.harness.debezium import TOPIC, change, key, mapping, row
-from tests.harness.drive import Driver, config, record, upsert
+from tests.harness.drive import Driver, config, record
 from worker.events import Record
-from worker.events.inputs import ReviewDeleted
 from worker.processing.config import RecordSelection
 
 ROWS = [row(number, number % 3) for number in range(9)]
@@ -58,16 +57,6 @@ def test_a_mapped_topic_gives_the_summaries_of_the_contract(tmp_path):
     assert result.stats.outcomes["review.deleted", "applied"] == 2
 
 
-def test_entities_are_selected_by_what_they_are_mapped_to(tmp_path):
-    wanted = RecordSelection(entities=frozenset({b"1"}))
-    driver = Driver(config(input_topic=TOPIC, mapping=mapping(tmp_path), selection=wanted))
-    result = driver.run(*changes())
-    assert {one.key for one in result.messages} == {b"1"}
-    # all rows of other entities, and the broken record, whose entity nobody knows
-    assert result.stats.outcomes["none", "ignored:not_selected"] == 8
-    assert result.stats.outcomes["none", "ignored:by_mapping"] == 1
-
-
 def test_times_are_selected_by_what_they_are_mapped_to(tmp_path):
     until = RecordSelection(until_ms=1_763_640_000_000)
     driver = Driver(config(input_topic=TOPIC, mapping=mapping(tmp_path), selection=until))
@@ -78,19 +67,6 @@ def test_times_are_selected_by_what_they_are_mapped_to(tmp_path):
     ]
     messages = driver.run(*records).messages
     assert [set(json.loads(one.value)["added"]) for one in messages] == [{"6#0", "6#1", "6#2"}]
-
-
-class ByHeader:
-    """A mapping that is not the file's: any with this form will do."""
-
-    needs_headers = True
-    digest = ""
-
-    def read_all(self, record):
-        return [ReviewDeleted("e", dict(record.headers)["review"].decode())]
-
-    def explain(self, record, rejected):
-        return rejected
 
 
 @pytest.mark.parametrize("version", [b"1", b"\0"])
@@ -110,12 +86,6 @@ def test_a_dead_letter_keeps_the_headers_that_a_mapping_reads(tmp_path, version)
     assert kept == [("review", b""), ("version", version)]
     assert dict(letter.headers)["dlq.reason"] == b"bad_field"
     assert b"rule 1: review_" in dict(letter.headers)["dlq.detail"]
-
-
-def test_any_mapping_of_this_form_will_do():
-    driver = Driver(config(mapping=ByHeader()))
-    stats = driver.run(upsert(0, "r", "good")._replace(headers=(("review", b"r"),))).stats
-    assert stats.outcomes == {("review.deleted", "applied"): 1}
 
 
 CUT = {"id": "1", "text": "Good \ud83d"}

@@ -19,8 +19,6 @@ from worker.state import verify_partition
 from worker.state.keys import MIN_CHANGES
 from worker.state.partition import read_min_changes
 
-sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
-
 
 def texts(body):
     return {(one["sentence_id"], one["text"]) for one in body["sentences"]}
@@ -104,21 +102,6 @@ def test_a_replay_that_publishes_once_or_never_remembers_the_last_set(emit):
     assert len(published[0]) == (emit == "final")
 
 
-def test_another_number_goes_on_from_the_same_rows():
-    """It is no part of the fingerprint: whatever was published is a set like any other."""
-    driver = Driver(config(k=3, min_changes=3))
-    driver.run(upsert(0, "r0", "one"), upsert(1, "r1", "three"))
-    driver.config = config(k=3, min_changes=1)
-    driver.restart()
-    (body,) = driver.bodies(upsert(2, "r2", "sixsix"))
-    assert (body["added"], body["previous_sequence"]) != ([], None)
-    assert {"r1#0", "r2#0"} >= set(body["added"])
-    assert not any(
-        check.problems
-        for check in verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
-    )
-
-
 def test_sets_that_were_not_due_are_no_difference_after_the_number_was_lowered():
     """The rows record the highest one. A difference of as many is one."""
 
@@ -142,9 +125,3 @@ def test_sets_that_were_not_due_are_no_difference_after_the_number_was_lowered()
     driver.rows[0].write({MIN_CHANGES: None})
     assert problems().keys() <= set(entities)
     assert problems(), "no set was behind"
-
-
-def test_the_usual_number_is_not_recorded():
-    driver = Driver(config(k=3))
-    assert MIN_CHANGES not in driver.run(upsert(0, "r", "one")).rows[0]
-    assert read_min_changes(driver.rows[0]) == 1

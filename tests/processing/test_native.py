@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -32,8 +32,6 @@ from worker.processing.entities import EntityKey
 from worker.processing.entity_view import FacetsView, SummaryView
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.state import MemoryRows
-from worker.state.keys import APPLIED, ENTITY, GARBAGE
-from worker.state.rows import decode_applied
 
 pytestmark = pytest.mark.native
 PARTITIONS = (0, 1)
@@ -230,16 +228,6 @@ def stored(work: Work) -> list[dict[bytes, bytes]]:
     return [dict(rows.scan(b"")) for rows in work.rows.values()]
 
 
-def without_garbage(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
-    """Without those of deleted entities: each micro-batch removes some. Nor is a review written, in
-    its format, that comes and goes in one.
-    """
-    gone = [ENTITY + key[1:] for key in rows if key[:1] == GARBAGE]
-    left = {key: row for key, row in rows.items() if not key.startswith(tuple(gone))}
-    applied = decode_applied(APPLIED, left[APPLIED])._replace(review_format=0)
-    return {key: row for key, row in left.items() if key[:1] != GARBAGE} | {APPLIED: applied}
-
-
 def counted(batch: ProcessedBatch) -> tuple[Any, ...]:
     stats = batch.stats
     return (
@@ -331,28 +319,6 @@ CUTS = {"records": st.integers(4, 60), "sentences": st.integers(5, 60)}
 
 
 @settings(max_examples=60)
-@given(seed=st.integers(0, 10**9), **CUTS)
-def test_cuts_at_limits_change_nothing(seed: int, records: int, sentences: int) -> None:
-    """Each processor is cut where it is, and nothing of a discarded micro-batch is left."""
-    stream = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
-    batch = {"transaction_records": records, "sentences": sentences, "transaction_bytes": 20_000}
-    works = python, pool = both(1, batch=batch, cache_bytes=50_000)
-    sent: list[list[Any]] = []
-    for work in works:
-        left, messages = stream, []
-        while left:
-            done = work.process(left[:80])
-            messages += done.messages
-            left = left[done.taken :]
-        work.commit_all()
-        sent.append(messages)
-    assert sent[0] == sent[1]
-    assert [without_garbage(rows) for rows in stored(python)] == [
-        without_garbage(rows) for rows in stored(pool)
-    ]
-
-
-@settings(max_examples=60)
 @given(seed=st.integers(0, 10**9), changes=SETTINGS, is_first=st.booleans(), **CUTS)
 def test_the_same_cuts_give_the_same(
     seed: int, changes: dict[str, Any], is_first: bool, records: int, sentences: int
@@ -441,37 +407,6 @@ def test_a_partition_that_comes_back_is_read_again() -> None:
     one, other = python.process(records[20:]), pool.process(records[20:])
     assert (one.messages, one.rows) == (other.messages, other.rows)
     assert in_pool(pool) == 1
-
-
-class ReadBy:
-    """A pool that counts the records that it is given to read."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool, self.records = pool, 0
-
-    def read(self, records: Sequence[Record], indexes: Sequence[int]) -> list[int]:
-        self.records += len(indexes)
-        return self._pool.read(records, indexes)  # type: ignore[no-any-return]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
-
-    def __len__(self) -> int:
-        return len(self._pool)
-
-
-def test_events_of_a_large_entity_are_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice took a third of the speed of the demo's reviews, most of whose entities are large."""
-    monkeypatch.setattr(native, "MOST_SENTENCES", 15)
-    random = Random(4)
-    _, work = both(0)
-    side: Any = work.processor._native
-    side._pool = pool = ReadBy(side._pool)
-    read = []
-    for offset in range(0, 40, 10):
-        work.process([usual(at, "e", f"r{at}", random) for at in range(offset, offset + 10)])
-        read.append(pool.records)
-    assert read == [10, 20, 20, 20]  # the second ten make it large
 
 
 def test_a_large_entity_stays_where_it_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,9 @@ from tests.harness.small_load import DIMENSION, FACETS, events
 from worker.events import FacetsChanged, Message, Record, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_row import NESTED, to_json
-from worker.events.publishing import TOPICS
 from worker.facets.definitions import read_definitions
 from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
-from worker.published.publication import publications
 from worker.registry.output import AvroOutput
 from worker.settings import Settings
 from worker.web.page.watchers import _of_one
@@ -88,19 +86,6 @@ def test_rows_are_the_json_messages_with_text_for_nested_values(emit: str) -> No
         assert to_json(row.value) == to_json(one.value) == one.value
         kinds.add(body["type"])
     assert kinds == {"summary.changed", "facets.changed"}
-
-
-def test_readers_take_both_forms() -> None:
-    for one in messages("json-row"):
-        if one.value is None:
-            continue
-        plain = to_json(one.value)
-        assert decode_change(one.value) == decode_change(plain)
-        record = Record("summaries", 0, 1, 2, one.key, one.value)
-        kind = TOPICS[one.topic != "marketplace.review-summaries.v1"]
-        found = publications(record, kind=kind)
-        assert found == publications(record._replace(value=plain), kind=kind)
-        assert _of_one("change", (1, [one])) == _of_one("change", (1, [one._replace(value=plain)]))
 
 
 @pytest.mark.parametrize("is_sided", [False, True])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.drive import Driver, config, upsert
-from tests.processing.slow import SlowDriver, SlowEngine, texts
+from tests.processing.slow import SlowDriver, texts
 from worker.limits import Limit
 from worker.processing.pace import (
     FIRST_BYTES,
@@ -37,21 +37,6 @@ def test_a_rate_follows_what_was_measured_lately():
     for _ in range(20):
         rate.measured(1000, 1.0)
     assert rate.seconds(1000) < 1.5
-
-
-def test_work_that_takes_no_time_has_no_bound():
-    """As on a clock that stands still."""
-    pace = Pace(2.0)
-    pace.embedded(["text"], 0.0)
-    pace.processed(1, 0.0)
-    assert pace.most_records() > 10**6
-    assert not pace.is_too_long(10**6, 10**9)
-
-
-def test_embedding_that_took_all_of_the_time_leaves_none_and_not_less():
-    pace = Pace(2.0)
-    pace.processed(1000, 0.3 - (0.1 + 0.2))
-    assert pace.most_records() > 10**6
 
 
 def test_a_single_text_is_a_part_however_long():
@@ -83,35 +68,6 @@ def test_a_processor_that_is_throttled_under_way_is_noticed_after_one_micro_batc
     assert all(took <= 4 for _, took, _ in made[2:])
 
 
-def test_a_record_of_very_many_sentences_is_progress_all_the_way():
-    driver = SlowDriver(seconds_a_character=0.01)
-    many = [f"{i:08d} is a sentence" for i in range(900)]
-    started = driver.engine.now
-    batch = driver.run(upsert(0, "r0", *many), upsert(1, "r1", "another"))
-    assert batch.taken == 1
-    gaps = [
-        after - before
-        for before, after in zip([started, *driver.progress], driver.progress, strict=False)
-    ]
-    assert driver.engine.now - started > 300
-    assert max(gaps) < 25  # the first part was tried blindly
-    assert sorted(gaps)[len(gaps) // 2] <= 2
-
-
-def test_known_texts_cost_nothing():
-    driver = SlowDriver(seconds_a_character=0.01)
-    driver.run(upsert(0, "r0", *(f"{i:08d} is a sentence" for i in range(20))))
-    driver.engine.asked.clear()
-    again = upsert(1, "r0", *(f"{i:08d} is a sentence" for i in range(20)), rating=2.0)
-    same = [
-        upsert(2 + i, f"s{i}", "The same text in all of them, given to the engine once.")
-        for i in range(50)
-    ]
-    batch = driver.run(again, *same)
-    assert batch.taken == 51
-    assert len(driver.engine.asked) == 1
-
-
 def test_texts_without_a_vector_are_not_counted_again_when_the_plan_is_made_anew():
     """The engine was measured in between, and would now be thought too slow for what is embedded
     already.
@@ -120,25 +76,6 @@ def test_texts_without_a_vector_are_not_counted_again_when_the_plan_is_made_anew
     batch = driver.run(upsert(0, "r0", "nan"), *texts(20, start=1))
     assert batch.taken == 21
     assert [list(part) for part in driver.engine.calls] == [driver.engine.asked]
-
-
-def test_records_that_bring_their_vectors_are_bounded_by_what_records_took():
-    driver = SlowDriver(seconds_a_character=0.0)
-    pace = driver.processor._pace
-    pace.processed(10, 1.0)
-    records = [
-        upsert(i, f"r{i}", (f"text {i}", [1.0, i, 1.0]), embedding_model="fake") for i in range(100)
-    ]
-    batch = driver.run(*records)
-    assert batch.taken == 20
-    assert batch.stats.limits[Limit.BATCH_TIME] == 1
-
-
-def test_without_a_pace_a_micro_batch_takes_as_long_as_it_takes():
-    driver = Driver(engine=SlowEngine(1.0))
-    assert driver.run(*texts(200)).taken == 200
-    assert len(driver.engine.calls) == 1
-    assert Pace().limit_seconds == math.inf
 
 
 @pytest.mark.parametrize(("seconds_a_character", "least"), [(0.0, 2), (0.01, 10), (0.5, 80)])
@@ -223,35 +160,6 @@ def test_an_outage_that_a_small_transaction_meets_makes_later_ones_no_smaller_th
     assert size.most == 750
     size.written(700, 0.02)  # as fast as it was
     assert size.most >= LEAST_BYTES
-
-
-def test_a_fast_link_is_found_out_in_few_transactions():
-    size = TransactionSize(SECONDS)
-    sizes = []
-    while size.most < 64 * 2**20:
-        sizes.append(size.most)
-        size.written(size.most, 0.1)
-    assert sizes[0] == FIRST_BYTES
-    assert len(sizes) <= 6
-
-
-def test_a_quota_that_lets_the_first_megabytes_pass_is_hit_once_and_not_again_and_again():
-    """A broker takes what a window of 10 s has room for at once, and then as much as the quota
-    says.
-    """
-    size, now, credit, failures, written = TransactionSize(SECONDS), 0.0, 1.5e6, 0, 0
-    while now < 600:
-        seconds = max(0.0, size.most - credit) / 150e3 + 0.02
-        credit = max(0.0, credit - size.most) + 3000
-        now += seconds
-        if seconds > SECONDS:
-            assert size.unwritten(100, size.most, seconds)
-            failures += 1
-        else:
-            written += size.most
-            size.written(size.most, seconds)
-    assert failures <= 1
-    assert written > 0.8 * 600 * 150e3
 
 
 def test_a_transaction_that_failed_early_or_has_one_record_is_not_made_smaller():

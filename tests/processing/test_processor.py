@@ -42,11 +42,6 @@ def test_the_greatest_version_still_has_a_successor(driver):
 # -- sentences -------------------------------------------------------------------------------------
 
 
-def test_given_sentences_win_over_the_text(driver):
-    (body,) = driver.bodies(upsert(0, "r", "given", text="Not this."))
-    assert [s["text"] for s in body["sentences"]] == ["given"]
-
-
 def test_signs_alone_are_a_sentence_only_if_the_event_gives_them():
     """Its producer has split the review; of a text the worker decides."""
     driver = Driver(config(limits={"max_sentence_chars": 5}))
@@ -55,16 +50,6 @@ def test_signs_alone_are_a_sentence_only_if_the_event_gives_them():
     text = {"type": "review.upserted", "review_id": "r", "text": "- \n!!!\nGood. !!!!!!!!"}
     (split,) = driver.bodies(record(1, "other", text))
     assert [(s["sentence_id"], s["text"]) for s in split["sentences"]] == [("r#0", "Good.")]
-
-
-def test_a_given_sentence_over_the_cap_is_split_at_the_cap():
-    driver = Driver(config(limits={"max_sentence_chars": 10}))
-    (body,) = driver.bodies(upsert(0, "r", "x" * 25, "next"))
-    assert {s["sentence_id"]: s["text"] for s in body["sentences"]}.keys() <= {
-        f"r#{i}" for i in range(4)
-    }
-    assert driver.summary(0, "e").sentence_count == 4
-    assert all(len(s["text"]) <= 10 for s in body["sentences"])
 
 
 def test_sentences_that_the_engine_does_not_read_to_their_end_are_cut_unless_they_have_a_vector():
@@ -208,14 +193,6 @@ def test_applied_offsets_are_ignored(driver):
     assert read_applied(driver.rows[0]) == Applied(3, "reviews", "")
 
 
-def test_a_record_without_effect_moves_the_applied_offset(driver):
-    driver.run(delete_entity(5))
-    assert driver.processor.check_partition(0) == 6
-    driver.restart()
-    assert driver.processor.check_partition(0) == 6
-    assert driver.processor.check_partition(1) is None
-
-
 # -- state -----------------------------------------------------------------------------------------
 
 
@@ -255,12 +232,6 @@ def test_memory_is_bounded_between_batches_even_by_one_entity():
     assert batch.stats.cached_entities == 1
     tiny = Driver(config(cache_bytes=0))
     assert tiny.run(upsert(0, "r", "one")).stats.cached_entities == 0
-
-
-def test_every_changed_row_is_written_once_a_batch(driver):
-    batch = driver.run(*[upsert(i, "r", f"text {i}") for i in range(50)])
-    assert len(batch.rows[0]) == 6  # fingerprint, applied, header, published, review, vectors
-    assert batch.stats.changes == 50
 
 
 def test_the_fingerprint_is_the_first_row_of_a_partitions_changelog(driver):

@@ -14,8 +14,6 @@ from tests.harness.drive import Driver, FakeEngine, config, sent
 from tests.harness.model import Model
 from tests.processing.operations import event, operations, records_of, upserted
 from worker.state import verify_partition
-from worker.state.keys import ENTITY, parse_entity_key
-from worker.state.rows import decode_header
 
 setups = st.fixed_dictionaries(
     {
@@ -97,61 +95,6 @@ def _check_views(driver, model):
             entity.sequence,
         )
     assert driver.summary(0, "nobody") is None
-
-
-def _live_rows(rows):
-    """Rows but those of deleted incarnations, whose removal may take some batches more."""
-    entity_rows = {key: parse_entity_key(key) for key, _ in rows.scan(ENTITY)}
-    live = {
-        parts.entity: _incarnation(rows, key)
-        for key, parts in entity_rows.items()
-        if parts.incarnation is None
-    }
-    return {
-        key: rows.get(key)
-        for key, parts in entity_rows.items()
-        if parts.entity in live and parts.incarnation in (None, live[parts.entity])
-    }
-
-
-def _incarnation(rows, key):
-    return decode_header(key, rows.get(key)).incarnation
-
-
-@settings(max_examples=60, deadline=None)
-@given(setup=setups, events=st.lists(operations, min_size=20, max_size=30), size=st.integers(2, 30))
-def test_rows_do_not_depend_on_batches(setup, events, size):
-    setup["emit"] = "every"
-    records = list(records_of(events))
-    one, many = Driver(config(**setup)), Driver(config(**setup))
-    singly = [message for r in records for message in one.run(r).messages]
-    together = []
-    for at in range(0, len(records), size):
-        together += many.run(*records[at : at + size]).messages
-    for partition in (0, 1):
-        assert _live_rows(one.rows[partition]) == _live_rows(many.rows[partition])
-        ours = [message for message in together if message.partition == partition]
-        assert ours == [message for message in singly if message.partition == partition]
-
-
-@pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
-def test_one_entity_of_many_steps_at_once(shown):
-    """With edits and deletions inside."""
-    driver = Driver(config(**shown, k=4))
-    model = Model(driver.config, FakeEngine.vector)
-    events = []
-    for i in range(160):
-        vector = [((i * 7919) % 23) - 11, ((i * 104729) % 19) - 9, 5 + i % 3]
-        events.append(
-            upserted("a", f"r{i % 50}", [(f"text {i % 11}", vector), "good"], {"rating": i % 5})
-        )
-        if i % 9 == 8:
-            events.append(event("a", {"type": "review.deleted", "review_id": f"r{(i * 3) % 50}"}))
-    records = list(records_of(events))
-    for at in range(0, len(records), 60):
-        expected, _ = model.run(records[at : at + 60])
-        result = driver.run(*records[at : at + 60])
-        assert [sent(message) for message in result.messages] == expected
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 10**8])

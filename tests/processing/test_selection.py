@@ -2,14 +2,12 @@
 their offsets.
 """
 
-import json
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.drive import Driver, config, record, upsert
+from tests.harness.drive import Driver, config, record
 from tests.processing.operations import ENTITIES, operations, records_of
-from worker.events import Record, Rejected, decode
+from worker.events import Rejected, decode
 from worker.events.dates import milliseconds
 from worker.processing.config import RecordSelection
 
@@ -79,12 +77,3 @@ def test_what_arrived_when_its_span_was_over_is_late():
     assert stats.late == 1
     assert sum(n for (_, o), n in stats.outcomes.items() if o == "ignored:not_selected") == 1
     assert driver.run(late).stats.late == 0  # applied already
-
-
-def test_other_entities_records_are_not_even_read():
-    """A record of another key is left out, whatever it holds; so is one without."""
-    driver = Driver(config(selection=RecordSelection(entities=frozenset({b"e"}))))
-    for offset, key in enumerate((b"other", None, b"")):
-        stats = driver.run(Record("reviews", 0, offset, 0, key, b"{")).stats
-        assert stats.outcomes == {("none", "ignored:not_selected"): 1}
-    assert json.loads(driver.run(upsert(9, "r", "good")).messages[0].value)["entity_id"] == "e"

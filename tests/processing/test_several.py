@@ -172,27 +172,6 @@ def test_the_events_of_a_record_are_one_change_of_an_entity():
     assert driver.bodies(record(2, brief, ended("review", review_id="s"))) == []
 
 
-@pytest.mark.parametrize("beside", [[], [{"entity_id": "a"}, {"entity_id": "b"}]])
-def test_an_entity_may_be_deleted_twice_by_one_record(beside):
-    driver = Driver(config(mapping=Lists()))
-    driver.run(record(0, upserted("r", "one")))
-    batch = driver.run(record(1, ended("entity"), ended("entity"), ended("entity", "none")))
-    assert [(one.key, one.value is None) for one in batch.messages] == [(b"a", False), (b"a", True)]
-    assert batch.stats.outcomes == {("several", "applied"): 1}
-    again = driver.run(record(2, ended("entity"), ended("review", "b", review_id="r")))
-    assert again.stats.outcomes == {("several", "applied"): 1}
-
-
-def test_a_record_has_events_of_so_many_entities():
-    driver = Driver(config(mapping=Lists()))
-    many = [upserted("r", "x", entity_id=str(number)) for number in range(1001)]
-    batch = driver.run(record(0, *many), record(1, *many[1:]))
-    reason, detail = letter_of(batch)
-    assert reason == "too_large"
-    assert detail.startswith("the record has events of 1001 entities: a worker takes at most 1000")
-    assert batch.stats.changes == 1000
-
-
 def test_of_a_record_the_events_of_chosen_entities_are_replayed():
     wanted = RecordSelection(entities=frozenset({b"a", b"c"}))
     driver = Driver(config(mapping=Lists(), selection=wanted))

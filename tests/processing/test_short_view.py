@@ -134,18 +134,3 @@ def test_one_sentence_none_and_hostile_ones():
     shown = {one.text for one in view.sentences}
     assert shown <= set(HOSTILE)
     assert sum(one.stands_for for one in view.sentences) == len(HOSTILE)
-
-
-def test_a_hundred_thousand_copies_are_read_in_a_moment():
-    """They would take hours if each were compared with the others."""
-    driver = Driver(config(limits={"max_sentences_per_review": 1000}))
-    text = "Great place to stay."
-    for at in range(100):
-        driver.run(upsert(at, f"r{at}", *[text] * 1000))
-    driver.run(upsert(100, "other", "far"))
-    view = short(driver, sentences=100, threshold=0.99)
-    assert [(one.stands_for, one.stands_for_reviews) for one in view.sentences] == [
-        (100_000, 100),
-        (1, 1),
-    ]
-    assert [one.sentence_id for one in view.sentences] == ["r0#0", "other#0"]

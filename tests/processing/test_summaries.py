@@ -4,58 +4,12 @@ has already done.
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-
-import pytest
-
 from tests.harness.drive import Driver, config, summary_of, upsert
-from tests.processing.restored import ENTITIES, answered, events, stored
+from tests.processing.restored import answered, stored
 from worker.processing import summaries as module
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import SummaryView, read_view
 from worker.state import MemoryRows
-
-
-@pytest.mark.parametrize("large", [0, 500])
-@pytest.mark.parametrize("shown", [{}, {"distinct": True}, {"by_text": True}])
-@pytest.mark.parametrize("seed", range(5))
-def test_it_is_always_the_committed_one(monkeypatch, large, shown, seed):
-    """Asked between all steps of a micro-batch, of entities small and large, in memory and out of
-    it.
-    """
-    monkeypatch.setattr(module, "LARGE", large)
-    monkeypatch.setattr(module, "KEPT", 2)
-    chance = random.Random(seed)
-    cache_bytes = chance.choice([0, 6000, 10**8])
-    driver = Driver(config(k=3, cache_bytes=cache_bytes, **shown))
-    offset = 0
-    for _ in range(30):
-        if chance.random() < 0.1:
-            driver.restart()
-        count = chance.randrange(1, 9)
-        committed = {entity: stored(driver, entity) for entity in ENTITIES}
-        asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [answered(driver, entity) for entity in asked] == [
-            committed[entity] for entity in asked
-        ]
-        batch = driver.processor.process(events(chance, offset, count))
-        assert {entity: answered(driver, entity) for entity in ENTITIES} == committed
-        driver.rows[0].write(batch.rows[0])
-        new = {entity: stored(driver, entity) for entity in ENTITIES}
-        for entity in ENTITIES:  # stored, and the processor does not know yet
-            assert _but_offset(answered(driver, entity)) in (
-                _but_offset(committed[entity]),
-                _but_offset(new[entity]),
-            )
-        driver.processor.committed(batch)
-        asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [answered(driver, entity) for entity in asked] == [new[entity] for entity in asked]
-        offset += count
-
-
-def _but_offset(view):
-    return view and replace(view, next_offset=None)
 
 
 def many(offset, count, entity_id="e"):

@@ -13,7 +13,6 @@ from tests.processing.operations import operations
 from tests.processing.slow import SlowDriver, texts
 from worker.coversumm import quantize
 from worker.events import Record
-from worker.limits import Limit
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 
@@ -70,13 +69,6 @@ def test_what_is_in_it_is_the_truth(vectors):
     assert any(np.array([1, 2, 3], "<i2").tobytes() in value for value in rows.values())
 
 
-def test_a_text_is_looked_up_once_in_a_micro_batch(vectors):
-    driver = StoreDriver(vectors)
-    driver.run(upsert(0, "r", "good", "good"), upsert(1, "s", "bad", "good"), upsert(2, "t", "bad"))
-    assert [text for texts in vectors.asked for text in texts] == ["good", "bad"]
-    assert [] not in vectors.asked
-
-
 def test_vectors_that_events_bring_are_neither_looked_up_nor_kept(vectors):
     driver = StoreDriver(vectors)
     driver.run(upsert(0, "r", ("good", [1.0, 0.0, 0.0]), embedding_model="fake"))
@@ -103,19 +95,6 @@ def test_known_vectors_do_not_cut_a_micro_batch(vectors):
     assert [taken for taken, _, _ in made_again] == [300]
     assert bodies_again == bodies
     assert again.engine.asked == []
-
-
-def test_what_is_new_among_known_texts_still_cuts_it(vectors):
-    events = texts(300)
-    SlowStoreDriver(vectors, seconds_a_character=0.01).all(events)
-    driver = SlowStoreDriver(vectors, seconds_a_character=0.01)
-    driver.processor._pace.processed(1, 0.0)
-    driver.processor._pace.embedded(["x" * 80], 1.0)
-    made, _ = driver.all([*events[:100], *texts(5, start=1000), *events[200:]])
-    assert sum(taken for taken, _, _ in made) == 205
-    assert made[0][0] < 105
-    assert made[0][2].limits[Limit.BATCH_TIME] == 1
-    assert len(driver.engine.asked) == 5
 
 
 @settings(max_examples=60, deadline=None)

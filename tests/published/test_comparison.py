@@ -172,11 +172,6 @@ def test_a_tombstone_ends_all_facets():
     assert (found.missing_in_a, found.missing_in_b, found.entities) == (1, 1, 2)
 
 
-def test_without_examples_the_sources_are_read_once():
-    found = compare(iter([summary("a", FOUR)]), iter([summary("b", FOUR)]))
-    assert (found.missing_in_a, found.missing_in_b) == (1, 1)
-
-
 def test_memory_does_not_grow_with_texts():
     """Of a thousand entities with 40 MB of texts, half a KiB each is kept."""
 

@@ -128,10 +128,3 @@ def test_spans_of_a_file_are_neighbours(tmp_path_factory, times, moments):
             for one in list(source.of("e", TimeSpan(since, until)))[:1]
             if since
         )
-
-
-def test_progress_is_reported(file):
-    progress = []
-    source = file(*[body("other", 1, TEXTS)] * 1200)
-    assert list(source.of("e", progress=progress.append)) == []
-    assert progress == [500, 1000]

@@ -57,19 +57,6 @@ def test_texts_that_are_alike_take_what_one_takes(seconds_a_character):
     assert found.sampled_embedded >= WINDOWS
 
 
-def test_a_short_history_is_processed_whole():
-    found, _ = estimated(
-        {0: Range(0, 900, 0), 3: Range(10, 20, 0), 5: Range(7, 7, 0)}, SlowEngine(0.0)
-    )
-    assert (found.records, found.sampled, found.sampled_entities) == (910, 910, 7)
-    assert found.seconds == START_SECONDS
-
-
-def test_of_nothing_there_is_nothing_to_do():
-    found, asked = estimated({0: Range(4, 4, 0)}, SlowEngine(0.0))
-    assert (found.records, found.size, found.seconds, asked) == (0, 0, START_SECONDS, [])
-
-
 @pytest.mark.parametrize(("events_per_s", "size_per_s"), [(100, None), (None, 10_000), (5, 1e9)])
 def test_it_goes_no_faster_than_is_allowed(events_per_s, size_per_s):
     engine = SlowEngine(0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import json, structs
+from msgspec import structs
 
 from worker.errors import SetupError
 from worker.replay.plan import FORMAT, ReplayPlan, decode_plan, refuse_other
@@ -80,7 +80,3 @@ def test_what_differs_is_named(
         "the replay name was begun on 2026-11-22T20:00:00Z as another one: "
     )
     assert "--restart" in str(refused.value)
-
-
-def test_a_plan_is_json_that_a_tool_can_read() -> None:
-    assert json.decode(PLAN.encode())["ranges"]["0"] == {"first": 0, "end": 10, "log_start": 0}

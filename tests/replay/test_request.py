@@ -133,25 +133,6 @@ def test_whatever_is_asked_for_otherwise_is_another_replay(field: str) -> None:
     assert sum(facts[name] != other[name] for name in facts) == 1
 
 
-def test_where_a_file_lies_is_no_fact_but_that_there_is_one() -> None:
-    def facts(file: str) -> dict[str, str]:
-        return replace(PLAIN, to_topic=None, to_file=Path(file)).facts()
-
-    assert facts("a.jsonl") == facts("b.jsonl") != replace(PLAIN, to_topic=None).facts()
-
-
-def test_facts_are_for_people() -> None:
-    asked = replace(
-        PLAIN, until_ms=1_700_000_000_000, partitions=frozenset({10, 2}), entities=frozenset("ab")
-    )
-    facts = asked.facts()
-    assert (facts["--since"], facts["--until"]) == ("the beginning", "2023-11-14T22:13:20.000Z")
-    assert facts["--partitions"] == "2,10"
-    assert facts["--entities"].startswith("2 (")
-    assert facts["--entities"] == replace(asked, entities=frozenset("ba")).facts()["--entities"]
-    assert facts["--entities"] != replace(asked, entities=frozenset("ac")).facts()["--entities"]
-
-
 @pytest.mark.parametrize(
     ("asked", "selection", "is_whole"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,28 +32,6 @@ def test_no_more_than_the_rates_over_the_long_run(
         assert events_per_s is None or events <= events_per_s * passed * (1 + 1e-6) + 1e-3
         assert bytes_per_s is None or size <= bytes_per_s * passed * (1 + 1e-6) + 1e-3
         clock.sleep(busy_s)
-
-
-def test_who_is_slower_by_itself_does_not_wait() -> None:
-    clock = FakeClock()
-    throttle = RateThrottle(10, None, clock)
-    for _ in range(5):
-        clock.sleep(1.0)
-        assert throttle.pause(10, 10**9) == pytest.approx(0.0, abs=1e-6)
-
-
-def test_nothing_is_saved_up() -> None:
-    clock = FakeClock()
-    throttle = RateThrottle(10, None, clock)
-    clock.sleep(3600)
-    assert throttle.pause(100, 0) == pytest.approx(9.0)
-
-
-def test_the_stricter_rate_counts() -> None:
-    clock = FakeClock()
-    assert RateThrottle(10, 1000, clock).pause(10, 5000) == pytest.approx(5.0)
-    assert RateThrottle(1, 1000, clock).pause(10, 5000) == pytest.approx(10.0)
-    assert RateThrottle(None, None, clock).pause(10, 5000) == 0.0
 
 
 def test_at_once_is_what_may_be_read_in_a_quarter_of_a_second() -> None:

@@ -58,11 +58,6 @@ def test_strangers_are_not_named(variable: str, value: str) -> None:
     assert unknown_variables({variable: value}, KNOWN) == []
 
 
-def test_another_programs_name_for_the_brokers_is_its_own() -> None:
-    environ = {"KAFKA_BOOTSTRAP_SERVER": "a:1", "KAFKA_BOOTSTRAP_SERVERS": "b:1"}
-    assert unknown_variables(environ, KNOWN) == []
-
-
 def test_one_line_names_all_and_no_value() -> None:
     line = unknown_settings(
         {"COVERSUMM_TOP_K": "VALUE", "COVERSUM_EPOCH": "VALUE", "COVERSUMM_XYZZY": "VALUE"}

@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -434,28 +433,3 @@ def test_two_partitions_in_one_row_group_are_read_in_bounded_memory(tmp_path):
     found, grown = map(int, done.stdout.split())
     assert found == count // 2
     assert grown < 1.5e7
-
-
-@st.composite
-def damaged(draw):
-    """A line of JSON, or a row, in which some bytes are others."""
-    line = bytearray(draw(st.sampled_from(LINES)))
-    for place in draw(st.lists(st.integers(0, max(len(line) - 1, 0)), max_size=3)):
-        line[place : place + 1] = draw(st.binary(max_size=2))
-    return bytes(line).replace(b"\n", b"")
-
-
-@given(st.lists(damaged(), max_size=5))
-def test_damaged_lines_are_records_or_faults(lines):
-    """Nothing else; but two that are not the same record at one offset are refused."""
-    last = b'{"topic":"reviews","partition":0,"offset":99,"value":null}'
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "a"
-        path.write_bytes(b"\n".join([LINES[0], last, *lines]))
-        with suppress(SetupError):
-            archive = Archive([str(path)], {"text": "body"})
-            found = [one for records in everything(archive).values() for one in records]
-            assert all(isinstance(one, Record) for one in found)
-            assert all(fault.line > 1 for fault in archive.faults())
-            blank = sum(not line.strip() for line in lines)
-            assert len(set(found)) + len(list(archive.faults())) <= len(lines) + 2 - blank

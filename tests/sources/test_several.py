@@ -70,15 +70,6 @@ def test_they_give_what_each_gives_alone(lines, ends):
             assert left_out is None or left_out.first_line == written.index(REVIEW) + 1
 
 
-def test_one_file_is_as_it_was(tmp_path):
-    path = tmp_path / "a"
-    path.write_text(REVIEW)
-    with ReviewFiles([str(path)]) as reviews:
-        assert (reviews.topic, reviews.unit, reviews.size) == ("a", "lines", len(REVIEW))
-        assert list(reviews) == [entry for _, entry in alone(str(path))]
-        assert (reviews.where(7), reviews.place(7), reviews.lines) == ("line 7", "7", 1)
-
-
 def test_a_beginning_beyond_the_end_of_its_file_is_refused(tmp_path):
     """It does not reach into the next."""
     for name in "ab":

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from worker.errors import SetupError
 from worker.events import Record
 from worker.sources import Faulty, ReviewFiles, columns, parse_fields
-from worker.sources.columns import rows
 
 FIELDS = {
     "entity_id": "asin",
@@ -269,9 +268,3 @@ def test_columns_may_have_commas_in_their_names():
     }
     found, _ = entries(b'"hotel, name",id,"review, body, in English"\ne,1,a\n', fields=fields)
     assert [one["text"] for one in values(found)] == ["a"]
-
-
-@given(st.binary(), st.sampled_from(",\t"))
-def test_any_bytes_are_rows_or_faults(content, delimiter):
-    for row in rows(iter(io.BytesIO(content)), delimiter):
-        assert row.line >= 1

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from worker.events.outputs import LastSummary
 from worker.events.publishing import SUMMARIES
-from worker.events.ratings import RatingCounts, Ratings
+from worker.events.ratings import Ratings
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
 from worker.state.partition import last_changes, put_last_change
@@ -77,22 +77,3 @@ def test_a_row_that_holds_something_else_is_named(payload):
     key = last_change_key(b"one")
     with pytest.raises(CorruptRow, match="last change of entity 'one'"):
         decode_last_change(key, SUMMARIES, seal(key, payload))
-
-
-def test_a_row_is_a_small_part_of_a_message():
-    """There is one for each entity in each micro-batch: of k = 20 it has a tenth of the bytes."""
-    key = last_change_key(b"one")
-    change = LastSummary(
-        1_700_000_000_000,
-        "reviews",
-        "review.upserted",
-        "review",
-        None,
-        100,
-        900,
-        [4.0] * 20,
-        [0.5] * 20,
-        [1] * 20,
-        all_ratings=RatingCounts({8: 60, 10: 40}).ratings(),
-    )
-    assert len(encode_last_change(key, change)) < 500

@@ -92,15 +92,6 @@ def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
     other.close()
 
 
-def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2, die)
-    databases.write(0, {b"key": b"value"})
-    databases.close()
-    again = Databases(tmp_path, 64 * MIB, 8, die)
-    assert again.rows(0).get(b"key") == b"value"
-    again.close()
-
-
 @pytest.mark.parametrize(
     ("budget", "partitions", "each"),
     [
@@ -227,14 +218,6 @@ def test_a_manifest_that_names_too_few_files_ends_the_process(tmp_path: Path) ->
         databases.open(0)
     assert isinstance(end.value.cause, DamagedDatabase)
     assert "manifest" in str(end.value.cause)
-
-
-def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(tmp_path: Path) -> None:
-    first = Databases(tmp_path, 16 * MIB, 2, die)
-    first.open(0)
-    with pytest.raises(Exception, match="lock hold"):
-        Databases(tmp_path, 16 * MIB, 2, die).open(0)
-    first.close()
 
 
 @pytest.mark.parametrize(

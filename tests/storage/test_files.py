@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.storage.dying import BATCHES, OFFSET, batches
+from tests.storage.dying import OFFSET, batches
 from worker.errors import Crash
 from worker.state import DamagedDatabase
 from worker.storage.rows import RocksRows, check_files, explained
@@ -148,17 +148,6 @@ def test_a_manifest_cut_anywhere_never_hides_rows(folder: Path, tenth: int) -> N
     os.truncate(path, path.stat().st_size * tenth // 10)
     with pytest.raises(DamagedDatabase, match="manifest"):
         read(folder)
-
-
-def test_without_the_check_a_cut_manifest_hides_rows(folder: Path) -> None:
-    """What the check is for: when RocksDB learns to see it, it can go."""
-    path = FILES["manifest"](folder)
-    os.truncate(path, path.stat().st_size // 2)
-    database = Rdict(str(folder), Options(raw_mode=True))
-    found = dict(database.items())
-    database.close()
-    assert found[OFFSET] == b"%d" % (BATCHES - 1)
-    assert len(found) < len(history()[-1])
 
 
 def test_a_removed_log_before_another_is_noticed(folder: Path) -> None:

@@ -159,13 +159,6 @@ def test_what_a_killed_worker_left(path):
     assert (check.problems, check.entity.reviews) == ((), len(EVENTS))
 
 
-def test_a_database_before_its_first_event(path):
-    busy(path).close()
-    with stored_partition(0, path) as part:
-        assert part is None
-    assert list(verify_data_dir(path.parents[2])) == []
-
-
 def test_a_damaged_file_is_a_result(path):
     database = busy(path)
     for changes in transactions():
@@ -222,17 +215,6 @@ def test_a_copy_cut_amid_a_transaction_is_not_verified(
         assert not list(looks)
     else:
         assert (seen, checks) == ([True], [])
-    database.close()
-
-
-def test_a_copy_that_stays_partial_is_given_up(path, running, data_dir, monkeypatch):
-    monkeypatch.setattr(verification, "POLL_SECONDS", 0.01)
-    database = busy(path)
-    for changes in (*transactions(), {PARTIAL_KEY: b"1"}):
-        write_rows(database, changes)
-    seen = []
-    assert list(verify_data_dir(data_dir, lambda part, _: seen.append(part.is_partial))) == []
-    assert seen == [True]
     database.close()
 
 

@@ -18,7 +18,6 @@ import pytest
 from tests.harness.drive import FakeEngine
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.storage.vector_store import IDENTITY, MIB, opened, vector
-from worker.errors import SetupError
 from worker.settings import Settings
 from worker.storage import vectors as stored
 from worker.storage.vectors import DATABASE, DamagedStore, contents, disk_bytes, open_vector_store
@@ -47,20 +46,6 @@ class Clock:
 
 def as_lists(found):
     return {text: one.tolist() for text, one in found.items()}
-
-
-def test_what_is_added_is_found(store):
-    store.add({"a": vector(1), "b": vector(2)})
-    assert as_lists(store.find(["b", "c", "a"])) == {"a": [1, 2, 3, 4], "b": [2, 3, 4, 5]}
-    assert store.find(["c"]) == {}
-
-
-def test_it_is_found_by_the_next_process(store, tmp_path):
-    store.add({"a": vector(1)})
-    store.close()
-    again = opened(tmp_path)
-    assert as_lists(again.find(["a"])) == {"a": [1, 2, 3, 4]}
-    again.close()
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -289,12 +274,6 @@ def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, cap
     again.close()
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match=r"COVERSUMM_VECTOR_STORE_DIR=.*cannot be written"):
-        open_vector_store(settings(tmp_path / "file" / "store"), FakeEngine())
-
-
 def test_it_is_opened_where_it_is_set_and_there_is_an_engine(tmp_path):
     assert open_vector_store(Settings(), FakeEngine()) is None
     assert open_vector_store(settings(tmp_path), None) is None
@@ -304,24 +283,3 @@ def test_it_is_opened_where_it_is_set_and_there_is_an_engine(tmp_path):
     assert (held.vectors, held.engine["model"], held.engine["dimension"]) == (1, "fake", 3)
     assert store.disk_bytes > 0
     store.close()
-
-
-def test_contents_of_nothing(tmp_path):
-    with pytest.raises(SetupError, match="there is no vector store"):
-        contents(tmp_path)
-
-
-def test_a_size_that_cannot_be_measured_ends_nothing(store, monkeypatch, caplog):
-    before = store.disk_bytes
-
-    def fails(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "scandir", fails)
-    for number in range(2):
-        store._looks_again_at = 0.0
-        store.add({f"text {number}": vector(number)})
-    assert store.find(["text 1"])
-    assert store.disk_bytes == before
-    (record,) = [one for one in caplog.records if "measured" in one.getMessage()]
-    assert "Permission denied" in record.getMessage()

@@ -261,15 +261,6 @@ async def test_a_commit_has_the_notes_of_its_batch_and_then_the_ledger_gets_it()
     assert ledger.commits == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
 
-async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
-    ledger = NotingLedger()
-    rig = Rig(ledger=ledger)
-    rig.take_over(p0=5)
-    rig.failures = {"transaction": InDoubt("no answer")}
-    await rig.deliver(batch((0, 5), starts={0: 5}))
-    assert ledger.commits == []
-
-
 async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):
@@ -298,14 +289,6 @@ async def test_partitions_without_records_are_finished_each_by_itself() -> None:
         ("finish", 1, 8),
     ]
     assert rig.assignment.positions == {0: 7, 1: 8}
-
-
-async def test_an_end_that_does_not_follow_what_is_committed_ends_the_process() -> None:
-    rig = Rig()
-    rig.take_over(p0=5)
-    with pytest.raises(End):
-        await rig.deliver(MicroBatch((), {0: 6}, {0: 7}, NOW, frozenset({0})))
-    assert rig.steps() == []
 
 
 async def test_a_rebalance_ends_an_end_between_two_of_its_transactions() -> None:
@@ -432,14 +415,6 @@ async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
         await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.failures[step]
     assert rig.steps()[-1] == step
-
-
-async def test_a_partition_without_rows_is_not_written() -> None:
-    rig = Rig()
-    rig.take_over(p0=5, p1=8)
-    rig.rows_of = lambda partition: {b"row": None} if partition else {}
-    await rig.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
-    assert [step for step in rig.log if step[0] == "write"] == [("write", 1, {b"row": None}, 101)]
 
 
 @pytest.mark.parametrize("step", ["transaction", "process"])
@@ -798,13 +773,6 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
     assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
 
 
-async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
-    rig = Rig(batch_bytes=50)
-    rig.take_over(p0=0)
-    await rig.deliver(batch((0, 0), (0, 1), starts={0: 0}, size=100))
-    assert [step[1] for step in rig.log if step[0] == "process"] == [[(0, 0)], [(0, 1)]]
-
-
 async def test_a_topic_created_again_in_mid_flight_ends_the_process_before_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
@@ -826,14 +794,6 @@ async def test_rows_that_are_not_behind_the_stored_ones_end_the_process_before_t
     assert isinstance(end.value.cause, Unanswered)  # which the producer turns into a doubt
     assert "the topic was deleted and created again" in str(end.value.cause)
     assert rig.steps() == ["process", "transaction"]
-
-
-async def test_every_commit_is_progress() -> None:
-    rig = Rig(takes=1)
-    rig.take_over(p0=5)
-    rig.assignment.progress.at = 0.0
-    await rig.deliver(batch((0, 5), starts={0: 5}))
-    assert rig.assignment.progress.at > 0
 
 
 # -- schemas ---------------------------------------------------------------------------------------

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.harness.drive import FakeEngine
 from tests.harness.fake_clients import FakeClock
 from worker.kafka.group import Membership
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.journal import Journal, log_start, shown_ranges
-from worker.text.declared import DeclaredEngine, ModelFacts
+from worker.stream.journal import Journal, log_start
 
 
 class Logged:
@@ -134,38 +132,6 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
     assert logged() == []
 
 
-def test_a_rebalance_that_goes_before_a_decision_is_reported_as_one(
-    held: Assignment, clock: FakeClock, logged: Logged
-) -> None:
-    take(held, {0, 1})
-    held.suspend("no answer")
-    clock.now_s += 2
-    held.revoke()
-    clock.now_s += 1
-    logged()
-    take(held, {0})
-    ((line, facts),) = logged()
-    assert (
-        line
-        == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6; the commit in doubt before it is "
-        "decided"
-    )
-    assert facts["doubt"] == "no answer"
-    held.revoke()
-    take(held, {0})
-    ((line, facts),) = logged()
-    assert line == "rebalanced in 0.00 s: had partitions 0, has 0 of 6"
-    assert "doubt" not in facts
-
-
-def test_a_doubt_after_a_rebalance_began_has_no_line(held: Assignment, logged: Logged) -> None:
-    take(held, {0, 1})
-    held.revoke()
-    logged()
-    held.suspend("no answer")
-    assert logged() == []
-
-
 def test_a_takeover_that_ends_after_a_signal_begins_nothing(
     held: Assignment, logged: Logged
 ) -> None:
@@ -197,20 +163,6 @@ def test_a_stop_says_what_was_committed(held: Assignment, logged: Logged) -> Non
     assert (
         logged()[0][0] == "stopped by SIGINT in 1.00 s; committed: nothing, no partition was held"
     )
-
-
-@pytest.mark.parametrize(
-    ("partitions", "shown"),
-    [
-        ([], "none"),
-        ([3], "3"),
-        ([3, 2, 1], "1-3"),
-        ([0, 2, 3, 9], "0, 2-3, 9"),
-        ([0, 1, 4, 5], "0-1, 4-5"),
-    ],
-)
-def test_ranges(partitions: list[int], shown: str) -> None:
-    assert shown_ranges(partitions) == shown
 
 
 def test_the_start_names_everything_and_no_secret(logged: Logged, tmp_path: Path) -> None:
@@ -248,29 +200,3 @@ def test_the_start_names_everything_and_no_secret(logged: Logged, tmp_path: Path
     assert facts["topics"]["input"] == "marketplace.reviews.v1"
     assert (facts["topic_partitions"], facts["k"], facts["group"]) == (6, 5, "coversumm-worker")
     assert facts["settings"]["COVERSUMM_SASL_PASSWORD"] == "***"
-
-
-@pytest.mark.parametrize(
-    ("languages", "named", "missing"),
-    [
-        (("en",), ("en",), None),
-        (("en",), ("fr", "en", "de"), "de, fr"),
-        (("de", "en", "fr"), ("fr", "de"), None),
-        (None, ("fr",), None),
-    ],
-)
-def test_the_start_names_the_model_s_languages_and_those_that_it_lacks(
-    logged: Logged,
-    tmp_path: Path,
-    languages: tuple[str, ...] | None,
-    named: tuple[str, ...],
-    missing: str,
-) -> None:
-    engine = DeclaredEngine(FakeEngine(), ModelFacts(languages=languages))
-    log_start(Settings(data_dir=tmp_path), 6, engine, named)
-    lines = [line for line, _ in logged()]
-    reads = f", reads {', '.join(languages)}" if languages else ""
-    assert any(line.endswith(f"3 dimensions{reads}") for line in lines)
-    warned = [line for line in lines if "COVERSUMM_FACETS names" in line]
-    assert len(warned) == (missing is not None)
-    assert all(f"does not read: {missing};" in line for line in warned)

@@ -28,7 +28,7 @@ from tests.harness.stream import INPUT, make_app
 from tests.stream.faust.rig import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.offsets import CUT_SHORT_SECONDS
-from worker.stream.bounded_reader import CHECK_SECONDS, Tail
+from worker.stream.bounded_reader import CHECK_SECONDS
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer_thread import is_empty
 from worker.stream.run_bounds import Ledger, RunBounds
@@ -147,35 +147,6 @@ async def test_the_last_record_is_the_end(app: Any) -> None:
     fetches = len(rig.thread.fetched)
     assert await rig.poll() is None
     assert len(rig.thread.fetched) == fetches
-
-
-@pytest.mark.parametrize("passed", [{3}, {3, 4, 5}, {2, 3, 4}])
-async def test_markers_and_aborted_records_at_the_end_are_passed(
-    app: Any, passed: set[int]
-) -> None:
-    """The position passes the end, where no record does; the second fetch from the
-    cursor shows it.
-    """
-    end = max(passed) + 1
-    rig = await bounded(app, {A: Log([0, 1], passed=passed, stable=end, end=end)}, {0: end})
-    batches = await until_finished(rig, 0)
-    assert [offsets(batch) for batch in batches] == [[0, 1], []]
-    assert (batches[-1].starts, batches[-1].ends) == ({0: 2}, {0: end})
-    assert (A, 2) in rig.thread.seeks
-
-
-async def test_records_at_or_beyond_the_end_are_not_handed_over(app: Any) -> None:
-    rig = await bounded(app, {A: Log([0, 1, 2, 3, 4], stable=5, end=5)}, {0: 3})
-    (batch,) = await until_finished(rig, 0)
-    assert (offsets(batch), batch.ends) == ([0, 1, 2], {0: 3})
-
-
-async def test_an_end_between_two_records_is_reached_without_the_second(app: Any) -> None:
-    """The end of a prefix as of a time may lie in what holds no record."""
-    rig = await bounded(
-        app, {A: Log([0, 1, 9], passed={2, 3, 4, 5, 6, 7, 8}, stable=10, end=10)}, {0: 5}
-    )
-    assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[0, 1], []]
 
 
 async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None:
@@ -323,20 +294,6 @@ async def test_a_micro_batch_is_filled_from_its_partition(
 # -- what proves nothing ---------------------------------------------------------------------------
 
 
-async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
-    """A fetch from before a seek moves the position and brings nothing: it is past the end, and
-    nobody got the records.
-    """
-    rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
-    assert isinstance(rig.thread, TailThread)
-    rig.thread.losses = 1
-    rig.thread.sought.clear()
-    assert await rig.poll() is None
-    assert rig.thread.seeks[-1] == (A, 0)
-    (batch,) = await until_finished(rig, 0)
-    assert (offsets(batch), batch.finished) == ([0, 1, 2], {0})
-
-
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
     app: Any, when: str
@@ -364,21 +321,6 @@ async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> Non
 
 
 # -- holes -----------------------------------------------------------------------------------------
-
-
-async def test_a_hole_at_the_end_is_proven_by_a_fetch_of_it_alone(app: Any) -> None:
-    """What compaction took away moves no position."""
-    rig = await bounded(app, {A: Log([0, 1], stable=6, end=6)}, {0: 6})
-    first, last = await until_finished(rig, 0)
-    assert (offsets(first), last.starts, last.ends) == ([0, 1], {0: 2}, {0: 6})
-    assert isinstance(rig.thread, TailThread)
-    assert rig.thread.asked == [2]
-
-
-async def test_a_hole_behind_markers_begins_at_the_position(app: Any) -> None:
-    rig = await bounded(app, {A: Log([0], passed={1, 2}, stable=6, end=6)}, {0: 6})
-    *_, last = await until_finished(rig, 0)
-    assert (last.starts, last.ends) == ({0: 1}, {0: 6})
 
 
 @pytest.mark.parametrize("failure", [NodeNotReadyError(), KafkaConnectionError()])
@@ -491,19 +433,3 @@ def test_every_record_below_the_end_once_and_then_it_is_finished(
     for batch in batches:
         assert batch.starts == {0: cursor}
         cursor = batch.ends[0]
-
-
-def test_a_tail_counts_each_cursor_by_itself() -> None:
-    tail = Tail(10)
-    assert tail.needs_second_fetch(cursor=3, position=10)
-    assert not tail.needs_second_fetch(cursor=3, position=10)
-    assert not tail.is_reached(cursor=5, position=10)
-    assert tail.needs_second_fetch(cursor=5, position=10)
-    assert not tail.needs_second_fetch(cursor=5, position=9)
-    assert tail.is_reached(cursor=10, position=10)
-    tail.is_hole_from(7)
-    assert tail.is_reached(cursor=5, position=7)
-    assert not tail.is_reached(cursor=5, position=8)
-    assert not tail.is_reached(cursor=6, position=7)
-    assert tail.needs_second_fetch(cursor=6, position=7)
-    assert tail.is_reached(cursor=7, position=7)

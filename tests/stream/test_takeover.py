@@ -5,7 +5,6 @@ continued.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -314,18 +313,6 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
     assert rig.surroundings.clock.monotonic() - began_s == 3 * PAUSE_SECONDS
     assert rig.stored() == ({b"row": b"restored"}, 9)
     assert rig.assignment.positions == {0: 5}
-
-
-async def test_that_a_takeover_begins_again_is_reported_once(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Brokers may be away for hours, and another part reports their absence."""
-    caplog.set_level(logging.INFO)
-    rig.begin_failures = [Unanswered("no broker")] * 5
-    await rig.recovered({0})
-    assert [
-        one.getMessage() for one in caplog.records if "retrying the takeover" in one.getMessage()
-    ] == ["retrying the takeover after an error of the brokers: no broker"]
 
 
 @pytest.mark.parametrize("ending", ["let go", "revoked"])

@@ -315,23 +315,6 @@ def test_a_commit_in_doubt_hinders_until_it_is_settled(
     assert status.ready()[0]
 
 
-def test_a_commit_in_doubt_without_a_broker_is_no_reason_to_end(
-    status: WorkerStatus, assignment: Assignment, clock: FakeClock
-) -> None:
-    assignment.suspend("no answer")
-    clock.now_s += 1000
-    assert status.stall() is None
-    assert status.ready() == (False, "no broker for 1000 s")
-
-
-def test_a_worker_that_was_told_to_end_says_so(
-    status: WorkerStatus, app: Any, assignment: Assignment
-) -> None:
-    app.is_leaving = True
-    assignment.revoke()
-    assert status.ready() == (False, "stopping")
-
-
 def test_a_micro_batch_in_hand_hinders(status: WorkerStatus, assignment: Assignment) -> None:
     with assignment.progress.busy():
         assert "micro-batch" in (status.stall() or "")
@@ -355,13 +338,6 @@ def test_what_is_fetched_and_not_committed_is_lag(
     assert status.lag() == {0: 0}
 
 
-def test_an_open_transaction_upstream_is_no_hindrance(status: WorkerStatus, app: Any) -> None:
-    """The last stable offset stands still, whatever lies behind it."""
-    app.consumer.undecided = lambda partition: 1000
-    assert status.stall() is None
-    assert status.undecided() == {0: 1000}
-
-
 def test_before_the_first_fetch_lag_is_unknown_and_nothing_hinders(
     status: WorkerStatus, app: Any, assignment: Assignment
 ) -> None:
@@ -378,10 +354,6 @@ def test_a_worker_without_a_membership_is_starting(
 ) -> None:
     assignment.membership = None
     assert status.ready() == (False, "starting: not yet a member of the consumer group")
-
-
-def test_the_databases_memory_is_reported(status: WorkerStatus) -> None:
-    assert status.rocksdb_bytes() == 7
 
 
 # -- brokers that are away -------------------------------------------------------------------------

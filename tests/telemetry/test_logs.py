@@ -119,21 +119,6 @@ def test_requests_as_they_go_to_the_broker_are_never_logged(logged):
         )
 
 
-def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(logged):
-    def act():
-        facts = {"partitions": [1, 2], "level": "LOUD", "secret": SECRET}
-        logging.getLogger("worker").info("two partitions", extra={"facts": facts})
-
-    entry = json.loads(logged(act, log_format="json", **ACCESS))
-    assert (entry["message"], entry["partitions"], entry["level"]) == (
-        "two partitions",
-        [1, 2],
-        "INFO",
-    )
-    assert entry["secret"] == "***"
-    assert logged(act).endswith(" INFO worker: two partitions\n")
-
-
 def test_a_line_is_written_above_a_progress_bar(monkeypatch):
     """The handler is older than the bar; written to the terminal itself, it overwrites the bar."""
     terminal = io.StringIO()

@@ -14,7 +14,6 @@ from tests.harness.identity import oauth_settings
 from worker import __version__
 from worker.coversumm import Counters
 from worker.credentials.tokens import Token, kafka_tokens
-from worker.events import Reason
 from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
@@ -116,18 +115,6 @@ def test_batches_add_up(metrics):
     assert found["coversumm_cache_entities"] == 7
 
 
-def test_only_batches_that_embed_are_timed_as_such(metrics):
-    metrics.observe_batch(stats(sentences_embedded=0))
-    assert samples(metrics)["coversumm_embed_seconds_count"] == 0
-    metrics.observe_batch(stats())
-    found = samples(metrics)
-    assert (found["coversumm_embed_seconds_count"], found["coversumm_embed_seconds_sum"]) == (
-        1,
-        0.3,
-    )
-    assert found["coversumm_embedded_sentences_total"] == 8
-
-
 def test_lookups_in_the_vector_store(metrics):
     metrics.observe_batch(stats())
     found = samples(metrics)
@@ -165,16 +152,6 @@ def test_the_moment_is_looked_up_at_each_scrape(metrics):
     assert found["coversumm_lag_records", "2"] == 1
 
 
-def test_partitions_are_those_of_this_moment(metrics):
-    found = samples(metrics)
-    assert (found["coversumm_partitions"], found["coversumm_input_partitions"]) == (2, 6)
-
-
-def test_every_reason_is_there_before_it_happens(metrics):
-    found = samples(metrics)
-    assert all(found["coversumm_dead_letters_total", reason.value] == 0 for reason in Reason)
-
-
 def test_limits_are_there_before_they_are_hit_and_add_up(metrics):
     found = samples(metrics)
     assert all(found["coversumm_limit_hits_total", limit.value] == 0 for limit in Limit)
@@ -186,10 +163,6 @@ def test_limits_are_there_before_they_are_hit_and_add_up(metrics):
     assert found["coversumm_limit_hits_total", "event_bytes"] == 1
     assert found["coversumm_limit_hits_total", "in_flight"] == 1
     assert found["coversumm_limit_hits_total", "batch_bytes"] == 0
-
-
-def test_the_databases_memory_is_looked_up_at_each_scrape(metrics):
-    assert samples(metrics)["coversumm_rocksdb_bytes"] == 4096
 
 
 def expiry(certificate):
@@ -253,11 +226,6 @@ def test_the_build_is_named(metrics):
             "python": platform.python_version(),
             "component": component,
         }
-
-
-def test_two_workers_in_a_process_share_nothing(metrics):
-    metrics.observe_batch(stats())
-    assert samples(Metrics())["coversumm_summary_changes_total"] == 0
 
 
 def test_every_metric_is_among_the_families(metrics):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.text.abbreviations import _MAY_END, _NEVER_END, marked
+from worker.text.abbreviations import _NEVER_END, marked
 from worker.text.splitting import split_sentences
 
 SPLIT = {
@@ -78,7 +78,3 @@ def test_the_time_is_linear(part: str) -> None:
 
     seconds(1000)
     assert seconds(200_000) < 40 * max(min(seconds(20_000) for _ in range(3)), 0.002)
-
-
-def test_no_word_is_in_both_lists() -> None:
-    assert not set(_MAY_END) & {word for words in _NEVER_END.values() for word in words.split()}

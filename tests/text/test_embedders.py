@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from worker.errors import SetupError
-from worker.settings import Settings, settings_by_field
-from worker.text import embedders
-from worker.text.embedders import EMBEDDERS, FORMS, HELP, PATTERN, load_engine
+from worker.settings import Settings
+from worker.text.embedders import EMBEDDERS, FORMS, PATTERN, load_engine
 from worker.text.engine import EngineError
 
 NAMED = {
@@ -44,14 +43,6 @@ def test_each_spec_is_of_one_form_and_a_setting(spec: str, form: str, tmp_path: 
     assert Settings.from_environment(environment).embedder == spec
 
 
-def test_every_form_is_named_in_help_and_errors() -> None:
-    assert set(NAMED.values()) == {one.form for one in EMBEDDERS}
-    for one in EMBEDDERS:
-        assert one.form in FORMS
-        assert f"`{one.form}` ({one.meaning})" in HELP
-    assert settings_by_field()["embedder"].help == HELP
-
-
 @pytest.mark.parametrize("spec", UNKNOWN)
 def test_what_names_none_is_refused_by_the_setting_and_by_the_loader(
     spec: str, tmp_path: Path
@@ -62,18 +53,6 @@ def test_what_names_none_is_refused_by_the_setting_and_by_the_loader(
         Settings.from_environment(environment)
     with pytest.raises(EngineError, match=re.escape(FORMS)):
         load_engine(spec)
-
-
-def test_another_embedder_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[object] = []
-
-    def load(name: str, *, threads: int, cache_dir: Path | None) -> None:
-        loaded.append((name, threads, cache_dir))
-
-    another = embedders.EmbedderForm("mine:NAME", "mine:(.+)", "a test's own", load)
-    monkeypatch.setattr(embedders, "EMBEDDERS", (*EMBEDDERS, another))
-    load_engine("mine:a", threads=3, cache_dir=Path("/cache"))
-    assert loaded == [("a", 3, Path("/cache"))]
 
 
 def test_settings_import_no_engine() -> None:

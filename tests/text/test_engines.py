@@ -84,27 +84,6 @@ def test_same_bits_whatever_the_threads(
     np.testing.assert_array_equal(other.embed(SENTENCES), vectors)
 
 
-def test_same_bits_in_a_fresh_process(
-    vectors: NDArray[np.float32], tmp_path: Path, precision: str
-) -> None:
-    program = """if True:
-        import json, sys
-        from pathlib import Path
-        from worker.text.embedders import load_engine
-        sentences = json.loads(Path(sys.argv[1]).read_text())
-        engine = load_engine("onnx", threads=2, precision=sys.argv[3])
-        Path(sys.argv[2]).write_bytes(engine.embed(sentences).tobytes())
-    """
-    given, taken = tmp_path / "sentences.json", tmp_path / "vectors"
-    given.write_text(json.dumps(SENTENCES[::-1]))
-    subprocess.run(
-        [sys.executable, "-c", program, given, taken, precision],
-        check=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert taken.read_bytes() == vectors[::-1].tobytes()
-
-
 @pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.long)])
 def test_same_bits_at_every_length(engine: EmbeddingEngine, step: int) -> None:
     """Of 3 to 256 tokens, of which two are in every sentence."""

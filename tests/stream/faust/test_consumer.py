@@ -64,17 +64,6 @@ async def test_records_have_their_headers_if_the_mapping_reads_them(app: Any) ->
     assert [record.headers for record in batch.records] == [(("ce_type", b"3"),)]
 
 
-async def test_records_below_the_cursor_are_dropped(app: Any) -> None:
-    rig = Rig(app, {A: [*range(20)], B: []})
-    await rig.join({0: 5})
-    rig.thread.positions[A] = 2
-    assert offsets(await rig.poll()) == [*range(5, 12)]
-    rig.thread.positions[A] = 0
-    assert await rig.poll() is None
-    rig.thread.positions[A] = 12
-    assert offsets(await rig.poll()) == [*range(12, 20)]
-
-
 async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: Any) -> None:
     rig = Rig(app, {A: [6, 7, 15], B: []})
     await rig.join({0: 0})
@@ -94,39 +83,6 @@ async def test_what_was_asked_before_a_rebalance_proves_nothing_after_it(app: An
     rig.thread.positions[A] = 4
     assert await rig.poll() is None
     assert offsets(await rig.poll()) == [*range(10)]
-
-
-async def test_a_jump_inside_a_fetch_is_a_gap_of_the_log(app: Any) -> None:
-    rig = Rig(app, {A: [0, 1, 5, 9], B: []})
-    await rig.join({0: 0})
-    batch = await rig.poll()
-    assert offsets(batch) == [0, 1, 5, 9]
-    assert batch.ends == {0: 10}
-
-
-async def test_one_partition_waiting_for_its_proof_does_not_hold_the_others(app: Any) -> None:
-    rig = Rig(app, {A: [3], B: [0, 1]})
-    await rig.join({0: 0, 1: 0})
-    first, second = await rig.poll(), await rig.poll()
-    assert (offsets(first), offsets(first, B)) == ([], [0, 1])
-    assert (first.starts, first.ends) == ({1: 0}, {1: 2})
-    assert (offsets(second), second.starts, second.ends) == ([3], {0: 0}, {0: 4})
-
-
-@pytest.mark.parametrize("when", ["during", "after"])
-async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fetch(
-    app: Any, when: str
-) -> None:
-    rig = Rig(app, {A: [0, 1], B: []})
-    await rig.join({0: 0})
-
-    async def revoke() -> None:
-        await rig.revoke()
-        rig.consumer.resume_flow()  # Faust's own means alone must not let it by
-
-    setattr(rig.thread, when, revoke)
-    assert await rig.poll() is None
-    assert rig.consumer.cursors == {0: 0}
 
 
 async def rebalance(rig: Rig, start: int) -> None:
@@ -161,24 +117,6 @@ async def test_records_of_a_fetch_that_another_tenure_overtook_are_read_again(
     assert batch.tenure == rig.held.tenure
     assert batch.tenure.membership == membership
     assert batch.tenure != before
-
-
-@pytest.mark.parametrize(("change", "membership"), CHANGES)
-async def test_another_tenure_during_the_linger_time_drops_the_fetch(
-    app: Any, change: Change, membership: Membership
-) -> None:
-    rig = Rig(app, {A: [*range(5)], B: []})
-    await rig.join({0: 0})
-    rig.reader._linger_seconds = 0.001
-
-    async def before_the_second_fetch() -> None:
-        rig.thread.during = lambda: change(rig, 2)
-
-    rig.thread.after = before_the_second_fetch
-    assert await rig.poll() is None
-    rig.reader._linger_seconds = 0
-    assert offsets(await rig.poll()) == [2, 3, 4]
-    assert rig.held.tenure.membership == membership
 
 
 async def test_nothing_is_fetched_while_a_commit_is_in_doubt(app: Any) -> None:

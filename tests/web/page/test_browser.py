@@ -177,20 +177,6 @@ def test_what_changed_before_is_shown_beside_the_first_entity(
     tab.close()
 
 
-def test_a_change_from_before_the_list_does_not_change_its_counts(
-    site: StaysSite, browser: Browser
-) -> None:
-    site.state.summaries["y"] = site.state.summaries["x"]
-    announce(site, "x", "y")
-    tab = browser.open(site.url)
-    live(tab)
-    tab.wait("document.querySelectorAll('#found a').length === 2")
-    announce(site, "x", "y")
-    counts = "[...document.querySelectorAll('#found small')].map((one) => one.innerText)"
-    tab.wait(f"{counts}.toSorted().join() === '2,{BODY.review_count:,}'")
-    tab.close()
-
-
 def test_the_moving_list_can_be_paused(site: StaysSite, browser: Browser) -> None:
     tab = browser.open(site.url)
     live(tab)
@@ -242,26 +228,6 @@ def rows_of(tab: Tab) -> list[str]:
     found = tab.evaluate(f"{rows}.map((one) => one.innerText.replace(/\\s+/g, ' '))")
     assert isinstance(found, list)
     return found
-
-
-def test_pros_and_cons_of_a_facet(site: StaysSite, browser: Browser) -> None:
-    tab = browser.open(f"{site.url}#/entity/x")
-    live(tab)
-    show_facets(tab)
-    pros, cons = [said("r1#0", EASY)], [said("r9#0", "There was no place to park.")]
-    body = FacetsChanged(
-        "x", 1, 9, 3, ["parking"], 872, 2600,
-        [FacetSummary("parking", 3, 9, 9, Ratings(0, None), pros + cons, pros=pros, cons=cons)],
-        BODY.cause, None, "m",
-    )  # fmt: skip
-    site.feed.committed([Message("facets", 0, b"x", encode(body), [])])
-    tab.wait("document.querySelector('.facets').innerText.includes('Cons')")
-    (parking,) = rows_of(tab)
-    assert parking.index("Pros") < parking.rindex(EASY) < parking.index("Cons")
-    assert parking.index("Cons") < parking.rindex("There was no place to park.")
-    axe(tab)
-    assert tab.complaints == []
-    tab.close()
 
 
 def test_a_row_for_each_facet_by_keyboard_and_live(site: StaysSite, browser: Browser) -> None:
@@ -504,27 +470,6 @@ def test_a_deleted_entity_leaves_the_list_and_the_order_is_chosen(
     assert tab.evaluate(ids) == "zyx"  # it has 240 now
     site.feed.committed([change("y")._replace(value=None)])
     tab.wait(f"{ids} === 'zx'")
-    tab.close()
-
-
-def test_a_long_text_ends_with_more(site: StaysSite, browser: Browser) -> None:
-    tab = browser.open(f"{site.url}#/entity/x?view=ranking")
-    tab.wait("document.querySelector('.changes .more') !== null")
-    height = "document.querySelector('.changes .quoted').clientHeight"
-    closed = tab.evaluate(height)
-    tab.click(".changes .more")
-    assert tab.evaluate(height) > 2 * closed
-    assert tab.text(".changes .more") == "less"
-    tab.close()
-
-
-def test_without_facets_there_is_no_button(site: StaysSite, browser: Browser) -> None:
-    site.state.describe = lambda: {"ready": True, "lag": {}, "facets": False}
-    tab = browser.open(f"{site.url}#/entity/x")
-    live(tab)
-    tab.wait("document.querySelector('.sentences')?.innerText.includes('Grün.')")
-    visible = "[...document.querySelectorAll('.views button')].filter((b) => b.checkVisibility())"
-    assert tab.evaluate(f"{visible}.map((one) => one.textContent)") == ["Short", "Ranking"]
     tab.close()
 
 
