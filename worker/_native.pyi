@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
-from worker.events import Limits, Record
+from worker.events import Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
+from worker.processing.config import ProcessorConfig
 
 SOURCES: Final[str | None]
 """A digest of its sources (`worker.native_sources`): a module of others is not used."""
@@ -35,29 +36,13 @@ class Processed:
 class Pool:
     """Entities in memory, and the events that they take the usual way.
 
-    A micro-batch is `read`, `load` for each of `absent`, `refused`, with facets `questions` and
-    their `answer`, then `process`. If the pool does not take a record, the caller makes its entity
-    `leave`, and processes all records of that entity. Rows and messages are those of the Python
-    form, byte for byte. For one thread at a time; all others run beside it.
+    A micro-batch is `take`, then `process`. Rows and messages are those of the Python form, byte
+    for byte. For one thread at a time; all others run beside it.
     """
 
-    def __new__(
-        cls,
-        *,
-        limits: Limits,
-        most_sentences: int,
-        k: int,
-        distinct: bool,
-        by_text: bool,
-        emit: str,
-        epoch: int,
-        input_topic: str,
-        output_topic: str,
-        facets_topic: str,
-        has_facets: bool,
-    ) -> Pool:
-        """`emit` is `every`, `coalesced` or `none`. `most_sentences`: the most live ones of an
-        entity in the pool, if `limits` allow so many.
+    def __new__(cls, config: ProcessorConfig, most_sentences: int) -> Pool:
+        """`most_sentences`: the most live ones of an entity in the pool, if the limits of `config`
+        allow so many.
         """
 
     def define(self, partition: int, facets: PlainFacets) -> None:
@@ -65,49 +50,36 @@ class Pool:
         ValueError if they are not those of `plain_facets` for this dimension.
         """
 
-    def read(self, records: Sequence[Record], indexes: Iterable[int]) -> list[int]:
-        """Those of these indexes whose records are usual, ascending as given. Their events are held
-        until `process`, or the next `read`, which forgets them.
-        """
+    def take(
+        self,
+        records: Sequence[Record],
+        indexes: Iterable[int],
+        rows_of: Callable[[int, int, int], Iterable[tuple[bytes, bytes]] | None],
+        mentions: Callable[[str, str | None, list[str]], Sequence[str | int | Meaning]],
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, bytes]], int]:
+        """Hold the usual events among the records of these indexes until `process`, or the next
+        call. Entities with another event leave.
 
-    def absent(self) -> list[tuple[int, bytes]]:
-        """(partition, entity id) of the held events whose entity is not in the pool."""
+        `rows_of` is called with the index of the first record of each entity that is not in the
+        pool, bytes of those read before, and bytes of the pool. It gives all rows under
+        `header_key`, in key order; none: a new entity; None: the entity leaves.
 
-    def load(self, partition: int, entity: bytes, rows: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Take in an entity from all rows under `header_key(entity)`, in key order; none: a new
-        one. False: it is not one for the pool, so make it `leave`.
-        """
+        `mentions` is called where facets depend on texts, with what is asked, a language and texts:
+        of a review's text its `language`, given its tag; what each of `words` means in the
+        language; which facets each of `texts` mentions.
 
-    def refused(self) -> list[tuple[int, bytes]]:
-        """The entities that might become too large: make them `leave`. Call it once all absent ones
-        are loaded.
-        """
-
-    def sizes(self) -> list[tuple[int, int]]:
-        """Of each held event the index of its record, and how many sentences it adds, replaces or
-        removes if it is applied, as `BatchPlan.sentences`. Call it once all others left.
-        """
-
-    def leave(self, entities: Iterable[tuple[int, bytes]]) -> None:
-        """Forget the held events of these entities, and drop those that are in the pool."""
-
-    def questions(self) -> list[tuple[str, str | None, list[str]]]:
-        """What is to be asked about texts next, once all others left: kind, language, texts. Of a
-        review's text its `language`, given its tag; what each of `words` means in the language;
-        which facets each of `texts` mentions. Empty once all is known, at once without facets.
-        """
-
-    def answer(self, answers: Sequence[Sequence[str | int | Meaning]]) -> None:
-        """For each of these questions the language, or for each text or word the answer of
-        `FacetCriteria.mentions` or `mentions_of_word`. Raises ValueError if one is missing.
+        Returns of each held event the index of its record, and how many sentences it adds,
+        replaces or removes if it is applied, as `BatchPlan.sentences`; the entities that left
+        though their events are usual; bytes of those that were read. After an exception it holds
+        no events.
         """
 
     def process(self, on_progress: Callable[[], object]) -> Processed:
-        """Carry out all held events, in the order in which they were read, and call `on_progress`
-        every 100 ms.
+        """Carry out all held events, in the order of their records, and call `on_progress` every
+        100 ms.
 
         The pool is ahead of the committed rows then: `drop` the touched entities if these are not
-        used. Raises ValueError if an entity was neither loaded nor made to leave.
+        used.
         """
 
     def drop(self, partition: int, entity: bytes) -> None:

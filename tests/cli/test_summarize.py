@@ -16,7 +16,6 @@ from tests.harness.model import Model
 from worker.events import Record, read_line
 from worker.facets.definitions import read_definitions
 from worker.facets.membership import facet_criteria
-from worker.view.cards import cards
 
 
 def modelled(content, topic, **changes):

@@ -7,7 +7,6 @@ from docs.build.limits import LIMITS
 from docs.build.render import ROOT, TABLES
 from worker.limits import Limit
 from worker.settings import PREFIX, settings_by_field
-from worker.telemetry.metrics import Metrics
 
 
 def test_every_file_is_as_generated() -> None:

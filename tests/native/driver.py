@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from importlib import import_module
 
-from tests.harness.drive import Driver, config
+from tests.harness.drive import Driver, config, delete
 from tests.native.definitions import in_any_order
 from worker.facets.plain import plain_facets
-from worker.processing.native import new_pool, read_texts
+from worker.processing.native import answer
 from worker.state.keys import header_key, incarnation_prefix
 from worker.state.rows import decode_header
 
@@ -76,7 +77,7 @@ class PoolDriver:
     def __init__(self, most_sentences=MOST, **settings):
         self.driver = Driver(config(**settings))
         module = import_module("worker._native")
-        self.pool = WatchedPool(new_pool(module, self.driver.config, most_sentences))
+        self.pool = WatchedPool(module.Pool(self.driver.config, most_sentences))
         self.facets = self.driver.config.facets
         for partition in self.driver.rows if self.facets is not None else ():
             self.pool.define(partition, plain_facets(self.facets, self.driver.config.emit_mentions))
@@ -137,20 +138,27 @@ class PoolDriver:
 
     def _read(self, batch):
         """Hold what is usual; the entities of which all is."""
-        pool = self.pool
-        held = pool.read(batch, range(len(batch)))
-        others = {(batch[i].partition, batch[i].key) for i in set(range(len(batch))) - set(held)}
-        pool.leave(sorted(others))
-        for partition, entity in pool.absent():
-            rows = list(self.driver.rows[partition].scan(header_key(entity)))
-            if not pool.load(partition, entity, rows):
-                pool.leave([(partition, entity)])
-                others.add((partition, entity))
-            self.loads += 1
-        refused = pool.refused()
-        pool.leave(refused)
-        others.update(refused)
-        if self.facets is not None:
-            read_texts(pool, self.facets)
+        held = self.take(batch, self._rows_of)
+        others = {(one.partition, one.key) for i, one in enumerate(batch) if i not in held}
         self.compared = in_any_order if others else self.compared
         return {(one.partition, one.key) for one in batch} - others
+
+    def take(self, batch, rows_of):
+        """The indexes of what the pool holds then. `rows_of` gives the rows of a record's entity"""
+        sizes, _, _ = self.pool.take(
+            batch,
+            range(len(batch)),
+            lambda index, *_: rows_of(batch[index]),
+            partial(answer, self.facets),
+        )
+        return {index for index, _ in sizes}
+
+    def _rows_of(self, record):
+        self.loads += 1
+        return list(self.driver.rows[record.partition].scan(header_key(record.key)))
+
+    def takes(self, partition, entity, rows):
+        """Whether the pool takes an entity with these rows, for an event that changes nothing."""
+        self.pool.drop(partition, entity)
+        one = delete(0, "nobody", entity_id=entity.decode())._replace(partition=partition)
+        return bool(self.take([one], lambda _: rows))

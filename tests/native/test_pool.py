@@ -108,10 +108,10 @@ def test_a_row_with_fewer_facets_is_refused():
     driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])), rating=4)])
     rows = dict(driver.driver.rows[0].scan(header_key(b"e")))
     (key,) = (key for key in rows if parse_entity_key(key).kind == FACET_SETS)
-    assert driver.pool.load(0, b"e", rows.items())
+    assert driver.takes(0, b"e", rows.items())
     sequence, sets, mentions = decode_published(key, FACETS, rows[key])
     rows[key] = encode_published(key, FACETS, PublishedSets(sequence, sets[:1], mentions[:1]))
-    assert not driver.pool.load(0, b"e", rows.items())
+    assert not driver.takes(0, b"e", rows.items())
 
 
 def test_other_threads_run_beside_native_code():
@@ -120,7 +120,7 @@ def test_other_threads_run_beside_native_code():
     """
     facets = [Facet(str(days), within_days=days) for days in range(1, 9)]
     criteria = facet_criteria(Definitions(facets), 384, None)
-    pool = PoolDriver(4096, **of_facets(criteria, limits={"dimension": 384})).pool
+    driver = PoolDriver(4096, **of_facets(criteria, limits={"dimension": 384}))
     random = Random(1)
 
     def review(at, name, year):
@@ -131,11 +131,9 @@ def test_other_threads_run_beside_native_code():
     for at in range(1500, 2000, 2):
         batch += [review(at, "late", 2026), delete(at + 1, "late")]
     reports = []
-    pool.read(batch, range(len(batch)))
-    assert pool.load(0, b"e", ())
-    assert sum(size for _, size in pool.sizes()) == len(batch)
-    pool.process(lambda: reports.append(1))
-    assert pool.long_calls
+    assert len(driver.take(batch, lambda _: ())) == len(batch)
+    driver.pool.process(lambda: reports.append(1))
+    assert driver.pool.long_calls
     assert reports
 
 
@@ -195,12 +193,10 @@ def test_damaged_rows_are_refused(seed):
                 raw = bytearray(value)
                 raw[random.randrange(1, len(raw))] ^= 1 << random.randrange(8)
                 damaged = [*rows[:at], (key, bytes(raw)), *rows[at + 1 :]]
-                assert not driver.pool.load(partition, entity.encode(), damaged)
+                assert not driver.takes(partition, entity.encode(), damaged)
                 sealed = seal(key, bytes(raw)[5:], random.choice([value[0], 1, 2, 3, 4, 255]))
                 for other in ([(key, sealed)], [], [(b"E", value)], [(key, value)] * 2):
-                    driver.pool.load(
-                        partition, entity.encode(), [*rows[:at], *other, *rows[at + 1 :]]
-                    )
+                    driver.takes(partition, entity.encode(), [*rows[:at], *other, *rows[at + 1 :]])
 
 
 def fuzz(seed, batches):
@@ -283,5 +279,5 @@ def test_rows_of_other_formats_are_refused():
     for at, (key, value) in enumerate(rows):
         for format in (0, value[0] + 1, 255):
             other = key, seal(key, value[5:], format)
-            assert not driver.pool.load(0, b"e", [*rows[:at], other, *rows[at + 1 :]])
-    assert driver.pool.load(0, b"e", rows)
+            assert not driver.takes(0, b"e", [*rows[:at], other, *rows[at + 1 :]])
+    assert driver.takes(0, b"e", rows)

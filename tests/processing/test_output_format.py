@@ -17,7 +17,6 @@ from worker.processing.config import processor_config
 from worker.processing.in_memory import ProcessorInMemory
 from worker.registry.output import AvroOutput
 from worker.settings import Settings
-from worker.web.page.watchers import _of_one
 
 PLAIN = FACETS["COVERSUMM_FACETS"]
 SIDED = """

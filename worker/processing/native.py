@@ -11,7 +11,8 @@ from the committed rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -23,10 +24,9 @@ from worker.events.codec import DEFAULT
 from worker.facets.membership import FacetCriteria
 from worker.facets.plain import plain_facets
 from worker.facets.words import Meaning
-from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import Entities, EntityKey
-from worker.processing.pace import Load, TooMuch
+from worker.processing.pace import Load
 from worker.processing.partitions import Partitions
 from worker.processing.stats import Stats
 from worker.state.keys import header_key
@@ -47,6 +47,7 @@ none of them in memory: reading it again for each change of sides would take lon
 ROOM: Final = 0.75  # of COVERSUMM_CACHE_BYTES
 SENTENCE_BYTES, SET_BYTES = 1200, 8  # of a sentence in the pool besides its vector; in each facet
 MOST_UNFIT: Final = 10_000
+EntityRows = Iterable[tuple[bytes, bytes]]
 MISSING: Final = (
     "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
     "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
@@ -113,38 +114,29 @@ class NativeEntities:
         self._entities = entities
         self._defined: set[int] = set()  # partitions whose facets the pool has
         self._unfit: set[EntityKey] = set()  # the pool did not take these
-        self._sentences = 0  # of the held events
+        self._mentions = partial(answer, config.facets)
         sets = 0 if config.facets is None else len(config.facets.definitions.sets)
         self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension + SET_BYTES * sets
 
-    def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> list[int]:
-        """The indexes, among those of new records, of the events that the pool holds now.
+    def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> dict[int, int]:
+        """By index, among those of new records, the sentences that each event adds, replaces or
+        removes which the pool holds now.
 
-        Raises CorruptRow, and TooMuch if they or their entities are too much.
+        Raises CorruptRow, and TooMuch if their entities are too much.
         """
-        pool = self._pool
         places = {i: (records[i].partition, records[i].key) for i in new}
         if self._config.facets is not None:
             self._define({number for number, _ in places.values()})
-        others = {place for place in set(places.values()) if self._is_kept(*place)}
-        usual = pool.read(records, [i for i in new if places[i] not in others])
-        held = set(usual)
-        # an event is of the entity of its key, or refused
-        left = {place for i, place in places.items() if i not in held}
-        pool.leave([(number, key) for number, key in left if key is not None])
-        first = {places[i]: i for i in reversed(usual)}
-        unfit = [one for one in pool.absent() if not self._load(*one, first[one], load)]
-        unfit += pool.refused()
-        pool.leave(unfit)
-        left.update(unfit)
+        if kept := {place for place in set(places.values()) if self._is_kept(*place)}:
+            new = [i for i in new if places[i] not in kept]
+
+        def rows_of(index: int, loaded: int, pool_bytes: int) -> EntityRows | None:
+            load.check_loaded(loaded, index)
+            return self._rows_of(records[index], pool_bytes)
+
+        sizes, unfit, load.loaded = self._pool.take(records, new, rows_of, self._mentions)
         self._remember(unfit)
-        if self._config.facets is not None:
-            read_texts(pool, self._config.facets)
-        self._sentences = 0
-        for index, sentences in pool.sizes():
-            self._sentences += sentences
-            load.check_plan(self._sentences, 0, index)
-        return [i for i in usual if places[i] not in left]
+        return dict(sizes)
 
     def _define(self, partitions: Collection[int]) -> None:
         """Give the pool the facets of these partitions, once."""
@@ -172,48 +164,27 @@ class NativeEntities:
             self._unfit.clear()
         self._unfit.update(EntityKey(number, entity.decode()) for number, entity in unfit)
 
-    def _has_room(self, sentences: int) -> bool:
-        """Whether the pool takes an entity with so many live ones."""
-        held = self._pool.memory_bytes + self._entities.memory_bytes
-        needed = held + sentences * self._sentence_bytes
-        return sentences <= MOST_SENTENCES and (
-            sentences <= FEW_SENTENCES or needed <= ROOM * self._config.cache_bytes
-        )
-
-    def _load(self, partition: int, entity: bytes, index: int, load: Load) -> bool:
-        """Read an entity into the pool, for the record of this index; False: it is Python's."""
-        entities, key = self._entities, EntityKey(partition, entity.decode())
-        start = header_key(entity)
-        rows = iter(self._partitions[partition].rows.scan(start))
+    def _rows_of(self, record: Record, pool_bytes: int) -> EntityRows | None:
+        """The rows of a record's entity, which Python drops; None: it is Python's."""
+        entity = record.key or b""
+        key, start = EntityKey(record.partition, entity.decode()), header_key(entity)
+        rows = iter(self._partitions[record.partition].rows.scan(start))
         head = next(rows, None)
         if head is None or head[0] != start:  # a new entity, maybe with rows of a deleted one
-            return self._pool.load(partition, entity, ())
-        if not self._has_room(decode_header(*head).sentences):
-            return False
-        before = self._pool.memory_bytes
-        if not self._pool.load(partition, entity, chain([head], rows)):
-            return False
-        entities.drop(key)
+            return ()
+        sentences = decode_header(*head).sentences
+        needed = pool_bytes + self._entities.memory_bytes + sentences * self._sentence_bytes
+        if sentences > MOST_SENTENCES or (
+            sentences > FEW_SENTENCES and needed > ROOM * self._config.cache_bytes
+        ):
+            return None
+        self._entities.drop(key)
         self._unfit.discard(key)
-        load.hold(self._pool.memory_bytes - before, index)
-        return True
+        return chain([head], rows)
 
-    def process(self, load: Load, sentences: int) -> Processed:
-        """Carry out the held events; `sentences` are those of the other events.
-
-        Raises TooMuch; the pool is then as it was before.
-        """
-        if load.records > 1 and sentences + self._sentences > load.limits.sentences:
-            raise TooMuch(Limit.BATCH_SENTENCES, load.records // 2)
-        done = self._pool.process(load.pace.on_progress)
-        try:
-            load.count(len(done.messages) + sum(map(len, done.rows.values())))
-            load.weigh(done.message_bytes + done.row_bytes)
-        except TooMuch:
-            self.drop(done.touched)
-            raise
-        load.pace.on_progress()
-        return done
+    def process(self, on_progress: Callable[[], object]) -> Processed:
+        """Carry out the held events. `drop` what they touched if their rows are not used."""
+        return self._pool.process(on_progress)
 
     def drop(self, touched: Sequence[tuple[int, bytes]]) -> None:
         """Drop entities whose rows are not used: they are read again from the committed ones."""
@@ -259,37 +230,15 @@ def open_native(
         )
     if why:
         return None
-    pool = new_pool(native_module(), config, MOST_SENTENCES)
+    pool: Pool = native_module().Pool(config, MOST_SENTENCES)
     return NativeEntities(pool, config, partitions, entities)
 
 
-def new_pool(module: Any, config: ProcessorConfig, most_sentences: int) -> Pool:
-    """A pool of the module, for entities of at most so many live sentences."""
-    pool: Pool = module.Pool(
-        limits=config.limits,
-        most_sentences=most_sentences,
-        k=config.k,
-        distinct=config.distinct,
-        by_text=config.by_text,
-        emit=config.emit,
-        epoch=config.epoch,
-        input_topic=config.input_topic,
-        output_topic=config.output_topic,
-        facets_topic=config.facets_topic,
-        has_facets=config.facets is not None,
-    )
-    return pool
-
-
-def read_texts(pool: Pool, criteria: FacetCriteria) -> None:
-    """Answer what the pool asks about texts; all partitions have one definition of facets."""
-    while questions := pool.questions():
-        pool.answer([_answer(criteria, *question) for question in questions])
-
-
-def _answer(
-    criteria: FacetCriteria, kind: str, language: str | None, texts: Sequence[str]
+def answer(
+    criteria: FacetCriteria | None, kind: str, language: str | None, texts: Sequence[str]
 ) -> Sequence[str | int | Meaning]:
+    """Answer what the pool asks about texts; all partitions have one definition of facets."""
+    assert criteria is not None
     if kind == "language":
         return [criteria.language_of(texts, language)]
     if kind == "words":

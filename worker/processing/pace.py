@@ -233,7 +233,7 @@ class Load:
         self._most_bytes = min(self.limits.transaction_bytes, self.pace.transaction.most)
 
     def check_plan(self, sentences: int, characters: int, index: int) -> None:
-        """Check sentences and characters to embed, planned up to the record of this index.
+        """Check sentences and characters to embed, counted up to the record of this index.
 
         Raises TooMuch, to continue without that record.
         """
@@ -257,7 +257,11 @@ class Load:
         memory; one that shrank counts none. Raises TooMuch, to continue without that record.
         """
         self.loaded += max(0, size)
-        if index and self.loaded > self.limits.loaded_bytes:
+        self.check_loaded(self.loaded, index)
+
+    def check_loaded(self, loaded: int, index: int) -> None:
+        """Check the bytes of entities that were read into memory. Raises TooMuch as `hold` does."""
+        if index and loaded > self.limits.loaded_bytes:
             raise TooMuch(Limit.CACHE_BYTES, index)
 
     def weigh(self, size: int) -> None:

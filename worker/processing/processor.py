@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -208,19 +208,19 @@ class Processor:
         load = Load(self.config.batch, self._pace, len(records))
         before = lone_surrogates().records
         new = self._partitions.new(records)
-        native, done, usual = self._native, None, frozenset[int]()
-        if native is not None:
-            usual = frozenset(native.take(records, new, load))
-            new = [i for i in new if i not in usual]
-        if not usual:
-            native = None  # it has nothing to do
-        planned = self._plan(records, new, load, embedder)
+        usual = {} if self._native is None else self._native.take(records, new, load)
+        native, done = (self._native if usual else None), None
+        new = [i for i in new if i not in usual]
+        planned = self._plan(records, new, usual, load, embedder)
         is_suspect = UNREADABLE in planned.types
         in_a_row = internal_errors(self._internal_errors, planned.outcomes) if is_suspect else 0
         changes = planned.plan.changes
         try:
             if native is not None:
-                done = native.process(load, planned.plan.sentences)
+                done = native.process(self._pace.on_progress)
+                load.count(len(done.messages) + sum(map(len, done.rows.values())))
+                load.weigh(done.message_bytes + done.row_bytes)
+                self._pace.on_progress()
             messages = self._publish(planned, records, load, done)
             rows = changed_rows(changes, next_offsets, self._partitions, self.config, load, done)
         except TooMuch:
@@ -333,8 +333,14 @@ class Processor:
         self._partitions.on_stored(batch.rows)
 
     def _plan(
-        self, records: Sequence[Record], new: list[int], load: Load, embedder: Embedder
+        self,
+        records: Sequence[Record],
+        new: list[int],
+        usual: Mapping[int, int],
+        load: Load,
+        embedder: Embedder,
     ) -> _Planned:
+        """`usual`: by index the sentences of the events that native code takes."""
         limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [NO_EVENT] * len(records)
@@ -351,14 +357,17 @@ class Processor:
                 reads_all(embedder.engine),
                 self.config.facets,
             )
-            for i, event in events.items():
-                if isinstance(event, Rejected):
+            of_usual = 0
+            for i in sorted([*usual, *events]):
+                if i in usual:
+                    of_usual += usual[i]
+                elif isinstance(event := events[i], Rejected):
                     outcomes[i] = event
                 elif isinstance(event, list):
                     outcomes[i] = plan.take_several(i, records[i], event)
                 else:
                     outcomes[i] = plan.take(i, records[i], event)
-                load.check_plan(plan.sentences, plan.new_characters, i)
+                load.check_plan(of_usual + plan.sentences, plan.new_characters, i)
             rejected = embedder.fill_in(plan)
             if not rejected:
                 return _Planned(plan, outcomes, types)

@@ -2,13 +2,12 @@
 //!
 //! The rules are those of `worker.processing.plan` and `worker.processing.publish`.
 
-use crate::entity::{Counts, Entity, Member, Review, Sentence};
-use crate::event::{Change, Details, Event, Given, Origin, Upsert};
+use crate::entity::{Entity, Sentence};
+use crate::event::{Change, Event, Given, Origin, Upsert};
 use crate::facets::Criteria;
 use crate::message::{Difference, Emit, Message, Publication, Shown};
-use crate::newest::is_future;
-use crate::results::EntityRows;
-use crate::rows::Writer;
+use crate::review::{Counts, Details, Member, Review, is_future};
+use crate::rows::{EntityRows, Writer};
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::Arc;
@@ -86,7 +85,7 @@ impl Batch {
             return;
         }
         let of_facets = facets.zip(mentions).and_then(|(facets, mentions)| {
-            entity.settle_order(facets);
+            entity.settle_newest(facets);
             self.publish_facets(entity, &event, publication, facets, &mentions)
         });
         if matches!(outcome, Outcome::Moved) {
@@ -117,7 +116,7 @@ impl Batch {
         let removed = entity.sentences_of(number);
         let is_move = !removed.is_empty() || !added.is_empty();
         count(entity, facets, number, -1);
-        entity.leave_order(number);
+        entity.newest.leave(&mut entity.reviews, number);
         entity.remove(removed);
         let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
         entity.count_review(number, -i32::from(was_live));
@@ -126,14 +125,14 @@ impl Batch {
             (version, false, added.is_empty());
         review.details = upsert.details.clone();
         let date = upsert.details.occurred_at.as_deref();
-        let date = date.filter(|_| facets.is_some_and(|facets| !facets.recent().is_empty()));
+        let date = date.filter(|_| facets.is_some_and(|facets| !facets.plain.recent.is_empty()));
         review.is_future = date.is_some_and(|date| is_future(date, origin.timestamp_ms));
         self.future_dates += u64::from(review.is_future);
         review.note(take(&mut upsert.language), review.findings().mentions);
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, 1);
-        let added = added.into_iter().zip(vectors.chunks_exact(entity.dimension()));
+        let added = added.into_iter().zip(vectors.chunks_exact(entity.dimension));
         let added = added.map(|(Given { ordinal, text, labels, words }, vector)| {
             let sets = facets.zip(bits);
             let sets = sets.map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
@@ -143,8 +142,8 @@ impl Batch {
         });
         entity.add(added.collect(), &vectors);
         count(entity, facets, number, 1);
-        if let Some(facets) = facets {
-            entity.join_order(facets, number);
+        if facets.is_some_and(|facets| !facets.plain.recent.is_empty()) {
+            entity.newest.join(&mut entity.reviews, number);
         }
         if is_move { Outcome::Moved } else { Outcome::Applied }
     }
@@ -170,7 +169,7 @@ impl Batch {
         let removed = entity.sentences_of(number);
         let is_move = !removed.is_empty();
         count(entity, facets, number, -1);
-        entity.leave_order(number);
+        entity.newest.leave(&mut entity.reviews, number);
         entity.remove(removed);
         entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
@@ -296,7 +295,7 @@ impl Batch {
         if let Some(touched) = entity.touched.and_then(|at| self.touched.get_mut(at)) {
             touched.has_other_facets = true;
         }
-        let changed = entity.with_due_mentions(changed, facets.emit_mentions());
+        let changed = entity.with_due_mentions(changed, facets.plain.emit_mentions);
         changed.sets.contains(&true).then(|| {
             let message = publication.facets_message(entity, event, facets, changed);
             entity.facets.on_published(event.origin.offset);

@@ -4,97 +4,23 @@
 //! `n*|x|^2 - 2*x.S`, S being the sum of the n vectors that count, by id where keys are equal. All
 //! numbers are exact integers: |x|^2 is below 2^31 and n at most `MOST`, so 64 bits hold each.
 
-use crate::event::Details;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
-use crate::newest::Instant;
+use crate::newest::NewestFirst;
+use crate::review::{Counts, Details, Findings, Member, Review, SentenceId, TextDigest};
 use crate::vector::{AT_ONCE, Row, SCALE, products_of, products_with, square, total};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-pub const RATINGS: usize = 21;
 /// Reviews that are looked through as fast as a table is asked, and without its memory.
 const FEW_REVIEWS: usize = 32;
-/// Sentences that are moved in the time in which a set begins again.
-const ONE_BY_ONE: usize = 8;
 /// Bytes that an allocation takes beside its own.
 const ALLOCATED: usize = 16;
 /// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
 pub const MOST: usize = 4096;
-pub type TextDigest = [u8; 16];
-/// A sentence of a set, and the digest of its text.
-pub type Member = (SentenceId, TextDigest);
-
-/// `review#ordinal`, whose text is made where it is written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SentenceId {
-    pub ordinal: u32, // compared first
-    pub review: Arc<str>,
-}
-
-impl SentenceId {
-    /// `None`: no worker wrote this.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let (review, ordinal) = text.rsplit_once('#')?;
-        let id = SentenceId { review: review.into(), ordinal: ordinal.parse().ok()? };
-        (id.len() == text.len()).then_some(id)
-    }
-
-    /// Bytes of its text.
-    pub fn len(&self) -> usize {
-        self.review.len() + 2 + self.ordinal.checked_ilog10().unwrap_or(0) as usize
-    }
-}
-
-impl Display for SentenceId {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "{}#{}", self.review, self.ordinal)
-    }
-}
-
-/// The present set in the order of the stored one, so that its ids are those of its reviews. `None`:
-/// it is another set.
-pub fn in_order_of(stored: &[Member], now: &[Member]) -> Option<Vec<Member>> {
-    let present = stored.iter().map(|one| now.iter().find(|other| *other == one).cloned());
-    present.collect::<Option<Vec<_>>>().filter(|_| stored.len() == now.len())
-}
-
-#[derive(Default, Debug)]
-pub struct Review {
-    pub id: Arc<str>,
-    pub version: u64,
-    pub is_deleted: bool,
-    /// As `ReviewRow.embedded`.
-    pub is_embedded: bool,
-    /// As `ReviewRow.is_future`.
-    pub is_future: bool,
-    pub details: Details,
-    pub findings: Option<Box<Findings>>,
-    /// How many of its sentences are live.
-    pub live: u32,
-    /// Whether the rows before this micro-batch have a row of its vectors.
-    pub has_vectors_row: bool,
-    /// Whether this micro-batch writes it.
-    pub is_written: bool,
-}
-
-/// What is found out about a review where facets depend on it. Most reviews have nothing of it.
-#[derive(Debug, Default)]
-pub struct Findings {
-    pub language: Option<Box<str>>,
-    /// Facets whose words its sentences have.
-    pub mentions: u64,
-    /// Its date, and the facets of the newest reviews that it is in, if there are such facets.
-    pub instant: Option<Instant>,
-    pub recent: u64,
-}
-
-static NOTHING: Findings = Findings { language: None, mentions: 0, instant: None, recent: 0 };
-
 #[derive(Default, Debug)]
 pub struct Sentence {
     pub text: Box<str>,
@@ -117,30 +43,6 @@ pub struct Sentence {
     pub quote: Option<Arc<[u8]>>,
 }
 
-impl Review {
-    /// One of which nothing is known.
-    pub fn new(id: &str) -> Self {
-        Review { id: id.into(), ..Review::default() }
-    }
-
-    pub fn findings(&self) -> &Findings {
-        self.findings.as_deref().unwrap_or(&NOTHING)
-    }
-
-    /// Those to change.
-    pub fn findings_mut(&mut self) -> &mut Findings {
-        self.findings.get_or_insert_default()
-    }
-
-    /// Note its language, and the facets whose words its sentences have.
-    pub fn note(&mut self, language: Option<Box<str>>, mentions: u64) {
-        if self.findings.is_some() || language.is_some() || mentions != 0 {
-            let findings = self.findings_mut();
-            (findings.language, findings.mentions) = (language, mentions);
-        }
-    }
-}
-
 impl Sentence {
     pub fn new(review: u32, ordinal: u32, text: Box<str>) -> Self {
         Sentence { text, review, ordinal, is_lowest: true, support: 1, ..Sentence::default() }
@@ -150,32 +52,6 @@ impl Sentence {
         let text = &self.text;
         *self.digest.get_or_insert_with(|| Blake2b::<U16>::digest(text.as_bytes()).into())
     }
-}
-
-/// Some reviews, and by the double of a rating how many have it.
-#[derive(Clone, Copy, Default, PartialEq, Debug)]
-pub struct ReviewCounts {
-    pub count: u32,
-    pub ratings: [u32; RATINGS],
-}
-
-impl ReviewCounts {
-    /// Count a review of this rating once more (1), or no more (-1).
-    pub fn add(&mut self, rating: Option<u8>, by: i32) {
-        let change = |count: &mut u32| *count = count.wrapping_add_signed(by);
-        change(&mut self.count);
-        if let Some(double) = rating {
-            change(&mut self.ratings[usize::from(double)]);
-        }
-    }
-}
-
-/// The part of an entity that its header row has.
-#[derive(Clone, Default, PartialEq, Debug)]
-pub struct Counts {
-    /// Live ones.
-    pub reviews: ReviewCounts,
-    pub sentences: u64,
 }
 
 /// How often a vector with several live sentences is shown, and counts in the centroid.
@@ -218,14 +94,11 @@ pub struct Entity {
     pub reviews: Vec<Review>,
     /// By id the numbers of the reviews, if they are more than few.
     numbers: HashMap<Arc<str>, u32>,
-    /// Of live ones by date, where facets depend on it.
-    pub order: Vec<u32>,
-    /// The review that joined this order last, until its facets are found.
-    pub joined: Option<u32>,
+    pub newest: NewestFirst,
     pub sentences: Vec<Sentence>,
     copies: Copies,
     pub centroid: Centroid,
-    dimension: usize,
+    pub dimension: usize,
     /// Of the sentences.
     vectors: Vec<Row>,
     /// |x|^2 of each.
@@ -249,10 +122,6 @@ impl Entity {
     /// One without reviews.
     pub fn new(dimension: usize, copies: Copies) -> Self {
         Entity { dimension, copies, ..Entity::default() }
-    }
-
-    pub fn dimension(&self) -> usize {
-        self.dimension
     }
 
     // -- reviews
@@ -401,15 +270,9 @@ impl Entity {
         }
     }
 
-    /// Move live sentences to these sets of facets, which are others than theirs.
-    pub fn move_sentences(&mut self, moved: &[(u32, Sets)]) {
-        if moved.len() > ONE_BY_ONE * self.facets.sets.len() {
-            return self.move_at_once(moved);
-        }
-        for (row, sets) in moved {
-            let products = &products_of(&self.vectors, &[self.vector(*row)])[0];
-            self.facets.move_to(*row as usize, *sets, products, products[*row as usize]);
-        }
+    /// Its products with all live sentences.
+    pub fn products_with(&self, row: u32) -> Vec<i64> {
+        products_of(&self.vectors, &[self.vector(row)]).swap_remove(0)
     }
 
     /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
@@ -587,34 +450,4 @@ fn make_room<T>(list: &mut Vec<T>, more: usize) {
 fn push<T>(list: &mut Vec<T>, one: T) {
     make_room(list, 1);
     list.push(one);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_have_one_text() {
-        for text in ["r#0", "a#b#10", "#4294967295", "é#999"] {
-            let id = SentenceId::from_text(text).unwrap();
-            assert_eq!((id.to_string().as_str(), id.len()), (text, text.len()));
-        }
-        for text in ["r", "r#", "r#05", "r#+5", "r# 5", "r#4294967296"] {
-            assert_eq!(SentenceId::from_text(text), None);
-        }
-    }
-
-    #[test]
-    fn a_set_in_the_order_of_another_has_the_same_members() {
-        let members = |texts: &[&str]| -> Vec<Member> {
-            texts.iter().map(|text| (SentenceId::from_text(text).unwrap(), [7; 16])).collect()
-        };
-        let (stored, now) = (members(&["b#0", "a#1"]), members(&["a#1", "b#0"]));
-        let ordered = in_order_of(&stored, &now).unwrap();
-        assert_eq!(ordered, stored);
-        assert!(Arc::ptr_eq(&ordered[0].0.review, &now[1].0.review));
-        assert_eq!(in_order_of(&stored[..1], &now), None);
-        assert_eq!(in_order_of(&members(&["b#0", "a#2"]), &now), None);
-        assert_eq!(in_order_of(&[(stored[0].0.clone(), [8; 16]), now[0].clone()], &now), None);
-    }
 }

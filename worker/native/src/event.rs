@@ -6,11 +6,14 @@
 use crate::facets::Criteria;
 use crate::fields::{identifier, optional, passed_on, rating, timestamp, version};
 use crate::json::{Raw, Reader, plain_string, string_of};
+use crate::review::Details;
 use crate::vector::{Workspace, is_base64};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// Known and unknown ones of a body.
+const MOST_MEMBERS: usize = 64;
 const MAX_ID_CHARS: usize = 1024;
 const MAX_SENTENCE_ID_CHARS: usize = MAX_ID_CHARS + 20;
 const MAX_LANGUAGE_CHARS: usize = 35;
@@ -36,18 +39,6 @@ pub struct Limits {
     /// Most live sentences of an entity in the pool.
     #[pyo3(attribute("max_sentences_per_entity"))]
     pub most_sentences: usize,
-}
-
-/// What messages say of a sentence's review.
-#[derive(Clone, Default, Debug, PartialEq)]
-pub struct Details {
-    /// Its double.
-    pub rating: Option<u8>,
-    pub occurred_at: Option<Box<str>>,
-    pub language: Option<Box<str>>,
-    pub verified: Option<bool>,
-    pub country: Option<Box<str>>,
-    pub author_id: Option<Box<str>>,
 }
 
 /// A sentence that is not blank, and its position in the review.
@@ -115,51 +106,22 @@ pub struct Event {
     pub change: Change,
 }
 
-/// What a body of a known type is made of, as it is written; each at most once.
-#[derive(Default)]
-struct Members<'a> {
-    kind: Option<Raw<'a>>,
-    entity_id: Option<Raw<'a>>,
-    review_id: Option<Raw<'a>>,
-    review_version: Option<Raw<'a>>,
-    text: Option<Raw<'a>>,
-    rating: Option<Raw<'a>>,
-    language: Option<Raw<'a>>,
-    occurred_at: Option<Raw<'a>>,
-    sentences: Option<Raw<'a>>,
-    embedding_model: Option<Raw<'a>>,
-    verified: Option<Raw<'a>>,
-    country: Option<Raw<'a>>,
-    author_id: Option<Raw<'a>>,
-    reason: Option<Raw<'a>>,
-    sentence_ids: Option<Raw<'a>>,
-}
+/// The members of a body, as they are written, with different names.
+struct Members<'a>(Vec<(&'a str, Raw<'a>)>);
 
 impl<'a> Members<'a> {
     fn of(text: &'a str) -> Option<Self> {
-        let mut found = Members::default();
+        let mut found = Vec::with_capacity(16);
         Reader::object(text, |name, raw| {
-            let member = match name {
-                "type" => &mut found.kind,
-                "entity_id" => &mut found.entity_id,
-                "review_id" => &mut found.review_id,
-                "review_version" => &mut found.review_version,
-                "text" => &mut found.text,
-                "rating" => &mut found.rating,
-                "language" => &mut found.language,
-                "occurred_at" => &mut found.occurred_at,
-                "sentences" => &mut found.sentences,
-                "embedding_model" => &mut found.embedding_model,
-                "verified" => &mut found.verified,
-                "country" => &mut found.country,
-                "author_id" => &mut found.author_id,
-                "reason" => &mut found.reason,
-                "sentence_ids" => &mut found.sentence_ids,
-                _ => return Some(()),
-            };
-            member.replace(raw).is_none().then_some(())
+            let is_usual = found.len() < MOST_MEMBERS && found.iter().all(|(own, _)| *own != name);
+            found.push((name, raw));
+            is_usual.then_some(())
         })?;
-        Some(found)
+        Some(Members(found))
+    }
+
+    fn get(&self, name: &str) -> Option<Raw<'a>> {
+        self.0.iter().find(|(own, _)| *own == name).map(|(_, raw)| *raw)
     }
 }
 
@@ -175,24 +137,24 @@ pub fn read(
         return None;
     }
     let members = Members::of(std::str::from_utf8(value).ok()?)?;
-    let entity = identifier(members.entity_id?, MAX_ID_CHARS)?;
+    let entity = identifier(members.get("entity_id")?, MAX_ID_CHARS)?;
     if entity.as_bytes() != key {
         return None;
     }
-    let occurred_at = optional(members.occurred_at, timestamp)?;
-    let change = match plain_string(members.kind?)? {
+    let occurred_at = optional(members.get("occurred_at"), timestamp)?;
+    let change = match plain_string(members.get("type")?)? {
         "review.upserted" => {
             Change::Upsert(upsert(&members, occurred_at.clone(), limits, facets, workspace)?)
         }
         "review.deleted" => {
-            optional(members.reason, |raw| string_of(raw).map(drop))?;
+            optional(members.get("reason"), |raw| string_of(raw).map(drop))?;
             Change::DeleteReview {
-                review: identifier(members.review_id?, MAX_ID_CHARS)?,
-                version: optional(members.review_version, version)?,
+                review: identifier(members.get("review_id")?, MAX_ID_CHARS)?,
+                version: optional(members.get("review_version"), version)?,
             }
         }
         "sentences.deleted" => {
-            Change::DeleteSentences(named_sentences(members.sentence_ids?, limits)?)
+            Change::DeleteSentences(named_sentences(members.get("sentence_ids")?, limits)?)
         }
         _ => return None,
     };
@@ -206,36 +168,36 @@ fn upsert(
     facets: Option<&Criteria>,
     workspace: &mut Workspace,
 ) -> Option<Upsert> {
-    let text = optional(members.text, string_of)?;
+    let text = optional(members.get("text"), string_of)?;
     if text.is_some_and(|text| text.len() > limits.max_text_bytes) {
         return None;
     }
-    let model = optional(members.embedding_model, string_of)?;
+    let model = optional(members.get("embedding_model"), string_of)?;
     if let (Some(model), Some(own)) = (&model, &limits.model)
         && model != own
     {
         return None;
     }
-    let language = optional(members.language, string_of)?
+    let language = optional(members.get("language"), string_of)?
         .filter(|tag| (1..=MAX_LANGUAGE_CHARS).contains(&tag.chars().count()));
     let details = Details {
-        rating: optional(members.rating, rating)?,
+        rating: optional(members.get("rating"), rating)?,
         occurred_at,
         language: language.map(Into::into),
-        verified: optional(members.verified, |raw| match raw {
+        verified: optional(members.get("verified"), |raw| match raw {
             "true" => Some(true),
             "false" => Some(false),
             _ => None,
         })?,
-        country: passed_on(members.country, MAX_COUNTRY_BYTES)?,
-        author_id: passed_on(members.author_id, MAX_AUTHOR_BYTES)?,
+        country: passed_on(members.get("country"), MAX_COUNTRY_BYTES)?,
+        author_id: passed_on(members.get("author_id"), MAX_AUTHOR_BYTES)?,
     };
-    let mut whole = facets.is_some_and(Criteria::finds_languages).then(String::new);
+    let mut whole = facets.is_some_and(|one| one.plain.finds_languages).then(String::new);
     let (sentences, vectors) =
-        given_sentences(members.sentences?, limits, facets, &mut whole, workspace)?;
+        given_sentences(members.get("sentences")?, limits, facets, &mut whole, workspace)?;
     Some(Upsert {
-        review: identifier(members.review_id?, MAX_ID_CHARS)?,
-        version: optional(members.review_version, version)?,
+        review: identifier(members.get("review_id")?, MAX_ID_CHARS)?,
+        version: optional(members.get("review_version"), version)?,
         details,
         sentences,
         vectors,
@@ -313,10 +275,10 @@ fn sentence(item: Raw<'_>) -> Option<Item<'_>> {
 /// The facets that take one of these labels, which are checked only where facets have labels.
 fn labels_of(labels: Option<Raw<'_>>, facets: Option<&Criteria>) -> Option<u64> {
     let mut found = 0;
-    if let Some(facets) = facets.filter(|facets| !facets.labels().is_empty()) {
+    if let Some(facets) = facets.filter(|facets| !facets.plain.labels.is_empty()) {
         optional(labels, |raw| {
             Reader::array(raw, |item| {
-                found |= facets.labels().get(&*string_of(item)?).copied().unwrap_or_default();
+                found |= facets.plain.labels.get(&*string_of(item)?).copied().unwrap_or_default();
                 Some(())
             })
         })?;

@@ -1,11 +1,12 @@
 //! Messages of facets: the bytes of `facets.changed`, as the Python form writes them.
 
-use crate::entity::{Entity, ReviewCounts};
+use crate::entity::Entity;
 use crate::event::Event;
 use crate::facet_ranks::Changed;
 use crate::facets::{Criteria, Facet};
 use crate::json::write_string;
 use crate::message::{Message, Publication, ShownSet, write, write_ratings, write_text};
+use crate::review::ReviewCounts;
 use std::collections::HashSet;
 
 const PARTS: [&str; 3] = [",\"sentences\":[", ",\"pros\":[", ",\"cons\":["];
@@ -22,7 +23,7 @@ impl Publication {
         let mut out = Vec::with_capacity(8192);
         self.write_head(&mut out, "facets.changed", &event.origin, entity.facets.sequence);
         out.extend_from_slice(b",\"changed\":[");
-        let (mut seen, facets) = (HashSet::new(), criteria.facets());
+        let (mut seen, facets) = (HashSet::new(), &criteria.plain.facets);
         for (set, _) in criteria.sets.iter().zip(&changed.sets).filter(|(_, changed)| **changed) {
             let name = &*facets[set.facet].name;
             if seen.insert(name) {

@@ -1,9 +1,13 @@
 //! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
 
-use crate::entity::{Centroid, Entity, Member, Ranked, in_order_of};
+use crate::entity::{Centroid, Entity, Ranked};
 use crate::facet_sets::{FacetSets, Set};
 use crate::facets::{Criteria, Sets};
+use crate::review::{Member, in_order_of};
 use std::mem::{replace, take};
+
+/// Sentences that are moved in the time in which a set begins again.
+const ONE_BY_ONE: usize = 8;
 
 /// The sentences of a set in rank order, and their centroid.
 pub type RankedSet = (Vec<Ranked>, Centroid);
@@ -57,8 +61,40 @@ impl Entity {
         set.is_touched = true;
     }
 
-    /// As `move_sentences`: each set that changes begins again.
-    pub fn move_at_once(&mut self, moved: &[(u32, Sets)]) {
+    /// Move the sentences of reviews that join or leave facets of the newest ones.
+    pub fn settle_newest(&mut self, criteria: &Criteria) {
+        let moved = self.newest.moved(&self.reviews, &criteria.plain.recent);
+        if moved.is_empty() {
+            return;
+        }
+        let (numbers, bits): (Vec<u32>, Vec<u64>) = moved.into_iter().unzip();
+        let own = self.sentences_of_each(&numbers);
+        let mut moved = Vec::new();
+        for ((number, rows), bits) in numbers.iter().zip(&own).zip(bits) {
+            self.count_in_facets(criteria, *number, rows, -1);
+            self.reviews[*number as usize].findings_mut().recent = bits;
+            let sets = rows.iter().map(|row| (*row, self.sets_of(criteria, *row)));
+            moved.extend(sets.filter(|(row, sets)| self.facets.of[*row as usize] != *sets));
+        }
+        self.move_sentences(&moved);
+        for (number, rows) in numbers.iter().zip(&own) {
+            self.count_in_facets(criteria, *number, rows, 1);
+        }
+    }
+
+    /// Move live sentences to these sets of facets, which are others than theirs.
+    fn move_sentences(&mut self, moved: &[(u32, Sets)]) {
+        if moved.len() > ONE_BY_ONE * self.facets.sets.len() {
+            return self.move_at_once(moved);
+        }
+        for (row, sets) in moved {
+            let products = self.products_with(*row);
+            self.facets.move_to(*row as usize, *sets, &products, products[*row as usize]);
+        }
+    }
+
+    /// Likewise: each set that changes begins again.
+    fn move_at_once(&mut self, moved: &[(u32, Sets)]) {
         let mut facets = take(&mut self.facets);
         let mut changed = Sets::default();
         for (row, sets) in moved {

@@ -2,8 +2,8 @@
 //!
 //! The rules are those of `worker.processing.facets` and `worker.processing.tracked_sets`.
 
-use crate::entity::{Member, ReviewCounts};
 use crate::facets::{Criteria, SetOf, Sets};
+use crate::review::{Member, ReviewCounts};
 
 /// One set; a list has a number for each live sentence of the entity, in its order.
 #[derive(Default, Debug)]
@@ -44,7 +44,7 @@ pub struct FacetSets {
 impl FacetSets {
     pub fn new(criteria: &Criteria) -> Self {
         let set = |of: &SetOf| Set { of: *of, ..Set::default() };
-        let facets = criteria.facets().len();
+        let facets = criteria.plain.facets.len();
         FacetSets {
             sets: criteria.sets.iter().map(set).collect(),
             reviews: vec![ReviewCounts::default(); facets],
@@ -123,7 +123,7 @@ impl FacetSets {
         by: i32,
     ) {
         let joined = rows.iter().fold(0, |bits, row| bits | self.of[*row as usize][0]);
-        for (at, facet) in criteria.facets().iter().enumerate() {
+        for (at, facet) in criteria.plain.facets.iter().enumerate() {
             for (bits, counts) in [(joined, &mut self.reviews), (mentions, &mut self.mentions)] {
                 if bits >> facet.number & 1 == 1 {
                     counts[at].add(rating, by);
@@ -135,7 +135,7 @@ impl FacetSets {
 
     /// By facet its mentions, where changes of them may be published.
     pub fn mentions_if(&self, criteria: &Criteria) -> Vec<u32> {
-        let counts = self.mentions.iter().filter(|_| criteria.emit_mentions() > 0);
+        let counts = self.mentions.iter().filter(|_| criteria.plain.emit_mentions > 0);
         counts.map(|reviews| reviews.count).collect()
     }
 

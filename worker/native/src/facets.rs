@@ -1,7 +1,7 @@
 //! What facets are, and which sentences belong to them: `worker.facets.membership` in integers.
 
-use crate::entity::{RATINGS, Review};
 use crate::newest::Recent;
+use crate::review::{RATINGS, Review};
 use crate::vector::{Row, products_of, read_vectors, square};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -36,20 +36,22 @@ pub struct PlainFacets {
     rivals: Vec<PlainRivals>,
     without_phrases: u64,
     without_labels: u64,
-    labels: HashMap<String, u64>,
+    /// By label the facets that take it.
+    pub labels: HashMap<String, u64>,
     ratings: Vec<u64>,
     verified: Vec<u64>,
     languages: HashMap<String, u64>,
     countries: HashMap<String, u64>,
     authors: HashMap<String, u64>,
-    finds_languages: bool,
-    finds_words: bool,
-    facets: Vec<Facet>,
+    pub finds_languages: bool,
+    pub finds_words: bool,
+    /// The visible ones.
+    pub facets: Vec<Facet>,
     direction: Vec<i64>,
     beyond: i64,
     rating_signs: Vec<i8>,
-    recent: Vec<Recent>,
-    emit_mentions: u64,
+    pub recent: Vec<Recent>,
+    pub emit_mentions: u64,
 }
 
 /// A phrase: its facets, |y|^2, and the least p*|p| / |x|^2 of a product p with a sentence x that
@@ -87,7 +89,7 @@ impl SetOf {
 /// The facets of a partition.
 pub struct Criteria {
     rivals: Vec<Rivals>,
-    plain: PlainFacets,
+    pub plain: PlainFacets,
     visible: u64,
     sided: u64,
     phrased: u64,
@@ -131,40 +133,10 @@ impl Criteria {
         })
     }
 
-    /// The visible ones.
-    pub fn facets(&self) -> &[Facet] {
-        &self.plain.facets
-    }
-
-    /// By label the facets that take it.
-    pub fn labels(&self) -> &HashMap<String, u64> {
-        &self.plain.labels
-    }
-
-    /// Whether the language of a review has to be found.
-    pub fn finds_languages(&self) -> bool {
-        self.plain.finds_languages
-    }
-
-    /// Whether the words of sentences have to be looked for.
-    pub fn finds_words(&self) -> bool {
-        self.plain.finds_words
-    }
-
-    /// Percent by which mentions must differ to be published; 0: they are not.
-    pub fn emit_mentions(&self) -> u64 {
-        self.plain.emit_mentions
-    }
-
-    /// Those of the newest reviews.
-    pub fn recent(&self) -> &[Recent] {
-        &self.plain.recent
-    }
-
     /// The facets whose criteria a live review meets.
     pub fn admits(&self, review: &Review) -> u64 {
         let (details, findings) = (&review.details, review.findings());
-        let not_recent = !self.recent().iter().fold(0, |bits, one| bits | one.bit);
+        let not_recent = !self.plain.recent.iter().fold(0, |bits, one| bits | one.bit);
         let PlainFacets { ratings, verified, languages, countries, authors, .. } = &self.plain;
         let value = |admitted: &HashMap<String, u64>, value: Option<&str>| {
             let found = admitted.get(value.unwrap_or_default()).or_else(|| admitted.get(""));

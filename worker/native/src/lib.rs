@@ -1,12 +1,12 @@
 //! The usual micro-batch in machine code: records in, messages and rows out.
 //!
 //! The Python form in `worker/` is the definition, and reads whatever this one leaves out. Both
-//! write the same bytes. `event` reads records with `json` and `fields`; `entity` holds an entity
-//! and ranks its sentences; `apply` carries events out; `message` and `rows` write, and `loader`
-//! reads an entity from its rows; `pool` is what Python calls, with `store` behind it and `results`
-//! before it. `facets` says which sentences belong to which facets, `facet_sets` holds those of an
-//! entity, `facet_ranks` ranks them, `newest` orders reviews by date, and `facet_message` writes
-//! them; `words` asks Python about texts.
+//! write the same bytes. `review` has the types that the others share. `event` reads records with
+//! `json` and `fields`; `entity` holds an entity and ranks its sentences; `apply` carries events
+//! out; `message` and `rows` write, and `loader` reads an entity from its rows; `pool` is what
+//! Python calls, with `store` behind it and `results` before it. `facets` says which sentences
+//! belong to which facets, `facet_sets` holds those of an entity, `newest` orders its reviews by
+//! date, `facet_ranks` ranks them, and `facet_message` writes them; `words` asks Python about texts.
 
 mod apply;
 mod entity;
@@ -22,6 +22,7 @@ mod message;
 mod newest;
 mod pool;
 mod results;
+mod review;
 mod rows;
 mod store;
 mod vector;

@@ -3,12 +3,11 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{
-    Copies, Counts, Entity, Member, RATINGS, Review, ReviewCounts, Sentence, SentenceId,
-    in_order_of,
-};
-use crate::event::Details;
+use crate::entity::{Copies, Entity, Sentence};
 use crate::facets::Criteria;
+use crate::review::{
+    Counts, Details, Member, RATINGS, Review, ReviewCounts, SentenceId, in_order_of,
+};
 use crate::rows::{
     DELETED, EMBEDDED, FACET_SETS, FUTURE, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
     header_key,
@@ -96,7 +95,9 @@ impl<'a> Loader<'a> {
         let now = self.entity.set_of(&ranked);
         self.entity.published = in_order_of(&self.entity.published, &now)?;
         if let Some(criteria) = self.criteria {
-            self.entity.begin_order(criteria);
+            if !criteria.plain.recent.is_empty() {
+                self.entity.newest.begin(&mut self.entity.reviews, &criteria.plain.recent);
+            }
             let rows = 0..self.entity.sentences.len() as u32;
             let of = rows.map(|row| self.entity.sets_of(criteria, row)).collect();
             self.entity.fill_facets(criteria, of, std::mem::take(&mut self.facet_sets))?;

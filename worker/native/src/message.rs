@@ -1,10 +1,9 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{
-    Centroid, Counts, Entity, Member, RATINGS, Ranked, Review, Sentence, SentenceId,
-};
+use crate::entity::{Centroid, Entity, Ranked, Sentence};
 use crate::event::{Change, Event, Origin};
 use crate::json::write_string;
+use crate::review::{Counts, Member, RATINGS, Review, SentenceId};
 use sha1::{Digest, Sha1};
 use std::io::Write;
 use std::sync::Arc;

@@ -6,10 +6,11 @@ use crate::event::{self, Change, Event, Limits, Origin};
 use crate::facets::{Criteria, PlainFacets};
 use crate::loader::{Loader, MOST_REVIEWS};
 use crate::message::{Emit, Publication};
-use crate::results::{EntityRows, Names, Processed, keys_for_python};
+use crate::results::{Names, Processed, keys_for_python};
+use crate::rows::EntityRows;
 use crate::store::{Key, Store, key_of};
 use crate::vector::Workspace;
-use crate::words::{Answer, Question, TextReader};
+use crate::words::TextReader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -22,6 +23,21 @@ use std::time::{Duration, Instant};
 const PROGRESS: Duration = Duration::from_millis(100);
 /// So few that nobody waits for them.
 const ROWS_AT_ONCE: usize = 256;
+
+/// See `worker.processing.config.ProcessorConfig`.
+#[derive(FromPyObject)]
+struct Config {
+    limits: Limits,
+    k: usize,
+    distinct: bool,
+    by_text: bool,
+    emit: String,
+    epoch: u64,
+    input_topic: String,
+    output_topic: String,
+    facets: Py<PyAny>,
+    facets_topic: String,
+}
 
 /// Entities in memory, and the events that they take the usual way.
 #[pyclass(module = "worker._native")]
@@ -42,27 +58,9 @@ pub struct Pool {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (*, limits, most_sentences, k, distinct, by_text, emit, epoch, input_topic,
-        output_topic, facets_topic, has_facets))]
-    #[expect(clippy::too_many_arguments, reason = "all are given by name")]
-    fn new(
-        py: Python<'_>,
-        limits: Limits,
-        most_sentences: usize,
-        k: usize,
-        distinct: bool,
-        by_text: bool,
-        emit: &str,
-        epoch: u64,
-        input_topic: String,
-        output_topic: &str,
-        facets_topic: &str,
-        has_facets: bool,
-    ) -> PyResult<Self> {
-        if limits.dimension == 0 || k == 0 {
-            return Err(PyValueError::new_err("dimension and k are at least 1"));
-        }
-        let emit = match emit {
+    fn new(py: Python<'_>, config: Config, most_sentences: usize) -> PyResult<Self> {
+        let Config { limits, k, by_text, distinct, epoch, input_topic, .. } = config;
+        let emit = match &*config.emit {
             "every" => Emit::Every,
             "coalesced" => Emit::Coalesced,
             "none" => Emit::None,
@@ -79,12 +77,12 @@ impl Pool {
             limits: Limits { most_sentences: most_sentences.min(limits.most_sentences), ..limits },
             publication: Publication { emit, epoch, k, model, input_topic },
             entities: Store::default(),
-            has_facets,
+            has_facets: !config.facets.is_none(py),
             facets: HashMap::new(),
             held: Vec::new(),
             workspace: Workspace::default(),
             text_reader: TextReader::default(),
-            names: Names::new(py, output_topic, facets_topic)?,
+            names: Names::new(py, &config.output_topic, &config.facets_topic)?,
         })
     }
 
@@ -96,138 +94,46 @@ impl Pool {
         Ok(())
     }
 
-    /// Those of these indexes whose records are usual; their events are held.
-    fn read(
+    /// See `worker/_native.pyi`.
+    fn take<'py>(
         &mut self,
-        records: &Bound<'_, PySequence>,
-        indexes: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<usize>> {
+        records: &Bound<'py, PySequence>,
+        indexes: &Bound<'py, PyAny>,
+        rows_of: &Bound<'py, PyAny>,
+        mentions: &Bound<'py, PyAny>,
+    ) -> PyResult<Taken<'py>> {
+        let (py, mut given) = (records.py(), Vec::new());
         self.held.clear();
-        let mut given = Vec::new();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;
             let record = records.get_item(index)?;
             given.extend(given_of(index, &record, &self.publication.input_topic)?);
         }
-        records.py().detach(|| {
+        let (mut held, absent) = py.detach(|| {
             self.entities.begin();
-            self.held = given.iter().filter_map(|one| self.event(one)).collect();
+            self.read(&given)
         });
-        Ok(self.held.iter().map(|event| event.origin.index).collect())
-    }
-
-    /// (partition, entity id) of the held events whose entity is not in the pool.
-    fn absent<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut seen = HashSet::new();
-        let keys = self.held.iter().map(|event| key_of(&event.origin));
-        let absent = keys.filter(|key| self.entities.get(key).is_none());
-        keys_for_python(py, absent.filter(|key| seen.insert(key.clone())))
-    }
-
-    /// Take in an entity from its rows; whether it is one for the pool.
-    fn load(
-        &mut self,
-        py: Python<'_>,
-        partition: i32,
-        entity: &[u8],
-        rows: &Bound<'_, PyAny>,
-    ) -> PyResult<bool> {
-        let Ok(name) = std::str::from_utf8(entity) else {
-            return Ok(false);
-        };
-        let Limits { dimension, most_sentences, .. } = self.limits;
-        let facets = self.facets.get(&partition);
-        let mut loader = Loader::new(name, dimension, self.copies, most_sentences, facets);
-        let (mut rows, mut is_more) = (rows.try_iter()?, true);
-        while is_more {
-            let some = rows.by_ref().take(ROWS_AT_ONCE).map(|row| row?.extract());
-            let some: Vec<(PyBackedBytes, PyBackedBytes)> = some.collect::<PyResult<_>>()?;
-            let mut own = some.iter();
-            if py.detach(|| own.try_for_each(|(key, row)| loader.take(key, row))).is_none() {
-                return Ok(false);
-            }
-            is_more = !some.is_empty();
-        }
-        Ok(py.detach(|| {
-            let entity = loader.finish(self.publication.k);
-            entity.map(|entity| self.entities.put((partition, name.into()), entity)).is_some()
-        }))
-    }
-
-    /// By held event the index of its record, and how many sentences it adds, replaces or removes.
-    fn sizes(&self) -> Vec<(usize, usize)> {
-        let mut live = HashMap::new();
-        let size = self.held.iter().map(|event| {
-            let entity = self.entities.get(&key_of(&event.origin));
-            let stored = |review: &str| {
-                entity.and_then(|one| Some(one.reviews[one.number(review)? as usize].live as usize))
-            };
-            let (reviews, added): (Vec<&Box<str>>, _) = match &event.change {
-                Change::Upsert(one) => (vec![&one.review], Some(one.sentences.len())),
-                Change::DeleteReview { review, .. } => (vec![review], Some(0)),
-                Change::DeleteSentences(named) => (named.iter().map(|one| &one.0).collect(), None),
-            };
-            let replaced = reviews.into_iter().map(|review| {
-                let own = live.entry((key_of(&event.origin), review));
-                let own = own.or_insert_with(|| stored(review).unwrap_or_default());
-                replace(own, added.unwrap_or(*own))
-            });
-            (event.origin.index, replaced.sum::<usize>() + added.unwrap_or_default())
-        });
-        size.collect()
-    }
-
-    /// The entities that would become too large.
-    fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut most: HashMap<Key, (usize, usize)> = HashMap::new();
-        for event in &self.held {
-            let key = key_of(&event.origin);
-            let now = self.entities.get(&key);
-            let now = now.map_or((0, 0), |entity| (entity.reviews.len(), entity.sentences.len()));
-            let (reviews, sentences) = most.entry(key).or_insert(now);
-            *reviews += 1;
-            if let Change::Upsert(upsert) = &event.change {
-                *sentences += upsert.sentences.len();
+        let (before, mut unfit) = (self.entities.memory_bytes, HashSet::new());
+        for (index, key) in absent {
+            let loaded = self.entities.memory_bytes - before;
+            let rows = rows_of.call1((index, loaded, self.memory_bytes()))?;
+            if rows.is_none() || !self.load(py, &key, &rows)? {
+                unfit.insert(key);
             }
         }
-        let limit = self.limits.most_sentences;
-        most.retain(|_, (reviews, sentences)| {
-            *reviews > MOST_REVIEWS * limit || *sentences > limit
-        });
-        keys_for_python(py, most.into_keys())
-    }
-
-    /// Forget the held events of these entities, and drop them.
-    fn leave(&mut self, py: Python<'_>, entities: Vec<(i32, Vec<u8>)>) {
-        let gone: HashSet<Key> = entities
-            .into_iter()
-            .filter_map(|(partition, name)| Some((partition, String::from_utf8(name).ok()?.into())))
-            .collect();
         py.detach(|| {
-            self.held.retain(|event| !gone.contains(&key_of(&event.origin)));
-            gone.iter().for_each(|key| self.entities.remove(key));
+            unfit.extend(self.too_large(&held));
+            self.leave(&mut held, &unfit);
         });
-    }
-
-    /// What is to be asked about texts next, before `process`.
-    fn questions(&mut self, py: Python<'_>) -> Vec<Question> {
-        let Pool { text_reader, held, entities, facets, .. } = self;
-        py.detach(|| text_reader.questions(held, entities, facets))
-    }
-
-    /// The answers, in order.
-    fn answer(&mut self, py: Python<'_>, answers: Vec<Vec<Answer>>) -> PyResult<()> {
-        let Pool { text_reader, held, entities, .. } = self;
-        let done = py.detach(|| text_reader.answer(held, entities, answers));
-        done.ok_or_else(|| PyValueError::new_err("not an answer to each question"))
+        let loaded = self.entities.memory_bytes.saturating_sub(before);
+        self.text_reader.read(py, &mut held, &mut self.entities, &self.facets, mentions)?;
+        let sizes = py.detach(|| self.sizes(&held));
+        self.held = held;
+        Ok((sizes, keys_for_python(py, unfit.into_iter())?, loaded))
     }
 
     /// Carry out all held events, and say from time to time that work goes on.
     fn process(&mut self, py: Python<'_>, on_progress: Py<PyAny>) -> PyResult<Processed> {
-        let is_absent = |event: &Event| self.entities.get(&key_of(&event.origin)).is_none();
-        if self.held.iter().any(is_absent) {
-            return Err(PyValueError::new_err("an entity was neither loaded nor made to leave"));
-        }
         let (batch, rows) = py.detach(|| self.carry_out(&on_progress))?;
         Processed::new(py, &self.names, batch, rows)
     }
@@ -263,17 +169,110 @@ impl Pool {
 }
 
 impl Pool {
+    /// The usual events, without those of entities with another one, which leave; each of their
+    /// entities that is not in the pool, with the index of its first event.
+    fn read(&mut self, given: &[Given]) -> (Vec<Event>, Vec<(usize, Key)>) {
+        let (mut held, mut left) = (Vec::new(), HashSet::new());
+        for one in given {
+            match self.event(one) {
+                Some(event) => held.push(event),
+                None => {
+                    left.extend(str::from_utf8(&one.key).map(|key| (one.partition, key.into())))
+                }
+            }
+        }
+        self.leave(&mut held, &left);
+        let mut seen = HashSet::new();
+        let absent = held.iter().map(|event| (event.origin.index, key_of(&event.origin)));
+        let absent = absent.filter(|(_, key)| self.entities.get(key).is_none());
+        let absent = absent.filter(|(_, key)| seen.insert(key.clone())).collect();
+        (held, absent)
+    }
+
     /// The event of a record, if it is usual.
     fn event(&mut self, given: &Given) -> Option<Event> {
-        let (index, partition, offset, timestamp_ms, ref key, ref value) = *given;
+        let Given { index, partition, offset, timestamp_ms, ref key, ref value } = *given;
         let facets = self.facets.get(&partition);
         if self.has_facets && facets.is_none() {
             return None;
         }
         let (limits, workspace) = (&self.limits, &mut self.workspace);
+        let value = value.as_ref()?;
         let (entity, occurred_at, change) = event::read(key, value, limits, facets, workspace)?;
         let origin = Origin { index, partition, offset, timestamp_ms, entity, occurred_at };
         Some(Event { origin, change })
+    }
+
+    /// Take in an entity from its rows; whether it is one for the pool.
+    fn load(&mut self, py: Python<'_>, key: &Key, rows: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Limits { dimension, most_sentences, .. } = self.limits;
+        let facets = self.facets.get(&key.0);
+        let mut loader = Loader::new(&key.1, dimension, self.copies, most_sentences, facets);
+        let (mut rows, mut is_more) = (rows.try_iter()?, true);
+        while is_more {
+            let some = rows.by_ref().take(ROWS_AT_ONCE).map(|row| row?.extract());
+            let some: Vec<(PyBackedBytes, PyBackedBytes)> = some.collect::<PyResult<_>>()?;
+            let mut own = some.iter();
+            if py.detach(|| own.try_for_each(|(key, row)| loader.take(key, row))).is_none() {
+                return Ok(false);
+            }
+            is_more = !some.is_empty();
+        }
+        Ok(py.detach(|| {
+            let entity = loader.finish(self.publication.k);
+            entity.map(|entity| self.entities.put(key.clone(), entity)).is_some()
+        }))
+    }
+
+    /// The entities that these events might make too large.
+    fn too_large(&self, held: &[Event]) -> Vec<Key> {
+        let mut most: HashMap<Key, (usize, usize)> = HashMap::new();
+        for event in held {
+            let key = key_of(&event.origin);
+            let now = self.entities.get(&key);
+            let now = now.map_or((0, 0), |entity| (entity.reviews.len(), entity.sentences.len()));
+            let (reviews, sentences) = most.entry(key).or_insert(now);
+            *reviews += 1;
+            if let Change::Upsert(upsert) = &event.change {
+                *sentences += upsert.sentences.len();
+            }
+        }
+        let limit = self.limits.most_sentences;
+        most.retain(|_, (reviews, sentences)| {
+            *reviews > MOST_REVIEWS * limit || *sentences > limit
+        });
+        most.into_keys().collect()
+    }
+
+    /// Forget the events of these entities, and drop them.
+    fn leave(&mut self, held: &mut Vec<Event>, gone: &HashSet<Key>) {
+        if !gone.is_empty() {
+            held.retain(|event| !gone.contains(&key_of(&event.origin)));
+            gone.iter().for_each(|key| self.entities.remove(key));
+        }
+    }
+
+    /// By event the index of its record, and how many sentences it adds, replaces or removes.
+    fn sizes(&self, held: &[Event]) -> Vec<(usize, usize)> {
+        let mut live = HashMap::new();
+        let size = held.iter().map(|event| {
+            let entity = self.entities.get(&key_of(&event.origin));
+            let stored = |review: &str| {
+                entity.and_then(|one| Some(one.reviews[one.number(review)? as usize].live as usize))
+            };
+            let (reviews, added): (Vec<&Box<str>>, _) = match &event.change {
+                Change::Upsert(one) => (vec![&one.review], Some(one.sentences.len())),
+                Change::DeleteReview { review, .. } => (vec![review], Some(0)),
+                Change::DeleteSentences(named) => (named.iter().map(|one| &one.0).collect(), None),
+            };
+            let replaced = reviews.into_iter().map(|review| {
+                let own = live.entry((key_of(&event.origin), review));
+                let own = own.or_insert_with(|| stored(review).unwrap_or_default());
+                replace(own, added.unwrap_or(*own))
+            });
+            (event.origin.index, replaced.sum::<usize>() + added.unwrap_or_default())
+        });
+        size.collect()
     }
 
     /// What the held events do, and the rows of each entity. While this runs, so do Python's
@@ -291,7 +290,7 @@ impl Pool {
                     }
                 }
                 batch.settle(entity, &self.publication);
-                let has_mentions = facets.is_some_and(|facets| facets.emit_mentions() > 0);
+                let has_mentions = facets.is_some_and(|facets| facets.plain.emit_mentions > 0);
                 rows.extend(entity.touched.map(|at| batch.touched[at].rows(entity, has_mentions)));
             }
             self.entities.used(key);
@@ -302,19 +301,31 @@ impl Pool {
     }
 }
 
-/// A record's index, partition, offset, timestamp, key and value.
-type Given = (usize, i32, u64, i64, PyBackedBytes, PyBackedBytes);
+/// By held event the index of its record and its sentences; the entities that the pool does not
+/// take; bytes of those that it read.
+type Taken<'py> = (Vec<(usize, usize)>, Bound<'py, PyList>, usize);
 
-/// What an event may be read from. `None`: the record is refused, or not of the input topic.
+/// What an event may be read from.
+struct Given {
+    index: usize,
+    partition: i32,
+    offset: u64,
+    timestamp_ms: i64,
+    key: PyBackedBytes,
+    /// `None`: the record is refused, not of the input topic, or has no value.
+    value: Option<PyBackedBytes>,
+}
+
+/// `None`: a record without a key is no entity's.
 fn given_of(index: usize, record: &Bound<'_, PyAny>, input_topic: &str) -> PyResult<Option<Given>> {
     type Fields<'a> = (Bound<'a, PyString>, i32, u64, i64, Any<'a>, Any<'a>, Any<'a>, Any<'a>);
     type Any<'a> = Bound<'a, PyAny>;
-    let (topic, partition, offset, time, key, value, _, refused): Fields<'_> = record.extract()?;
-    let (Ok(key), Ok(value)) = (key.cast_into::<PyBytes>(), value.cast_into::<PyBytes>()) else {
-        return Ok(None);
-    };
+    let (topic, partition, offset, timestamp_ms, key, value, _, refused): Fields<'_> =
+        record.extract()?;
+    let Ok(key) = key.cast_into::<PyBytes>() else { return Ok(None) };
     let is_read = refused.is_none() && topic.to_str()? == input_topic;
-    Ok(is_read.then(|| (index, partition, offset, time, key.into(), value.into())))
+    let value = value.cast_into::<PyBytes>().ok().filter(|_| is_read).map(Into::into);
+    Ok(Some(Given { index, partition, offset, timestamp_ms, key: key.into(), value }))
 }
 
 /// The events of each entity in their order, entities by their first event: the vectors of one are

@@ -2,7 +2,7 @@
 
 use crate::apply::Batch;
 use crate::message::Message;
-use crate::rows::Row;
+use crate::rows::EntityRows;
 use crate::store::Key;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -26,9 +26,6 @@ pub struct Names {
     version: Py<PyTuple>,
     content: Py<PyTuple>,
 }
-
-/// The rows of an entity, and the newest format of its reviews.
-pub type EntityRows = (Vec<Row>, u8);
 
 /// See `worker/_native.pyi`.
 #[pyclass(frozen, get_all, module = "worker._native")]

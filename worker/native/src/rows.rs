@@ -1,8 +1,8 @@
 //! Rows of an entity, as `worker.state.rows` and `worker.state.keys` define them.
 
-use crate::entity::{Entity, Member, Review};
-use crate::event::Details;
+use crate::entity::Entity;
 use crate::message::write_digits;
+use crate::review::{Details, Member, Review};
 use crate::vector::write_vector;
 
 pub const SEAL_BYTES: usize = 5;
@@ -17,6 +17,8 @@ pub const FACET_SETS: u8 = b'S';
 pub const VECTORS: u8 = b'V';
 /// A key with its value; `None`: the row is removed.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
+/// The rows of an entity, and the newest format of its reviews.
+pub type EntityRows = (Vec<Row>, u8);
 
 /// The key of an entity's header; all of its keys begin so.
 pub fn header_key(entity: &str) -> Vec<u8> {

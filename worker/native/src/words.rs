@@ -7,6 +7,7 @@ use crate::entity::Entity;
 use crate::event::{Change, Event, Upsert};
 use crate::facets::Criteria;
 use crate::store::{Key, Store, key_of};
+use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of known words, before they are forgotten.
@@ -15,18 +16,6 @@ const MOST_BYTES: usize = 8 << 20;
 const WORD_BYTES: usize = 96;
 const TABLE_BYTES: usize = 512;
 const MOST_WORD_BYTES: usize = 40;
-
-/// What is asked: `language` of the text, given its tag; what each of `words` means in the
-/// language; what each of `texts` mentions.
-pub type Question = (&'static str, Option<String>, Vec<String>);
-
-/// Where an answer belongs.
-enum Asked {
-    Language { event: usize },
-    Words(Option<String>, Vec<String>),
-    Given { event: usize, sentences: Vec<usize> },
-    Stored { key: Key, rows: Vec<u32> },
-}
 
 /// The rest of a run of words, each with whether every word that begins so matches, and the facets
 /// that the run mentions.
@@ -37,12 +26,26 @@ type Meaning = (u64, Vec<Run>);
 type Lexicon = HashMap<Option<String>, Words>;
 type Words = HashMap<String, Meaning>;
 
+/// Where the mentions of a sentence belong: of a held event, or of an entity.
+enum Place {
+    Given(usize, usize),
+    Stored(Key, u32),
+}
+
+/// What has to be asked about texts in a language.
+#[derive(Default)]
+struct Unknown {
+    words: HashSet<String>,
+    /// Sentences whose words are not enough.
+    places: Vec<Place>,
+    texts: Vec<String>,
+}
+
 #[derive(Default)]
 pub struct TextReader {
     lexicon: Lexicon,
     /// Approximate bytes of the lexicon.
     pub memory_bytes: usize,
-    asked: Vec<Asked>,
 }
 
 /// What is known of a text.
@@ -62,181 +65,132 @@ impl TextReader {
         }
     }
 
-    /// The next questions; none once all is known.
-    pub fn questions(
+    /// Find languages and mentions of these events, where facets depend on them. `ask` takes what
+    /// is asked, a language and texts: the `language` of a text, given its tag; what each of `words`
+    /// means in a language; what each of `texts` mentions.
+    pub fn read(
         &mut self,
+        py: Python<'_>,
         held: &mut [Event],
         entities: &mut Store,
         facets: &HashMap<i32, Criteria>,
-    ) -> Vec<Question> {
-        self.asked.clear();
-        let mut questions = self.of_languages(held);
-        if questions.is_empty() {
-            let mut unknown = HashMap::<_, HashSet<String>>::new();
-            let mut texts = self.of_texts(held, entities, facets, &mut unknown);
-            if unknown.is_empty() {
-                questions =
-                    texts.iter_mut().map(|(question, _)| std::mem::take(question)).collect();
-                self.asked = texts.into_iter().map(|(_, asked)| asked).collect();
-            }
-            for (language, words) in unknown {
-                let words: Vec<String> = words.into_iter().collect();
-                questions.push(("words", language.clone(), words.clone()));
-                self.asked.push(Asked::Words(language, words));
-            }
-        }
-        questions
-    }
-
-    fn of_languages(&mut self, held: &mut [Event]) -> Vec<Question> {
-        let mut questions = Vec::new();
-        for (event, one) in held.iter_mut().enumerate() {
+        ask: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        for one in held.iter_mut() {
             if let Change::Upsert(upsert) = &mut one.change
                 && let Some(whole) = upsert.whole.take()
             {
-                let tag = upsert.details.language.as_deref().map(Into::into);
-                questions.push(("language", tag, vec![whole]));
-                self.asked.push(Asked::Language { event });
+                let tag = upsert.details.language.as_deref();
+                let [language]: [String; 1] = ask.call1(("language", tag, [whole]))?.extract()?;
+                upsert.language = (!language.is_empty()).then(|| language.into());
             }
         }
-        questions
+        if !facets.values().any(|one| one.plain.finds_words) {
+            return Ok(());
+        }
+        let mut unknown = py.detach(|| self.look(held, entities, facets));
+        if unknown.values().any(|one| !one.words.is_empty()) {
+            for (language, one) in unknown.into_iter().filter(|(_, one)| !one.words.is_empty()) {
+                let words: Vec<String> = one.words.into_iter().collect();
+                let meanings = ask.call1(("words", &language, &words))?.extract()?;
+                self.learn(language, words, meanings);
+            }
+            unknown = py.detach(|| self.look(held, entities, facets));
+        }
+        for (language, Unknown { places, texts, .. }) in unknown {
+            let found: Vec<u64> = ask.call1(("texts", language, texts))?.extract()?;
+            for (place, bits) in places.into_iter().zip(found) {
+                match place {
+                    Place::Given(event, at) => {
+                        if let Change::Upsert(upsert) = &mut held[event].change {
+                            upsert.sentences[at].words = Some(bits);
+                        }
+                    }
+                    Place::Stored(key, row) => {
+                        if let Some(entity) = entities.get_mut(&key) {
+                            entity.sentences[row as usize].words = Some(bits);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// The questions about texts that known words do not answer; words that are not known.
-    fn of_texts(
+    /// Note the mentions that known words give; what else has to be asked.
+    fn look(
         &self,
         held: &mut [Event],
         entities: &mut Store,
         facets: &HashMap<i32, Criteria>,
-        unknown: &mut HashMap<Option<String>, HashSet<String>>,
-    ) -> Vec<(Question, Asked)> {
-        let mut questions = Vec::new();
+    ) -> HashMap<Option<String>, Unknown> {
+        let mut unknown = HashMap::new();
         for (event, one) in held.iter_mut().enumerate() {
             let key = key_of(&one.origin);
-            if !facets.get(&key.0).is_some_and(Criteria::finds_words) {
+            if !facets.get(&key.0).is_some_and(|one| one.plain.finds_words) {
                 continue;
             }
             match &mut one.change {
                 Change::Upsert(upsert) => {
                     let language = language_of(upsert);
-                    let own = upsert.sentences.iter_mut().enumerate();
-                    let own = own.map(|(at, one)| (at, &*one.text, &mut one.words));
-                    let (sentences, texts) = self.look(own, &language, unknown);
-                    if !texts.is_empty() {
-                        let asked = Asked::Given { event, sentences };
-                        questions.push((("texts", language, texts), asked));
+                    for (at, one) in upsert.sentences.iter_mut().enumerate() {
+                        let place = || Place::Given(event, at);
+                        self.note(&one.text, &mut one.words, &language, place, &mut unknown);
                     }
                 }
                 Change::DeleteSentences(named) => {
                     let Some(entity) = entities.get_mut(&key) else { continue };
-                    for (review, _) in named {
-                        let Some(number) = entity.number(review) else { continue };
+                    let numbers = named.iter().filter_map(|(review, _)| entity.number(review));
+                    for number in numbers.collect::<Vec<_>>() {
                         let (language, rows) = stored(entity, number);
-                        let own =
-                            entity.sentences.iter_mut().enumerate().filter_map(|(at, one)| {
-                                let row = at as u32;
-                                rows.contains(&row).then_some((row, &*one.text, &mut one.words))
-                            });
-                        let (rows, texts) = self.look(own, &language, unknown);
-                        if !texts.is_empty() {
-                            let asked = Asked::Stored { key: key.clone(), rows };
-                            questions.push((("texts", language, texts), asked));
+                        for row in rows {
+                            let one = &mut entity.sentences[row as usize];
+                            let place = || Place::Stored(key.clone(), row);
+                            self.note(&one.text, &mut one.words, &language, place, &mut unknown);
                         }
                     }
                 }
                 Change::DeleteReview { .. } => (),
             }
         }
-        questions
+        unknown
     }
 
-    /// Note the mentions of sentences that known words give; the others, with their texts.
-    fn look<'a, T>(
+    /// Note the mentions of a text, unless they are noted, or what has to be asked first.
+    fn note(
         &self,
-        sentences: impl Iterator<Item = (T, &'a str, &'a mut Option<u64>)>,
+        text: &str,
+        mentions: &mut Option<u64>,
         language: &Option<String>,
-        unknown: &mut HashMap<Option<String>, HashSet<String>>,
-    ) -> (Vec<T>, Vec<String>) {
-        let (mut places, mut texts) = (Vec::new(), Vec::new());
-        let known = self.lexicon.get(language);
-        for (place, text, mentions) in sentences.filter(|(_, _, mentions)| mentions.is_none()) {
-            match found(text, known) {
-                Found::Mentions(bits) => *mentions = Some(bits),
-                Found::Unknown(words) => {
-                    unknown.entry(language.clone()).or_default().extend(words);
-                }
-                Found::Nothing => {
-                    places.push(place);
-                    texts.push(text.into());
-                }
+        place: impl Fn() -> Place,
+        unknown: &mut HashMap<Option<String>, Unknown>,
+    ) {
+        if mentions.is_some() {
+            return;
+        }
+        match found(text, self.lexicon.get(language)) {
+            Found::Mentions(bits) => *mentions = Some(bits),
+            Found::Unknown(words) => {
+                unknown.entry(language.clone()).or_default().words.extend(words);
+            }
+            Found::Nothing => {
+                let unknown = unknown.entry(language.clone()).or_default();
+                unknown.places.push(place());
+                unknown.texts.push(text.into());
             }
         }
-        (places, texts)
     }
 
-    /// Keep the answers, a list for each question. `None`: one is missing, or of another kind.
-    pub fn answer(
-        &mut self,
-        held: &mut [Event],
-        entities: &mut Store,
-        answers: Vec<Vec<Answer>>,
-    ) -> Option<()> {
-        if answers.len() != self.asked.len() {
-            return None;
+    /// Keep what these words mean.
+    fn learn(&mut self, language: Option<String>, words: Vec<String>, meanings: Vec<Meaning>) {
+        let known = self.lexicon.entry(language).or_insert_with(|| {
+            self.memory_bytes += TABLE_BYTES;
+            Words::default()
+        });
+        for (word, meaning) in words.into_iter().zip(meanings) {
+            self.memory_bytes += measure(&word, &meaning.1);
+            known.insert(word, meaning);
         }
-        for (asked, answers) in std::mem::take(&mut self.asked).into_iter().zip(answers) {
-            let mut answers = answers.into_iter();
-            match asked {
-                Asked::Language { event } => {
-                    let (Change::Upsert(upsert), Answer::Language(language)) =
-                        (&mut held.get_mut(event)?.change, answers.next()?)
-                    else {
-                        return None;
-                    };
-                    upsert.language = (!language.is_empty()).then(|| language.into());
-                }
-                Asked::Words(language, words) => {
-                    let known = self.lexicon.entry(language).or_insert_with(|| {
-                        self.memory_bytes += TABLE_BYTES;
-                        Words::default()
-                    });
-                    for word in words {
-                        let Answer::Word(bits, runs) = answers.next()? else { return None };
-                        self.memory_bytes += measure(&word, &runs);
-                        known.insert(word, (bits, runs));
-                    }
-                }
-                Asked::Given { event, sentences } => {
-                    let Change::Upsert(upsert) = &mut held.get_mut(event)?.change else {
-                        return None;
-                    };
-                    for at in sentences {
-                        upsert.sentences[at].words = Some(answers.next()?.mentions()?);
-                    }
-                }
-                Asked::Stored { key, rows } => {
-                    let entity = entities.get_mut(&key)?;
-                    for row in rows {
-                        entity.sentences[row as usize].words = Some(answers.next()?.mentions()?);
-                    }
-                }
-            }
-        }
-        Some(())
-    }
-}
-
-/// What a text mentions, what a word means, or a language.
-#[derive(pyo3::FromPyObject)]
-pub enum Answer {
-    Mentions(u64),
-    Word(u64, Vec<Run>),
-    Language(String),
-}
-
-impl Answer {
-    fn mentions(self) -> Option<u64> {
-        if let Answer::Mentions(bits) = self { Some(bits) } else { None }
     }
 }
 
@@ -303,9 +257,8 @@ mod tests {
         let mut most = 0;
         for round in 0..200 {
             let words: Vec<String> = (0..1000).map(|word| format!("{round}-{word}")).collect();
-            let answers = words.iter().map(|_| Answer::Word(0, Vec::new())).collect();
-            reader.asked = vec![Asked::Words(None, words)];
-            assert!(reader.answer(&mut [], &mut Store::default(), vec![answers]).is_some());
+            let meanings = vec![(0, Vec::new()); words.len()];
+            reader.learn(None, words, meanings);
             most = most.max(reader.memory_bytes);
             reader.evict(usize::MAX);
         }
