@@ -309,7 +309,6 @@ def assemble(
             assignment=assignment,
             processor=processor_thread,
             commits=commits,
-            on_limit=metrics.observe_limit,
             surroundings=surroundings,
             schemas=schemas,
         ),

@@ -208,6 +208,21 @@ REVIEWS = [upsert(offset, f"r{offset}", f"a{offset}", f"b{offset}") for offset i
 
 
 @pytest.mark.parametrize(
+    ("limits", "parts", "hit"),
+    [
+        ({"bytes": 4 * REVIEWS[0].size}, [4], {}),
+        ({"bytes": 4 * REVIEWS[0].size - 1}, [3, 1], {Limit.BATCH_BYTES: 1}),
+        ({"bytes": 1}, [1, 1, 1, 1], {Limit.BATCH_BYTES: 3}),  # a larger one goes alone
+        ({"events": 4}, [4], {}),
+        ({"events": 3}, [3, 1], {Limit.BATCH_EVENTS: 1}),
+    ],
+)
+def test_a_micro_batch_has_so_many_events_and_bytes(limits, parts, hit):
+    _, taken, counted = run_all(Driver(config(batch=limits)), REVIEWS)
+    assert (taken, counted) == (parts, hit)
+
+
+@pytest.mark.parametrize(
     ("limit", "parts", "cuts"),
     [
         (8, [4], 0),
@@ -373,13 +388,19 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
         batch_sentences=5,
         transaction_records=6,
         transaction_bytes=7 * 2**20,
+        batch_size=8,
+        batch_bytes=9 * 2**20,
     )
     made = processor_config(chosen, 1, None)
     assert made.limits == defaults.event_limits(
         embeds=False, max_sentences_per_deletion=3, max_sentences_per_entity=4
     )
     assert made.batch == BatchLimits(
-        sentences=5, transaction_records=6, transaction_bytes=7 * 2**20
+        sentences=5,
+        transaction_records=6,
+        transaction_bytes=7 * 2**20,
+        events=8,
+        bytes=9 * 2**20,
     )
     made = processor_config(chosen, 1, FakeEngine())
     assert (made.limits.dimension, made.limits.model, made.limits.embeds) == (

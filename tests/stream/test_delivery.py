@@ -19,7 +19,6 @@ from tests.harness.stream import End, Group, Ids, WatchedThreads, die
 from worker.errors import Crash, Fenced, InDoubt, Unanswered
 from worker.events import Message, Record
 from worker.kafka.group import Membership
-from worker.limits import Limit
 from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
@@ -42,8 +41,6 @@ class Rig:
 
     def __init__(
         self,
-        batch_bytes: int = 1000,
-        batch_events: int = 1000,
         takes: int = 1000,
         ledger: Ledger = NO_LEDGER,
         size: TransactionSize | None = None,
@@ -70,7 +67,6 @@ class Rig:
             observe_batch=lambda stats: self._note("observe"),
             observe_doubt=lambda committed: self._note("doubt", committed),
             observe_commit=lambda seconds: None,
-            observe_limit=lambda limit: self._note("limit", limit),
         )
         logs: Any = SimpleNamespace(
             input=SimpleNamespace(topic="in"),
@@ -93,9 +89,7 @@ class Rig:
             die=die,
         )
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
-        settings: Any = SimpleNamespace(
-            input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes
-        )
+        settings: Any = SimpleNamespace(input_topic="in")
         settlement: Any = SimpleNamespace(
             settle=self._settle,
             commit_answered=lambda: self._note("commit answered"),
@@ -119,7 +113,6 @@ class Rig:
             self.assignment,
             ProcessorThread(processor, surroundings.threads.in_order("processing")),
             CommitQueue(commit, settlement, self.assignment, surroundings),
-            self.metrics.observe_limit,
             surroundings,
             schemas,
         )
@@ -227,10 +220,8 @@ class Rig:
         return [name for name in done if not names or name in names]
 
 
-def batch(
-    *records: tuple[int, int], starts: dict[int, int], tenure: Tenure = NOW, size: int = 0
-) -> MicroBatch:
-    made = tuple(Record("in", p, offset, 0, b"", b"x" * size) for p, offset in records)
+def batch(*records: tuple[int, int], starts: dict[int, int], tenure: Tenure = NOW) -> MicroBatch:
+    made = tuple(Record("in", p, offset, 0, b"", b"") for p, offset in records)
     return MicroBatch(made, starts, {p: offset + 1 for p, offset in records}, tenure)
 
 
@@ -749,28 +740,6 @@ async def test_a_doubt_is_no_progress() -> None:
     await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.progress.at == 0.0
     assert not rig.assignment.progress.is_busy
-
-
-# -- bounds ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limits", "parts", "hit"),
-    [
-        ({"batch_bytes": 500}, [5], None),  # exactly at the limit
-        ({"batch_bytes": 499}, [4, 1], Limit.BATCH_BYTES),
-        ({"batch_events": 5}, [5], None),
-        ({"batch_events": 4}, [4, 1], Limit.BATCH_EVENTS),
-    ],
-)
-async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
-    limits: dict[str, int], parts: list[int], hit: Limit | None
-) -> None:
-    rig = Rig(**limits)
-    rig.take_over(p0=0)
-    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
-    assert [len(step[1]) for step in rig.log if step[0] == "process"] == parts
-    assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
 
 
 async def test_a_topic_created_again_in_mid_flight_ends_the_process_before_the_commit() -> None:

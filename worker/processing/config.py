@@ -1,5 +1,6 @@
 """The configuration of the processor, from the settings."""
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -98,6 +99,8 @@ class BatchLimits:
     transaction_bytes: int  # bytes of their keys and values
     loaded_bytes: int = LEAST_LOADED_BYTES
     """Bytes of entities that it reads into memory, none of which is evicted before its end."""
+    events: int = sys.maxsize
+    bytes: int = sys.maxsize  # of the records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +299,8 @@ def batch_limits(settings: Settings) -> BatchLimits:
         transaction_records=settings.transaction_records,
         transaction_bytes=settings.transaction_bytes,
         loaded_bytes=max(LEAST_LOADED_BYTES, settings.cache_bytes // 4),
+        events=settings.batch_size,
+        bytes=settings.batch_bytes,
     )
 
 

@@ -3,8 +3,9 @@
 The output does not depend on how records are cut into calls, unless changes are coalesced.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from worker.events import Message, Record
@@ -76,4 +77,7 @@ class ProcessorInMemory:
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:
-        return Processor(self.config, lambda _: self._rows, self.engine, vectors=self.vectors)
+        # the caller decides how many records a call has
+        batch = replace(self.config.batch, events=sys.maxsize, bytes=sys.maxsize)
+        config = replace(self.config, batch=batch)
+        return Processor(config, lambda _: self._rows, self.engine, vectors=self.vectors)

@@ -7,10 +7,13 @@ transactions have a limit of their own (`TransactionSize`).
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from worker.clock import Clock
+from worker.events import Record
 from worker.limits import Limit
 from worker.processing.config import BatchLimits
 
@@ -153,8 +156,24 @@ class Pace:
         self.on_progress = on_progress
         self._texts = Rate(FIRST_CHARACTERS)
         self._records = Rate(FIRST_RECORDS)
+        self._most = MOST  # records, after a cut: the number processed, then doubled each time
         self._record_bytes = 0.0  # of a transaction, by the last micro-batch
         self._record_loaded = 0.0  # likewise, bytes of entities that it read into memory
+
+    def first_part(
+        self, records: Sequence[Record], limits: BatchLimits
+    ) -> tuple[Sequence[Record], Limit | None]:
+        """The first records that are likely to fit into a micro-batch, at least one, and the limit
+        that keeps the next one out.
+        """
+        likely = self.most_records(limits.loaded_bytes)
+        most, limit = min((limits.events, Limit.BATCH_EVENTS), (likely, Limit.BATCH_TIME))
+        first = records[: min(most, self._most)]
+        sizes = [*accumulate([record.size for record in first])]
+        fitting = max(1, bisect_right(sizes, limits.bytes))
+        if fitting < len(first):
+            return first[:fitting], Limit.BATCH_BYTES
+        return first, limit if len(first) == most < len(records) else None
 
     def is_too_long(self, records: int, characters: int) -> bool:
         """Whether these records with this much new text are expected to exceed the limit."""
@@ -201,8 +220,13 @@ class Pace:
         self._texts.measured(sum(map(characters, texts)), seconds)
         self.on_progress()
 
-    def processed(self, records: int, seconds: float, size: int = 0, loaded: int = 0) -> None:
-        """Record the time of these records without embedding, and the bytes they wrote and read."""
+    def processed(
+        self, records: int, seconds: float, size: int = 0, loaded: int = 0, *, is_cut: bool = False
+    ) -> None:
+        """Record the time of these records without embedding, and the bytes they wrote and read.
+        `is_cut`: more were tried first, and were too much.
+        """
+        self._most = records if is_cut else min(2 * self._most, MOST)
         # a difference of clocks may be negative
         self._records.measured(records, max(0.0, seconds))
         self._record_bytes = size / max(1, records)

@@ -10,9 +10,10 @@
 Usual events of small entities go through native code instead, if it is installed (`native`).
 
 At a limit (`BatchLimits`, and `pace` for the time of processing and of writing) a micro-batch is
-cut to its first records, at least one, and the caller processes the others next. Sentences are
-counted during planning, records and bytes of the transaction while messages and rows are made. Past
-a limit that work is discarded and repeated for the first half.
+cut to its first records, at least one, and the caller processes the others next. It is cut once
+before the work (`Pace.first_part`) and where the plan passes a limit (`Load.check_plan`). What it
+reads and writes is known only as it is made (`Load`): past a limit that work is discarded, and
+repeated for fewer records.
 
 The messages and rows of a record depend only on the records before it: not on the cutting into
 micro-batches (except for `emit=coalesced`), on caches, or on restarts. After an exception, or if a
@@ -45,7 +46,7 @@ from worker.processing.entity_view import Extent, SummaryView, V
 from worker.processing.facets import ReviewMove, classify
 from worker.processing.native import count_native, open_native
 from worker.processing.outbox import Outbox, last_message
-from worker.processing.pace import MOST, Load, Pace, TooMuch
+from worker.processing.pace import Load, Pace, TooMuch
 from worker.processing.partitions import Partitions
 from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
@@ -116,7 +117,6 @@ class Processor:
         self._native = open_native(config, self._partitions, self._entities)
         self.summaries = Summaries(config, self._entities)  # for any thread
         self._internal_errors = 0  # in a row, at the end of what is processed
-        self._max_records = MOST  # after a cut: the number processed, then doubled each time
 
     @property
     def is_native(self) -> bool:
@@ -183,9 +183,7 @@ class Processor:
         started = self._pace.clock.monotonic()
         embedder = Embedder(self._engine, self._pace, self._vectors)
         cuts: Counter[Limit] = Counter()
-        records = records[: self._max_records]
-        is_slow = len(records) > (likely := self._pace.most_records(self.config.batch.loaded_bytes))
-        records = records[:likely]
+        records, reached = self._pace.first_part(records, self.config.batch)
         with _no_collection():
             while True:
                 try:
@@ -194,13 +192,14 @@ class Processor:
                     cuts[cut.limit] += 1
                     records = records[: cut.keep]
                 else:
-                    self._max_records = batch.taken if cuts else min(2 * self._max_records, MOST)
-                    cuts[Limit.BATCH_TIME] += is_slow
-                    batch.stats.limits += cuts
-                    batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
-                    seconds -= embedder.seconds
-                    self._pace.processed(batch.taken, seconds, batch.size, batch.loaded)
-                    return self._add_rows(batch)
+                    break
+            batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
+            seconds -= embedder.seconds
+            is_cut = bool(cuts)
+            self._pace.processed(batch.taken, seconds, batch.size, batch.loaded, is_cut=is_cut)
+            cuts.update(() if reached is None else (reached,))
+            batch.stats.limits += cuts
+            return self._add_rows(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
         """The results of all of these records. Raises TooMuch without a trace in the state."""

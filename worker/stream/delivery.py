@@ -1,7 +1,7 @@
 """The commit protocol: every record of the input exactly once.
 
-A *micro-batch* is one fetch over all partitions. `Delivery` cuts it into parts that fit the limits,
-in the order of its records. Each part passes these stages (`worker.stream.commit.Stage`):
+A *micro-batch* is one fetch over all partitions. The processor takes the first part of it that fits
+the limits, then the next. Each part passes these stages (`worker.stream.commit.Stage`):
 
 guard       A micro-batch of a past tenure is dropped: the next owner reads it again. One of this
             tenure begins where the last one ended, or the process ends.
@@ -29,13 +29,12 @@ and serving HTTP.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from worker.errors import Crash
 from worker.events import Record
-from worker.limits import Limit
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
@@ -82,7 +81,6 @@ class Delivery:
     assignment: Assignment
     processor: ProcessorThread
     commits: CommitQueue
-    on_limit: Callable[[Limit], None]
     surroundings: Surroundings
     schemas: SchemaSource | None = None  # None: records need no schemas
 
@@ -153,15 +151,14 @@ class Delivery:
 
     async def _deliver_all(self, batch: MicroBatch) -> bool:
         """Process and commit all parts; False if the tenure ended before the last one was sent."""
-        for part in self._within_limits(batch) if batch.records else ():
-            remaining = part
-            while remaining:
-                processed = await self._deliver(
-                    _processing(remaining), batch.tenure, remaining, batch.contexts
-                )
-                if processed is None:
-                    return False
-                remaining = remaining[processed.taken :]
+        remaining = batch.records
+        while remaining:
+            processed = await self._deliver(
+                _processing(remaining), batch.tenure, remaining, batch.contexts
+            )
+            if processed is None:
+                return False
+            remaining = remaining[processed.taken :]
         for partition in sorted(batch.finished):
             if not await self._finish(partition, batch):
                 return False
@@ -176,24 +173,6 @@ class Delivery:
             )
             if processed is None or processed.is_end:
                 return processed is not None
-
-    def _within_limits(self, batch: MicroBatch) -> Iterator[tuple[Record, ...]]:
-        """The records in parts within the limits; a record larger than a part goes alone."""
-        part: list[Record] = []
-        size = 0
-        for record in batch.records:
-            if part and (limit := self._exceeded(len(part) + 1, size + record.size)):
-                self.on_limit(limit)
-                yield tuple(part)
-                part, size = [], 0
-            part.append(record)
-            size += record.size
-        yield tuple(part)
-
-    def _exceeded(self, events: int, size: int) -> Limit | None:
-        if events > self.settings.batch_size:
-            return Limit.BATCH_EVENTS
-        return Limit.BATCH_BYTES if size > self.settings.batch_bytes else None
 
     async def _deliver(
         self,
