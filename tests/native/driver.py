@@ -81,7 +81,7 @@ class PoolDriver:
         self.facets = self.driver.config.facets
         for partition in self.driver.rows if self.facets is not None else ():
             self.pool.define(partition, plain_facets(self.facets, self.driver.config.emit_mentions))
-        self.taken = self.seen = self.loads = 0
+        self.taken = self.seen = 0
         self.compared = dict
 
     def evict(self, most_bytes):
@@ -138,7 +138,8 @@ class PoolDriver:
 
     def _read(self, batch):
         """Hold what is usual; the entities of which all is."""
-        held = self.take(batch, self._rows_of)
+        rows = self.driver.rows
+        held = self.take(batch, lambda one: [*rows[one.partition].scan(header_key(one.key))])
         others = {(one.partition, one.key) for i, one in enumerate(batch) if i not in held}
         self.compared = in_any_order if others else self.compared
         return {(one.partition, one.key) for one in batch} - others
@@ -152,10 +153,6 @@ class PoolDriver:
             partial(answer, self.facets),
         )
         return {index for index, _ in sizes}
-
-    def _rows_of(self, record):
-        self.loads += 1
-        return list(self.driver.rows[record.partition].scan(header_key(record.key)))
 
     def takes(self, partition, entity, rows):
         """Whether the pool takes an entity with these rows, for an event that changes nothing."""

@@ -66,8 +66,8 @@ def changed_rows(
         for topic in TOPICS if config.emit == "final" else ():
             if one.changed[topic] or one.end is not None:
                 put_last_change(own, one.entity.rows.entity, topic, one.last.get(topic))
-        load.count(len(own))
-        load.weigh(sum(map(len, own)) + sum([len(value) for value in own.values() if value]))
+        size = sum(map(len, own)) + sum([len(value) for value in own.values() if value])
+        load.add(len(own), size)
         rows[one.key.partition].update(own)
     ended = {one.key.partition for one in changes if one.end is not None}
     for number, next_offset in next_offsets.items():

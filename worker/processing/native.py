@@ -113,7 +113,7 @@ class NativeEntities:
         self._partitions = partitions
         self._entities = entities
         self._defined: set[int] = set()  # partitions whose facets the pool has
-        self._unfit: set[EntityKey] = set()  # the pool did not take these
+        self._unfit: set[EntityKey] = set()  # the pool did not take these, Python may hold them
         self._mentions = partial(answer, config.facets)
         sets = 0 if config.facets is None else len(config.facets.definitions.sets)
         self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension + SET_BYTES * sets
@@ -135,7 +135,9 @@ class NativeEntities:
             return self._rows_of(records[index], pool_bytes)
 
         sizes, unfit, load.loaded = self._pool.take(records, new, rows_of, self._mentions)
-        self._remember(unfit)
+        if len(self._unfit) > MOST_UNFIT:
+            self._unfit.clear()
+        self._unfit.update(EntityKey(number, entity.decode()) for number, entity in unfit)
         return dict(sizes)
 
     def _define(self, partitions: Collection[int]) -> None:
@@ -157,12 +159,6 @@ class NativeEntities:
         if cached is None:
             return False
         return cached.sentence_count > FEW_SENTENCES or key in self._unfit
-
-    def _remember(self, unfit: Sequence[tuple[int, bytes]]) -> None:
-        """Keep in mind what the pool did not take, while Python has it in memory."""
-        if len(self._unfit) > MOST_UNFIT:
-            self._unfit.clear()
-        self._unfit.update(EntityKey(number, entity.decode()) for number, entity in unfit)
 
     def _rows_of(self, record: Record, pool_bytes: int) -> EntityRows | None:
         """The rows of a record's entity, which Python drops; None: it is Python's."""

@@ -60,22 +60,16 @@ class Outbox:
 
     def put(self, index: int, message: Message, order: int = 0) -> None:
         """Add a message, for the record of this index. Raises TooMuch if it exceeds a limit."""
-        self.load.count()
-        self.load.weigh(len(message.key or b"") + len(message.value or b""))
+        self.load.add(1, len(message.key or b"") + len(message.value or b""))
         self._messages.append((index, order, message))
 
     def put_counted(self, messages: Iterable[tuple[int, tuple[Any, ...]]]) -> None:
         """Add messages, as fields, that are counted and weighed already, for these records."""
         self._messages += [(index, 0, Message._make(fields)) for index, fields in messages]
 
-    def weigh_headers(self, record: Record) -> None:
-        """Count the headers that a dead letter has of its record. Raises TooMuch likewise."""
-        if record.headers:
-            self.load.weigh(record._replace(key=None, value=None).size)
-
     def put_change(self, draft: Draft) -> None:
         """Add a change, whose message is made later. Raises TooMuch if it exceeds a limit."""
-        self.load.count()
+        self.load.add(1, 0)
         self._drafts.append(draft)
         for part in draft.parts:
             self._draft_bytes += part.size
@@ -111,7 +105,7 @@ class Outbox:
             message = change_message(
                 topic, name, entity_id, body.epoch, body.occurred_at, value, record, codec
             )
-            self.load.weigh(len(message.key or b"") + len(value))
+            self.load.add(0, len(message.key or b"") + len(value))
             self._messages.append((at, ORDER[topic], message))
 
 

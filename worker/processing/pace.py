@@ -177,15 +177,14 @@ class Pace:
 
     def is_too_long(self, records: int, characters: int) -> bool:
         """Whether these records with this much new text are expected to exceed the limit."""
-        if not self._is_limited:
-            return False
         return self._records.seconds(records) + self._texts.seconds(characters) > self.limit_seconds
 
     def most_records(self, loaded_bytes: float = math.inf) -> int:
         """Records without new text that fit into the limit, a transaction, and so many bytes of
         entities read into memory; at least one.
         """
-        likely = self._records.units(self.limit_seconds) if self._is_limited else MOST
+        is_limited = self.limit_seconds != math.inf
+        likely = self._records.units(self.limit_seconds) if is_limited else MOST
         if self._record_bytes:
             likely = min(likely, AIMED_AT * self.transaction.most / self._record_bytes)
         if self._record_loaded:
@@ -198,7 +197,7 @@ class Pace:
         A part has at least one text. A part's measured time sizes the next one: large enough for an
         engine to work at its best, small enough that a huge record shows progress.
         """
-        if not self._is_limited:
+        if self.limit_seconds == math.inf:
             yield texts
             return
         start = 0
@@ -210,10 +209,6 @@ class Pace:
             end = max(end, start + 1)
             yield texts[start:end]
             start = end
-
-    @property
-    def _is_limited(self) -> bool:
-        return self.limit_seconds != math.inf
 
     def embedded(self, texts: Sequence[str], seconds: float) -> None:
         """Record that the engine took this long for these texts."""
@@ -268,14 +263,6 @@ class Load:
         if characters and self.pace.is_too_long(index + 1, characters):
             raise TooMuch(Limit.BATCH_TIME, index)
 
-    def count(self, number: int = 1) -> None:
-        """Count messages or rows without their bytes. Raises TooMuch, to continue with half of the
-        records.
-        """
-        self._transaction_records += number
-        if self._transaction_records > self.limits.transaction_records and self.records > 1:
-            raise TooMuch(Limit.TRANSACTION_RECORDS, self.records // 2)
-
     def hold(self, size: int, index: int) -> None:
         """Count the bytes of an entity that the record of this index was the first to read into
         memory; one that shrank counts none. Raises TooMuch, to continue without that record.
@@ -288,10 +275,17 @@ class Load:
         if index and loaded > self.limits.loaded_bytes:
             raise TooMuch(Limit.CACHE_BYTES, index)
 
-    def weigh(self, size: int) -> None:
-        """Add bytes of messages or rows already counted. Raises TooMuch as `count` does."""
+    def add(self, number: int, size: int) -> None:
+        """Count messages or rows, and their bytes, now or later. Raises TooMuch, to continue with
+        half of the records.
+        """
+        self._transaction_records += number
         self.size += size
-        if self.size > self._most_bytes and self.records > 1:
+        if self.records == 1:
+            return
+        if self._transaction_records > self.limits.transaction_records:
+            raise TooMuch(Limit.TRANSACTION_RECORDS, self.records // 2)
+        if self.size > self._most_bytes:
             is_slow = self._most_bytes < self.limits.transaction_bytes
             raise TooMuch(
                 Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self.records // 2

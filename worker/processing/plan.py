@@ -179,9 +179,11 @@ class BatchPlan:
         review_id = event.review_id.encode()
         facets, tag = self._facets, event.details.language
         language = "" if facets is None else facets.language_of(texts_of(event), tag)
-        sentences = self._sentences(review_id, event, language)
-        if isinstance(sentences, Rejected):
-            return sentences
+        split = split_review(review_id, event, self._limits, language, self._split, self._reads_all)
+        if isinstance(split, Rejected):
+            return split
+        sentences, cut = split
+        self.cut_sentences += cut
         changes = self._changes_of(key)
         stored = None if changes is None else changes.review(review_id)
         version = _version(event.review_version, stored)
@@ -283,16 +285,6 @@ class BatchPlan:
         return None
 
     # -- sentences
-
-    def _sentences(
-        self, review_id: bytes, event: ReviewUpserted, language: str
-    ) -> list[Sentence] | Rejected:
-        split = split_review(review_id, event, self._limits, language, self._split, self._reads_all)
-        if isinstance(split, Rejected):
-            return split
-        sentences, cut = split
-        self.cut_sentences += cut
-        return sentences
 
     def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
         """Reuse the engine's vectors of an edited review's unchanged sentences; list the others."""

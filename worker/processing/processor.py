@@ -217,8 +217,8 @@ class Processor:
         try:
             if native is not None:
                 done = native.process(self._pace.on_progress)
-                load.count(len(done.messages) + sum(map(len, done.rows.values())))
-                load.weigh(done.message_bytes + done.row_bytes)
+                number = len(done.messages) + sum(map(len, done.rows.values()))
+                load.add(number, done.message_bytes + done.row_bytes)
                 self._pace.on_progress()
             messages = self._publish(planned, records, load, done)
             rows = changed_rows(changes, next_offsets, self._partitions, self.config, load, done)

@@ -15,7 +15,6 @@ from worker.events import (
     Cause,
     Event,
     FacetsChanged,
-    Record,
     Rejected,
     ReviewDeleted,
     ReviewDetails,
@@ -48,7 +47,8 @@ def publish_dead_letters(outcomes: Sequence[Outcome], outbox: Outbox) -> None:
         if isinstance(outcome, Rejected):
             record = outbox.records[index]
             outbox.put(index, dead_letter_message(topic, record, outcome, version, limit))
-            outbox.weigh_headers(record)
+            if record.headers:  # the dead letter has them too
+                outbox.load.add(0, record._replace(key=None, value=None).size)
 
 
 def publish(changes: EntityChanges, outbox: Outbox) -> None:
@@ -174,7 +174,9 @@ class Publisher:
         """The change from the sets last published to the present ones."""
         config, record = self._outbox.config, self._outbox.records[index]
         entity_id = self._changes.entity.entity_id
-        cause = _cause(event, record)
+        review_id: str | None = getattr(event, "review_id", None)
+        place = record.topic, record.partition, record.offset
+        cause = Cause(EVENT_TYPES[type(event)], *place, review_id)
         if tracked.topic is not SUMMARIES:
             facets = FacetsChanged(
                 entity_id,
@@ -210,11 +212,6 @@ class Publisher:
             ratings=counts.ratings.ratings(),
         )
         return Draft(index, record, tracked.topic, summary, parts, part.quotes)
-
-
-def _cause(event: Event, record: Record) -> Cause:
-    review_id: str | None = getattr(event, "review_id", None)
-    return Cause(EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, review_id)
 
 
 class _LiveTexts:

@@ -31,6 +31,7 @@ and serving HTTP.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Protocol
 
 from worker.errors import Crash
@@ -153,9 +154,8 @@ class Delivery:
         """Process and commit all parts; False if the tenure ended before the last one was sent."""
         remaining = batch.records
         while remaining:
-            processed = await self._deliver(
-                _processing(remaining), batch.tenure, remaining, batch.contexts
-            )
+            process = methodcaller("process", remaining)
+            processed = await self._deliver(process, batch.tenure, remaining, batch.contexts)
             if processed is None:
                 return False
             remaining = remaining[processed.taken :]
@@ -201,7 +201,3 @@ class Delivery:
             # The process ends, and an open transaction would keep all readers waiting.
             await self.commits.over()
             raise
-
-
-def _processing(records: Sequence[Record]) -> Callable[[Processor], ProcessedBatch]:
-    return lambda processor: processor.process(records)
