@@ -16,6 +16,7 @@ FLOORS = (
     ("worker.stream",),
     ("worker.summarizer",),
     ("worker.sources",),
+    ("worker.parts",),
     ("worker.processing",),
     ("worker.kafka",),
     ("worker.storage",),

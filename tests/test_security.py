@@ -22,6 +22,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import no_seek
 from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
+from worker.parts import Parts
 from worker.settings import Settings, settings_by_field
 from worker.settings.environment import environment_with
 from worker.storage.databases import Databases
@@ -113,7 +114,7 @@ def app(tmp_path: Path, unused_tcp_port: int) -> Iterator[CoverSummApp]:
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
     surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 2, print))
     metrics = Metrics()
-    made = on_faust(assemble(settings, 2, None, metrics, surroundings, no_seek), metrics)
+    made = on_faust(assemble(Parts(settings), 2, metrics, surroundings, no_seek), metrics)
     made.finalize()
     yield made
     made.web._bound.close()

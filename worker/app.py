@@ -12,10 +12,7 @@ from typing import Any, NoReturn
 
 from worker.credentials.tls import client_context, server_context
 from worker.errors import SetupError
-from worker.events import RecordMapping
-from worker.events.codec import DEFAULT
 from worker.extras import install_command
-from worker.facets.definitions import read_definitions
 from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, CONSUMER, PRODUCER, Contact
@@ -25,14 +22,14 @@ from worker.kafka.offsets import InputLog
 from worker.kafka.permissions import named
 from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics, topic_specs
 from worker.limits import Limit
-from worker.processing.config import check_index, configured_engine, processor_config
+from worker.parts import Parts
+from worker.processing.config import check_index
 from worker.processing.native import check_native, why_python
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
-from worker.registry.lookup import AsJson, SchemaLookup
+from worker.registry.lookup import AsJson
 from worker.registry.output import AvroOutput, avro_output
 from worker.replay.run import check_resumable
 from worker.settings import Settings, unknown_settings
@@ -67,7 +64,6 @@ from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.telemetry.metrics import Metrics
-from worker.text.engine import EmbeddingEngine
 from worker.web.admission import admission
 from worker.web.page import add_widget, install_page
 from worker.web.page.history import RecentHistory
@@ -84,8 +80,8 @@ TRACES_PROTOCOL = "http/protobuf"
 class BoundedRun:
     """A run of the worker that ends at given offsets."""
 
-    make_bounds: Callable[[int, EmbeddingEngine | None], RunBounds]
-    """Makes its bounds from the input's partition count and the engine. Raises SetupError."""
+    make_bounds: Callable[[int, Parts], RunBounds]
+    """Makes its bounds from the input's partition count and the parts. Raises SetupError."""
     specs: Mapping[str, TopicSpec]  # the topics it needs, by role
     die: Callable[[BaseException], NoReturn]  # ends its process
 
@@ -110,14 +106,11 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     check_faust()
     check_index(settings.index)
     check_native(settings.native)
-    # before any broker is asked
-    facets = read_definitions(settings.facets) if settings.facets else None
-    reading(settings, 1)
     check_port(settings.web_bind, settings.web_port)
     server_context(settings)
     client_context(settings)
     lock_data_dir(settings.data_dir, of_replay=bounded_run is not None)
-    engine = configured_engine(settings)
+    parts = Parts.of(settings)  # before any broker is asked
     avro = avro_output(settings)
     clients = patiently(lambda: KafkaClients(settings, WORKER_LOG))
     app: CoverSummApp | None = None  # Faust creates the consumer when the app starts
@@ -140,61 +133,52 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     partitions = prepare_topics(settings, clients, end, specs)
     if bounded_run is None:
         patiently(lambda: check_resumable(settings, clients))
-    bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
+    bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, parts)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
-    vectors = open_vector_store(settings, engine)
+    vectors = open_vector_store(settings, parts.engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
     metrics = Metrics("worker" if bounded_run is None else "replay", settings)
-    mapping, schemas = reading(settings, partitions)
     worker = assemble(
-        settings=settings,
+        parts=parts,
         partitions=partitions,
-        engine=engine,
         metrics=metrics,
         surroundings=Surroundings(
             clients, databases, vectors, die=end, started=started, tracing=tracing
         ),
         seek=seek,
         bounds=bounds,
-        mapping=mapping,
-        schemas=schemas,
         avro=avro,
     )
     worker.group.check_before_joining()
     worker.producer.start()
     route_errors(ContactErrors(settings, worker.contact, CONSUMER, WORKER_LOG))
-    log_start(settings, partitions, engine, () if facets is None else facets.named_languages)
+    languages = () if parts.facets is None else parts.facets.definitions.named_languages
+    log_start(settings, partitions, parts.engine, languages)
     log_form(worker.why_python)
     app = on_faust(worker, metrics)
     return app
 
 
 def assemble(
-    settings: Settings,
+    parts: Parts,
     partitions: int,
-    engine: EmbeddingEngine | None,
     metrics: WorkerMetrics,
     surroundings: Surroundings,
     seek: Callable[[], Awaitable[None]],
     bounds: RunBounds = ENDLESS,
-    mapping: RecordMapping | None = None,
-    schemas: SchemaLookup | None = None,
     avro: AvroOutput | None = None,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; it reads and writes nothing.
 
     `partitions` is the input's partition count, `seek` the consumer's seek, which ends a takeover.
-    Without an `engine` every event brings its embeddings, without a `mapping` the input has the
-    contract's events, without `schemas` they are JSON. `avro` writes summaries and facets.
+    `avro` writes summaries and facets.
     """
+    settings, schemas = parts.settings, parts.schemas
     clients, databases = surroundings.clients, surroundings.databases
     clock, threads = surroundings.clock, surroundings.threads
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
-    codec = DEFAULT if schemas is None else schemas.codec
-    config = processor_config(
-        settings, partitions, engine, bounds.emit, bounds.selection, mapping, codec, avro
-    )
+    config = parts.config(partitions, bounds.emit, bounds.selection, avro)
     output = None if config.emit == "none" else config.output_topic
     facets = config.facets_topic if output and config.facets is not None else None
     outputs = [topic for topic in (output, facets) if topic]
@@ -226,7 +210,7 @@ def assemble(
     )
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
-    processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
+    processor = Processor(config, databases.rows, parts.engine, pace, surroundings.vectors)
     metrics.observe_form(processor.is_native)
     processor_thread = ProcessorThread(processor, threads.in_order("processing"))
     gate = Gate(
@@ -313,7 +297,8 @@ def assemble(
             schemas=schemas,
         ),
         bounds=bounds,
-        with_headers=schemas is not None or (mapping is not None and mapping.needs_headers),
+        with_headers=schemas is not None
+        or (config.mapping is not None and config.mapping.needs_headers),
         schemas=schemas,
     )
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from worker.events import Limits
-from worker.processing.config import BatchLimits
-from worker.processing.config import batch_limits as batch_limits_of
+from worker.processing.config import BatchLimits, processor_config
 from worker.processing.config import event_limits as event_limits_of
 from worker.settings import Settings
 
@@ -21,4 +20,4 @@ def event_limits(**changes: Any) -> Limits:
 
 def batch_limits(**changes: int) -> BatchLimits:
     """What a micro-batch may come to."""
-    return replace(batch_limits_of(_SETTINGS), **changes)
+    return replace(processor_config(_SETTINGS, 1, None).batch, **changes)

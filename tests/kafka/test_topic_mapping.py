@@ -9,8 +9,10 @@ from tests.harness.debezium import MOVING, TOPIC, change, key, row, written
 from tests.harness.limits import event_limits
 from worker.errors import FileErrors, SetupError
 from worker.events import Record, Rejected, ReviewDeleted, ReviewUpserted, decode
-from worker.kafka.topic_mapping import mapping_of
+from worker.kafka import topic_mapping
 from worker.kafka.topics import partition_of
+from worker.mapping import TopicMapping
+from worker.parts import Parts
 from worker.settings import Settings
 
 PARTITIONS = 6
@@ -20,6 +22,11 @@ def settings(tmp_path: Path, topic: str = TOPIC) -> Settings:
     return Settings(
         input_topic=topic, mapping=written(tmp_path), data_dir=tmp_path, embedder="onnx"
     )
+
+
+def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
+    """As a processor of an input with so many partitions has it."""
+    return Parts(settings, mapping=topic_mapping.mapping_of(settings)).config(partitions).mapping
 
 
 def test_only_the_partition_of_the_entity_is_accepted(tmp_path: Path) -> None:
@@ -50,7 +57,7 @@ def test_a_record_whose_key_is_the_entity_may_be_in_any_partition(tmp_path: Path
 
 def test_a_topic_that_the_file_does_not_map_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r'no \[topic."other"\].*only shop.public.reviews: add it'):
-        mapping_of(settings(tmp_path, "other"), 1)
+        topic_mapping.mapping_of(settings(tmp_path, "other"))
 
 
 def test_all_entities_of_a_record_must_be_of_its_partition(tmp_path: Path) -> None:
@@ -69,6 +76,6 @@ def test_all_entities_of_a_record_must_be_of_its_partition(tmp_path: Path) -> No
 
 
 def test_without_a_file_there_is_no_mapping(tmp_path: Path) -> None:
-    assert mapping_of(replace(settings(tmp_path), mapping=None), 1) is None
+    assert topic_mapping.mapping_of(replace(settings(tmp_path), mapping=None)) is None
     with pytest.raises(FileErrors):
-        mapping_of(replace(settings(tmp_path), mapping=tmp_path / "none"), 1)
+        topic_mapping.mapping_of(replace(settings(tmp_path), mapping=tmp_path / "none"))

@@ -395,13 +395,8 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
     assert made.limits == defaults.event_limits(
         embeds=False, max_sentences_per_deletion=3, max_sentences_per_entity=4
     )
-    assert made.batch == BatchLimits(
-        sentences=5,
-        transaction_records=6,
-        transaction_bytes=7 * 2**20,
-        events=8,
-        bytes=9 * 2**20,
-    )
+    transaction = {"transaction_records": 6, "transaction_bytes": 7 * 2**20}
+    assert made.batch == BatchLimits(sentences=5, events=8, bytes=9 * 2**20, **transaction)
     made = processor_config(chosen, 1, FakeEngine())
     assert (made.limits.dimension, made.limits.model, made.limits.embeds) == (
         DIMENSION,

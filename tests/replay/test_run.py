@@ -17,6 +17,7 @@ from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.errors import broker_errors
+from worker.parts import Parts
 from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan
 from worker.replay.ranges import Range
@@ -137,7 +138,7 @@ def test_what_a_worker_has_gone_on_with_is_over(
 def test_a_plan_of_something_else_is_refused(replay: Replay) -> None:
     replay.plan = plan_of(replay, request=replace(REQUEST, emit="every").facts())
     with pytest.raises(SetupError, match="--emit was every and is final"):
-        replay.check_plan(None)
+        replay.check_plan(Parts(LIVE))
 
 
 def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
@@ -150,14 +151,14 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     monkeypatch.setattr(Replay, "_made_with", lambda *_: {})
     monkeypatch.setattr(Replay, "_read_with", lambda *_: {})
     replay.plan = plan_of(replay, topic_id="one")
-    replay.check_plan(None)
+    replay.check_plan(Parts(LIVE))
     assert checked == [{"in": "one"}, ("live-replay-two", "in", {0: 10, 1: 9, 2: 4})]
     history = SimpleNamespace(
         read_with={}, partitions=lambda: {0: range(10), 1: range(5)}, name="in"
     )
     replay.names = ReplayIdentity(LIVE, replace(REQUEST, history=history))  # type: ignore[arg-type]
     replay.plan = plan_of(replay)
-    replay.check_plan(None)
+    replay.check_plan(Parts(LIVE))
     assert checked[-1][-1] == {1: 9, 2: 4}
     assert replay.keep_to(plan_of(replay, topic_id="one")).topic_id == "one"
 
@@ -176,7 +177,7 @@ def test_its_bounds_are_asked_for_again_while_brokers_are_away(
 
     monkeypatch.setattr(AgreedRecord, "agree", agree)
     monkeypatch.setattr(Replay, "check_plan", lambda *_: None)
-    assert replay.bounds(3, None).ends == {0: 10, 1: 9, 2: 4}
+    assert replay.bounds(3, Parts(LIVE)).ends == {0: 10, 1: 9, 2: 4}
     assert failures == []
 
 
@@ -192,7 +193,7 @@ def test_a_plan_is_compared_with_others_once_it_is_written(
     monkeypatch.setattr(AgreedRecord, "agree", agree)
     monkeypatch.setattr(Replay, "check_plan", lambda *_: None)
     monkeypatch.setattr("worker.replay.run.refuse_shared", lambda *asked: seen.append(asked))
-    replay.bounds(3, None)
+    replay.bounds(3, Parts(LIVE))
     assert seen == [(replay.names, replay.clients)]
 
 

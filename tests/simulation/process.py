@@ -24,6 +24,7 @@ from worker.app import assemble
 from worker.coversumm import Counters
 from worker.errors import Fenced, SetupError
 from worker.limits import Limit
+from worker.parts import Parts
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
@@ -205,9 +206,8 @@ class Process:
     def _put_together(self, settings: Settings, partitions: int, bounds: RunBounds) -> None:
         databases = Databases(self, self.disk)
         self.worker = worker = assemble(
-            settings,
+            Parts(settings),
             partitions,
-            None,
             _Metrics(self),
             surroundings_of(self, databases),
             lambda: self.consumer.perform_seek(),

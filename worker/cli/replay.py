@@ -204,9 +204,9 @@ def command(
 
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings come from the environment.
     """
-    from worker.cli.replay_process import estimate, run_replay
     from worker.kafka.topics import reached
     from worker.operations.removal import start_over
+    from worker.operations.replay_output import estimate, run_replay
     from worker.published.published import names_file
     from worker.replay.request import ReplayIdentity, Request, default_topic
     from worker.replay.run import Replay, refuse_shared
@@ -239,8 +239,7 @@ def command(
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
     try:
         clients = reached(names.settings)
-        throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
-        replay = Replay(names, clients, throttle)
+        replay = Replay(names, clients, RateThrottle(max_events_per_s, max_bytes_per_s))
         if dry_run:
             return estimate(replay, as_json)
         if restart:
@@ -249,6 +248,6 @@ def command(
             if not agreed(f"Throw away {thrown}?", yes):
                 return DECLINED
             start_over(names, output.note)
-        return run_replay(replay, throttle, as_json)
+        return run_replay(replay, as_json)
     except SetupError as error:
         raise SetupError(names.advised(str(error))) from error

@@ -23,8 +23,8 @@ CACHED_ENTITIES = 10_000
 """Entities whose partition is remembered: to compute one takes as long as to map a record."""
 
 
-def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
-    """The mapping of the input topic, which has so many partitions; None without COVERSUMM_MAPPING.
+def mapping_of(settings: Settings) -> TopicMapping | None:
+    """The mapping of the input topic; None without COVERSUMM_MAPPING.
 
     Raises SetupError if the file does not map the topic, and FileErrors.
     """
@@ -38,22 +38,16 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
             f"(COVERSUMM_INPUT_TOPIC), only {', '.join(topics)}: add it, or unset "
             "COVERSUMM_MAPPING if the topic has the contract's events"
         )
-    return refusing_strays(topics[topic], settings.mapping, partitions)
-
-
-def reading(settings: Settings, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
-    """The mapping of the input topic, if it has one, and the schemas of framed records, if any are
-    expected.
-
-    Raises SetupError and FileErrors.
-    """
-    return with_schemas(settings, mapping_of(settings, partitions))
+    return topics[topic]
 
 
 def with_schemas(
     settings: Settings, mapping: TopicMapping | None
 ) -> tuple[TopicMapping | None, SchemaLookup | None]:
-    """The mapping with the schemas of a registry. Raises SetupError without the extra `avro`."""
+    """The mapping, and the schemas of framed records, if any are expected.
+
+    Raises SetupError without the extra `avro`.
+    """
     if settings.schema_registry_url is None:
         return mapping, None
     check_fastavro()

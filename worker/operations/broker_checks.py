@@ -24,7 +24,7 @@ from worker.kafka.errors import retry
 from worker.kafka.group import ASSIGNOR, shown_members
 from worker.kafka.permissions import READ, Operations, grant_command, missing
 from worker.kafka.reader import TopicReader, reach
-from worker.kafka.topic_mapping import reading
+from worker.kafka.topic_mapping import mapping_of, with_schemas
 from worker.kafka.topics import COMPLAINTS, Topics, TopicSpec
 from worker.processing.config import configured_engine, processor_config
 from worker.registry.client import SchemaRegistry, patiently
@@ -68,7 +68,7 @@ class ConfigCheck:
 
 def checks(settings: Settings) -> Iterator[ConfigCheck]:
     """Check the broker. Raises SetupError if it does not answer, and for wrong files."""
-    reading(settings, 1)
+    with_schemas(settings, mapping_of(settings))
     server_context(settings)
     client_context(settings)
     if settings.schema_registry_url is not None:

@@ -195,16 +195,17 @@ def processor_config(
     mapping: RecordMapping | None = None,
     codec: InputCodec = DEFAULT,
     output: OutputCodec | None = None,
+    facets: FacetCriteria | None = None,
 ) -> ProcessorConfig:
     """The processor's part of the settings; `emit` overrides theirs. `output` is the codec of a
-    format that is not in OUTPUTS.
+    format that is not in OUTPUTS, `facets` are theirs if they are loaded already.
 
     Raises SetupError if the vectors of one event may exceed a transaction.
     """
     limits = replace(event_limits(settings), embeds=engine is not None)
     if engine is not None:
         limits = replace(limits, dimension=engine.dimension, model=engine.model)
-    facets = load_facets(settings, limits.dimension, engine)
+    facets = facets or load_facets(settings, engine)
     limits = replace(limits, label_bits=label_bits(facets))
     _check_largest_event(settings, limits.dimension)
     return ProcessorConfig(
@@ -222,7 +223,14 @@ def processor_config(
         mapping=mapping,
         codec=codec,
         limits=limits,
-        batch=batch_limits(settings),
+        batch=BatchLimits(
+            sentences=settings.batch_sentences,
+            transaction_records=settings.transaction_records,
+            transaction_bytes=settings.transaction_bytes,
+            loaded_bytes=max(LEAST_LOADED_BYTES, settings.cache_bytes // 4),
+            events=settings.batch_size,
+            bytes=settings.batch_bytes,
+        ),
         cache_bytes=settings.cache_bytes,
         partitions=partitions,
         worker_version=__version__,
@@ -236,9 +244,7 @@ def processor_config(
     )
 
 
-def load_facets(
-    settings: Settings, dimension: int, engine: EmbeddingEngine | None
-) -> FacetCriteria | None:
+def load_facets(settings: Settings, engine: EmbeddingEngine | None) -> FacetCriteria | None:
     """The facets of the settings with their phrases embedded; None without any.
 
     Raises SetupError for definitions that are wrong, or whose message may not fit into a topic.
@@ -262,7 +268,9 @@ def load_facets(
             "the facets' k or their number, or raise that and max.message.bytes of the worker's "
             "topics"
         )
-    return facet_criteria(definitions, dimension, None if engine is None else engine.embed)
+    if engine is None:
+        return facet_criteria(definitions, settings.dimension, None)
+    return facet_criteria(definitions, engine.dimension, engine.embed)
 
 
 def _check_largest_event(settings: Settings, dimension: int) -> None:
@@ -289,18 +297,6 @@ def event_limits(settings: Settings) -> Limits:
         max_sentences_per_review=settings.max_sentences_per_review,
         max_sentences_per_deletion=settings.max_sentences_per_deletion,
         max_sentences_per_entity=settings.max_sentences_per_entity,
-    )
-
-
-def batch_limits(settings: Settings) -> BatchLimits:
-    """Limits of a micro-batch by the settings."""
-    return BatchLimits(
-        sentences=settings.batch_sentences,
-        transaction_records=settings.transaction_records,
-        transaction_bytes=settings.transaction_bytes,
-        loaded_bytes=max(LEAST_LOADED_BYTES, settings.cache_bytes // 4),
-        events=settings.batch_size,
-        bytes=settings.batch_bytes,
     )
 
 

@@ -5,7 +5,8 @@
 - `ranges`: the offsets to read.
 - `plan`: request and ranges, fixed once for all processes and restarts.
 - `ledger`: what was done so far.
-- `run`: one process of a replay; whether a live worker may continue from it.
+- `run`: one replay; whether a live worker may continue from it.
+- `process`: its worker, to the end; `report` and `file`: what comes of it.
 - `estimate`: how long it will take.
 - `promotion`: whether consumers may switch to its output.
 """

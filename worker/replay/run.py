@@ -14,17 +14,15 @@ from typing import NamedTuple
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.events import Limits, Record
-from worker.events.codec import DEFAULT
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors, patiently
 from worker.kafka.offsets import TIMEOUT_SECONDS, CommittedOffset, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topic_mapping import reading
 from worker.kafka.topics import Topics
-from worker.mapping import TopicMapping
-from worker.processing.config import processor_config
+from worker.parts import Parts
+from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.registry.lookup import SchemaLookup
 from worker.replay.archive_check import Holes, check_log, holes_of, listed
@@ -44,7 +42,6 @@ from worker.replay.record_source import Archived, filled
 from worker.replay.request import ACCEPT_GONE, PLAN, ReplayIdentity, Request, plan_topic
 from worker.settings import Settings
 from worker.stream.run_bounds import RateThrottle, RunBounds
-from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
 
@@ -101,23 +98,23 @@ class Replay:
     def __post_init__(self) -> None:
         self.settings = self.names.settings
 
-    def bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
+    def bounds(self, partitions: int, parts: Parts) -> RunBounds:
         """The bounds of this process's worker, from the existing plan or a new one.
 
         Asks again while brokers are away. Raises SetupError if another replay of this name has
         begun, or there is nothing to read.
         """
-        return patiently(lambda: self._agreed_bounds(partitions, engine), self.clock)
+        return patiently(lambda: self._agreed_bounds(partitions, parts), self.clock)
 
-    def _agreed_bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
+    def _agreed_bounds(self, partitions: int, parts: Parts) -> RunBounds:
         topic = self.names.plan_topic
         record = AgreedRecord(self.clients, self.clients.admin(), topic)
         value = record.agree(
-            lambda: self._made(partitions, engine).encode(),
+            lambda: self._made(partitions, parts).encode(),
             lambda: refuse_shared(self.names, self.clients),  # another may have begun at once
         )
         self.plan = decode_plan(value, f"the topic {topic}")
-        self.check_plan(engine)
+        self.check_plan(parts)
         return self.keep_to(self.plan)
 
     def keep_to(self, plan: ReplayPlan) -> RunBounds:
@@ -142,11 +139,11 @@ class Replay:
             topic_id=plan.topic_id,
         )
 
-    def check_plan(self, engine: EmbeddingEngine | None) -> None:
+    def check_plan(self, parts: Parts) -> None:
         """Raise SetupError if the plan is another replay's, or that of another topic."""
         assert self.plan is not None
         plan, request = self.plan, self.names.request
-        made_with = self._made_with(len(plan.ranges), engine)
+        made_with = self._made_with(len(plan.ranges), parts)
         refuse_other(request.name, plan, request.facts(), made_with, self._read_with())
         self._topic_ids({plan.topic: plan.topic_id})
         in_files = _in_files(request)
@@ -170,11 +167,10 @@ class Replay:
         ids.read()
         return ids
 
-    def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
+    def _made_with(self, partitions: int, parts: Parts) -> dict[str, str]:
         """Its fingerprint, mapping and output format: one replay gives one result."""
-        mapping, _ = self._reading_of(partitions)
-        fields = processor_config(self.settings, partitions, engine).fingerprint.fields()
-        digest = NONE if mapping is None else mapping.digest
+        fields = self._config(partitions, parts).fingerprint.fields()
+        digest = NONE if parts.mapping is None else parts.mapping.digest
         return {**fields, MAPPING: digest, OUTPUT_FORMAT: self.settings.output_format}
 
     def _read_with(self) -> dict[str, str]:
@@ -190,35 +186,26 @@ class Replay:
             **({} if history is None else history.read_with),
         }
 
-    def _reading_of(self, partitions: int) -> tuple[TopicMapping | None, SchemaLookup | None]:
-        """The mapping and its schemas. Raises SetupError if it needs headers, which files lack."""
-        mapping, schemas = reading(self.settings, partitions)
-        if mapping is not None and mapping.reads_headers and self.names.request.history is not None:
+    def _config(self, partitions: int, parts: Parts) -> ProcessorConfig:
+        """Of its processors. Raises SetupError if a mapping needs headers, which files lack."""
+        mapping, request = parts.mapping, self.names.request
+        if mapping is not None and mapping.reads_headers and request.history is not None:
             raise SetupError(
                 f"COVERSUMM_MAPPING={self.settings.mapping} reads headers of {mapping.topic} (ce, "
                 "header:NAME), and an archive has none: replay from the topic"
             )
-        return mapping, schemas
+        return parts.config(partitions, request.emit, request.selection)
 
-    def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
+    def estimate(self, parts: Parts, vectors: VectorStore | None) -> Estimate:
         """How long the replay would take, by a sample; begins nothing. Raises SetupError."""
         partitions = (
             Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
         request, ranges = self._found_ranges(partitions)
         self.holes, self.gone = holes_of(request.history, ranges), gone_before(ranges)
-        mapping, schemas = self._reading_of(partitions)
-        config = processor_config(
-            self.settings,
-            partitions,
-            engine,
-            request.emit,
-            request.selection,
-            mapping,
-            DEFAULT if schemas is None else schemas.codec,
-        )
-        with self._reading(request, schemas) as read:
-            return estimate(read, ranges, config, engine, vectors, self.throttle)
+        config = self._config(partitions, parts)
+        with self._reading(request, parts.schemas) as read:
+            return estimate(read, ranges, config, parts.engine, vectors, self.throttle)
 
     @contextmanager
     def _reading(self, request: Request, schemas: SchemaLookup | None) -> Iterator[Read]:
@@ -254,7 +241,7 @@ class Replay:
             topics = Topics(self.settings, self.clients)
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
 
-    def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
+    def _made(self, partitions: int, parts: Parts) -> ReplayPlan:
         refuse_shared(self.names, self.clients)
         topic = self.settings.input_topic
         ids = self._topic_ids({})
@@ -266,7 +253,7 @@ class Replay:
         return ReplayPlan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
-            made_with=self._made_with(partitions, engine),
+            made_with=self._made_with(partitions, parts),
             read_with=self._read_with(),
             whole=request.is_whole and _is_proven(holes, ranges) and not gone,
             topic=topic,

@@ -13,6 +13,7 @@ from tests.harness.fake_clients import FakeClients
 from tests.harness.stream import no_seek
 from worker.app import assemble
 from worker.errors import SetupError
+from worker.parts import Parts
 from worker.processing.config import Emit
 from worker.settings import Settings
 from worker.storage.databases import Databases
@@ -48,7 +49,7 @@ def assembled(tmp_path: Path, bounds: RunBounds = ENDLESS) -> StreamWorker:
     )
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
     surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5, print))
-    return assemble(settings, 5, None, Metrics(), surroundings, no_seek, bounds)
+    return assemble(Parts(settings), 5, Metrics(), surroundings, no_seek, bounds)
 
 
 @pytest.fixture

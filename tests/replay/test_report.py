@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay_process import run_command
+from worker.replay.report import run_command
 from worker.replay.request import ReplayIdentity, Request
 from worker.settings import Settings
 

@@ -14,7 +14,6 @@ from worker.kafka.reader import TopicReader
 from worker.published.sorting import LastValues
 from worker.registry.lookup import AsJson
 from worker.replay.run import Replay
-from worker.view.writing import sink
 
 _WRITTEN: Final = Packed(">QIQ")
 """Key of a body in the order of writing: milliseconds, partition, place in the partition."""
@@ -37,16 +36,11 @@ class _Sequence(msgspec.Struct):
 _decode_sequence: Final = msgspec.json.Decoder(_Sequence).decode
 
 
-def write_file(replay: Replay) -> None:
-    """Write the file that the request names, if any. Raises SetupError."""
-    request = replay.names.request
-    if request.to_file is None:
-        return
-    in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
-    with sink(str(request.to_file)) as destination:
-        topics, as_json = replay.names.published_topics, AsJson(replay.settings)
-        for body in in_order(replay.clients, topics, as_json):
-            destination.write(body + b"\n")
+def bodies_of(replay: Replay) -> Iterator[bytes]:
+    """The bodies of the file that the request names, in order. Raises SetupError."""
+    is_final = replay.names.request.emit == "final"
+    in_order = in_order_of_entities if is_final else in_order_of_commits
+    return in_order(replay.clients, replay.names.published_topics, AsJson(replay.settings))
 
 
 def in_order_of_commits(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli import replay_file
 from worker.events import Record
 from worker.kafka.reader import Stored
 from worker.registry.lookup import AsJson
+from worker.replay import file
 from worker.settings import Settings
 
 
@@ -48,7 +48,7 @@ def written(in_order: Order, *readers: Reader) -> list[Body]:
     """The bodies as a file has them."""
     by_name = {reader.name: reader for reader in readers}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay_file, "TopicReader", lambda _, topic, __: by_name[topic])
+        patch.setattr(file, "TopicReader", lambda _, topic, __: by_name[topic])
         return [json.loads(body) for body in in_order(None, [*by_name], AsJson(Settings()))]
 
 
@@ -64,7 +64,7 @@ def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
 
     merged = merge(*(reader.read(partition) for partition in reader.partitions), key=when)
     expected = [stored.record.value for stored in merged if stored.record.value is not None]
-    assert written(replay_file.in_order_of_commits, reader) == [json.loads(one) for one in expected]
+    assert written(file.in_order_of_commits, reader) == [json.loads(one) for one in expected]
 
 
 def test_the_facets_of_an_event_follow_its_summary() -> None:
@@ -73,7 +73,7 @@ def test_the_facets_of_an_event_follow_its_summary() -> None:
     facets = Reader("facets", [[(3, 1), (3, 4)], [(4, 7)]])
     found = [
         (one["partition"], one["sequence"], one["of"])
-        for one in written(replay_file.in_order_of_commits, summaries, facets)
+        for one in written(file.in_order_of_commits, summaries, facets)
     ]
     assert found == [
         (0, 0, "out"),
@@ -89,7 +89,7 @@ def test_the_facets_of_an_event_follow_its_summary() -> None:
 def test_the_last_facets_of_an_entity_follow_its_last_summary() -> None:
     summaries = Reader("out", [[(1, 1), (1, 3)], [(1, 2)]])
     facets = Reader("facets", [[(1, 1)], []])
-    found = written(replay_file.in_order_of_entities, summaries, facets)
+    found = written(file.in_order_of_entities, summaries, facets)
     assert [(one["sequence"], one["of"]) for one in found] == [
         (3, "out"),
         (1, "out"),
