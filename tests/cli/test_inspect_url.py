@@ -46,10 +46,10 @@ def test_refused(run, port, entity, code, message):
     assert ended.err.count("\n") == 1
 
 
-def test_a_worker_without_the_page_is_older_than_the_command(run, port):
+def test_an_address_without_the_page_says_nothing_of_the_entity(run, port):
     ended = run("inspect", "misplaced", "--view", "facets", "--url", f"http://127.0.0.1:{port}")
     assert (ended.code, ended.out) == (2, "")
-    assert "does not have this page: its version is older than this command's" in ended.err
+    assert "answers 404" in ended.err
     assert "partitioner" not in ended.err
 
 

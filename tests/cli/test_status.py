@@ -177,8 +177,7 @@ class Pages:
     [
         (Pages(), "no answer from here: Connection refused"),
         (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
-        (Pages(status=(404, {}), readyz=(404, {})),
-         "no answer from here: no worker speaks at http://w:1"),
+        (Pages(status=(404, {})), "no answer from here: no worker speaks at http://w:1"),
         (Pages(status=(200, {"ready": True, "member_id": "b"})),
          "no answer from here: another worker has this address"),
     ],
@@ -187,14 +186,6 @@ def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
     """A loopback address leads to another worker on another machine."""
     monkeypatch.setattr(group_status, "ask", pages)
     assert group_status._page(member("a", 0))["reason"].startswith(reason)
-
-
-def test_a_worker_of_a_version_without_the_page(monkeypatch):
-    pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
-    monkeypatch.setattr(group_status, "ask", pages)
-    answer = group_status._page(member("a", 0))
-    (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
-    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
 
 
 def test_what_is_wrong():

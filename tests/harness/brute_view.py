@@ -27,7 +27,7 @@ def brute_view(
                 found.header.incarnation,
                 found.header.reviews,
                 found.header.sentences,
-                entity.ratings(found.header).ratings(),
+                found.header.ratings.ratings(),
                 None if SUMMARIES not in found.published else found.published[SUMMARIES].sequence,
                 view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
             )

@@ -255,7 +255,7 @@ def test_the_applied_row_tells_the_topics_id_once_it_is_known(driver):
 
 
 def test_the_applied_row_names_the_format_of_reviews_with_authors_from_the_first_one_on(driver):
-    """An earlier build is refused such a partition, and only such a one."""
+    """A build that does not know it is refused such a partition, and only such a one."""
 
     def formats():
         return [driver.rows[number].get(APPLIED)[0] for number in (0, 1)]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.brute_view import brute_view
 from tests.harness.drive import Driver, config, delete, delete_entity, upsert
 from worker.coversumm import brute_force as oracle
 from worker.events import RatingCounts
@@ -95,7 +94,7 @@ def test_verify_finds_another_text(driver):
 
 def test_verify_finds_wrong_counts(driver):
     changes = {}
-    entity_rows(driver).put_header(changes, Header(7, 8, 0))
+    entity_rows(driver).put_header(changes, Header(7, 8, 0, RatingCounts({8: 1})))
     driver.rows[0].write(changes)
     assert problems(driver) == (
         "header counts 7 reviews, rows hold 2",
@@ -112,23 +111,6 @@ def test_verify_finds_wrong_ratings(driver):
     assert problems(driver) == (
         "header counts 2 ratings of mean 4.5 ({'4.5': 2}), rows hold 1 of mean 4.0 ({'4': 1})",
     )
-
-
-def test_ratings_are_counted_from_reviews_under_a_header_of_an_older_format(driver):
-    """The next write of the header has them."""
-    rows = entity_rows(driver)
-    header, changes = read_header(driver.rows[0], b"e"), {}
-    rows.put_header(changes, header._replace(ratings=None))
-    driver.rows[0].write(changes)
-    driver.restart()
-    old = read_header(driver.rows[0], b"e")
-    assert (old.ratings, rows.ratings(old)) == (None, header.ratings)
-    view = brute_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
-    assert view.ratings == header.ratings.ratings()
-    assert problems(driver) == ()
-    (body,) = driver.bodies(upsert(5, "n", ("new", [1, 0.05, 0]), rating=5))
-    assert body["ratings"] == {"count": 2, "mean": 4.5, "histogram": {"4": 1, "5": 1}}
-    assert read_header(driver.rows[0], b"e").ratings == RatingCounts({8: 1, 10: 1})
 
 
 def test_verify_finds_missing_vectors(driver):

@@ -661,7 +661,7 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
     ("stored", "current", "noted"),
     [
         ("one", "one", "one"),
-        ("", "one", "one"),  # rows of an older format: taken over, and it is noted from now on
+        ("", "one", "one"),  # a broker that did not tell: it is noted from now on
         ("one", "", "one"),  # a broker that does not tell: offsets alone decide
         ("", "", ""),
     ],

@@ -115,11 +115,6 @@ def answered(url: str, ask: Callable[[], PeerAnswer], missing_status: int = 0) -
         answer = ask()
         if answer.status == missing_status and answer.fields:
             return {}
-        if answer.status == missing_status:
-            raise SetupError(
-                f"the worker at {url} does not have this page: its version is older than this "
-                "command's; upgrade it, or use the command of its version"
-            )
         if answer.status != 200:
             reason = answer.fields.get("error") or answer.body[:2000].decode(errors="replace")
             raise SetupError(f"the worker at {url} answers {answer.status}: {reason}")

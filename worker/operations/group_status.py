@@ -161,8 +161,6 @@ def _page(member: GroupMember) -> Page:
         return {"reason": "its web address is unknown: it has none, or not all brokers answer"}
     try:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
-        if answer.status == 404:  # an older version
-            answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
     except PeerUnreachable as why:
         return {"reason": f"no answer from here: {why}"}
     page = answer.fields

@@ -215,7 +215,7 @@ class Entities:
             return None
         entity = self._make(key, header.incarnation, is_new=False)
         entity.review_count, entity.sentence_count = header.reviews, header.sentences
-        entity.ratings = entity.rows.ratings(header)
+        entity.ratings = header.ratings
         self.put(key, entity)
         return entity
 

@@ -222,7 +222,7 @@ class SummaryView(EntityView):
         ranking = core.ranking()
         return cls(
             *source.counts,
-            entity.ratings(source.header).ratings(),
+            source.header.ratings.ratings(),
             None if published is None else published.sequence,
             view_sentences(ranking, map(entity.text_and_details, ranking.ids)),
             reservoir=core.reservoir_size,
@@ -314,7 +314,7 @@ class FacetsView(EntityView):
         published = source.entity.published(FACETS)
         return cls(
             *source.counts,
-            source.entity.ratings(source.header).ratings(),
+            source.header.ratings.ratings(),
             None if published is None else published.sequence,
             tuple(_facet(source, members, one) for one in members.ordered(source.extent.language)),
         )
@@ -379,7 +379,7 @@ class Overview(EntityView):
             )
         return cls(
             *source.counts,
-            source.entity.ratings(source.header).ratings(),
+            source.header.ratings.ratings(),
             extent.threshold,
             tuple(sentences),
             tuple(_facet(source, members, one, with_authors=False) for one in facets),

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from worker.events import ReviewDetails
 from worker.events.inputs import NO_DETAILS
 from worker.events.publishing import OutputTopic
-from worker.events.ratings import NO_RATINGS, RatingCounts
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
@@ -110,15 +109,6 @@ class EntityRows:
         start = len(self.keys.reviews)
         for key, value in self.rows.scan(self.keys.reviews):
             yield key[start:], formats.decode_review_facts(key, value)
-
-    def ratings(self, header: Header) -> RatingCounts:
-        """Those of its live reviews; counted from their rows under a header of format 1."""
-        counts = header.ratings
-        if counts is None:
-            counts = NO_RATINGS
-            for _, review in self.review_facts():
-                counts = counts.plus(None if review.deleted else review.details.rating)
-        return counts
 
     def review(self, review_id: bytes) -> Review | None:
         """The review with its texts, without vectors; None if it was never seen."""

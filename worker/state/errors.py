@@ -42,12 +42,6 @@ SETTINGS: Final = {
 }
 """The source of each field of the fingerprint, except the partition count."""
 OF_THE_VERSION: Final = {"splitter", "algorithm", "language"}  # fields that no setting changes
-SPLITTERS: Final = {
-    "reviews-1": "0.1.0 before commit 8ea7645",
-    "reviews-2": "0.1.0 from commit 8ea7645 to before 79ad5e1",
-    "reviews-3": "0.1.0 from commit 79ad5e1 to before 6bc0fed",
-}
-"""The builds with earlier splitters."""
 RESTORE: Final = (
     "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory "
     "and start it again; the state is restored from the changelog. If it happens again, "
@@ -131,9 +125,7 @@ class FingerprintMismatch(StateError):
         partitions = differences.get("partitions")
         steps = ["put the settings back"] if differences.keys() - OF_THE_VERSION else []
         if differences.keys() & OF_THE_VERSION:
-            stored, _ = differences.get("splitter", ("", ""))
-            build = SPLITTERS.get(str(stored).rpartition("/")[2], "another one than this")
-            steps.append(f"run the version of the worker that built it ({build})")
+            steps.append("run the version of the worker that built it")
         advice = NEW_TOPIC if partitions else f"{' and '.join(steps)}, or {NEW_EPOCH}"
         super().__init__(
             f"{whose} was built with other settings ({listed}). Operator action: {advice}."

@@ -44,7 +44,7 @@ class Fingerprint:
     distinct: bool
     partitions: int
     topic: str
-    epoch: int | None  # None in rows of older workers: matches any epoch
+    epoch: int
     algorithm: str = ALGORITHM
     facets: str | None = None  # the identity of their definitions; None without facets
     language: str | None = None  # of what finds languages; None if no facet depends on them
@@ -52,7 +52,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
-        """Inverse of `fields`; ignores fields of other worker versions."""
+        """Inverse of `fields`; ignores fields of later versions."""
         return cls(
             model=fields["model"],
             dimension=int(fields["dimension"]),
@@ -61,7 +61,7 @@ class Fingerprint:
             distinct=fields["distinct"] == str(True),
             partitions=int(fields["partitions"]),
             topic=fields["topic"],
-            epoch=int(fields["epoch"]) if "epoch" in fields else None,
+            epoch=int(fields["epoch"]),
             algorithm=fields["algorithm"],
             facets=fields.get("facets"),
             language=fields.get("language"),
@@ -85,9 +85,7 @@ def put_applied(pending: Pending, applied: Applied) -> None:
 
 
 def read_output(rows: Rows, topic: OutputTopic = SUMMARIES) -> Output | None:
-    """Where the partition's sets of the topic are published; None if that is unknown (rows of older
-    workers too).
-    """
+    """Where the partition's sets of the topic are published; None before the first event."""
     key = OUTPUTS[topic]
     value = rows.get(key)
     return None if value is None else formats.decode_output(key, value)
@@ -120,8 +118,6 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
         if read_applied(rows) is None:
             return False
         raise IncompleteState
-    if output := read_output(rows):
-        stored = {"epoch": str(output.epoch), **stored}
     refuse_other(stored, fingerprint)
     return True
 
@@ -129,12 +125,9 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
 def refuse_other(
     stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state"
 ) -> None:
-    """Raise FingerprintMismatch if the stored fields differ; `whose` begins its message.
-
-    Older workers stored no epoch; then any epoch matches.
-    """
+    """Raise FingerprintMismatch if the stored fields differ; `whose` begins its message."""
     configured = {"weigh": "reviews", **fingerprint.fields()}
-    stored = {"epoch": configured["epoch"], "weigh": "reviews", **stored}
+    stored = {"weigh": "reviews", **stored}
     names = [*configured, *(name for name in stored if name not in configured)]
     differences = {
         name: (stored.get(name), configured.get(name))

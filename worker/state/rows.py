@@ -4,13 +4,13 @@ Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that
 in every format. The checksum covers key and payload, so a value under a wrong key is noticed too.
 Decoders raise only `CorruptRow` (naming the row) or `UnknownFormat`.
 
-Each kind of row has its own formats, from 1 to the newest, which is the one written. Older ones
-stay readable, and become the newest at the next write. All are at 1 unless noted.
+Each kind of row has formats of its own, and a format that this build does not write is refused.
+All are at 1 unless noted.
 
-    header 1      reviews u64 | sentences u64 | incarnation u64
-    header 2      as 1, then its ratings: count u8 | count * (double of the rating u8 | reviews u64)
-                  | reviews with other ratings u64 | exponent u16 | the sum of these ratings times
-                  2 ** exponent, signed, in as many bytes as it needs
+    header 2      reviews u64 | sentences u64 | incarnation u64 | its ratings: count u8
+                  | count * (double of the rating u8 | reviews u64) | reviews with other ratings u64
+                  | exponent u16 | the sum of these ratings times 2 ** exponent, signed, in as many
+                  bytes as it needs
     published     sequence u64 | count u32 | count * len u32 | the sentence ids
                   | count * digest 16, by rank
     facet sets    sequence u64 | count u32 | count * (len u32 | a set as after a published sequence)
@@ -22,11 +22,9 @@ stay readable, and become the newest at the next write. All are at 1 unless note
                   3 yes) | its author | its country
     review 4      as 3, with before the texts: the facets it mentions u64 | len u8 | the language
                   that was found for it
-    flags         1 deleted, 2 with a rating, 4 as `ReviewRow.embedded`, 8 as `ReviewRow.is_future`,
-                  which builds before it ignore
+    flags         1 deleted, 2 with a rating, 4 as `ReviewRow.embedded`, 8 as `ReviewRow.is_future`
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
-    applied 1     next offset u64 | topic in UTF-8
     applied 2     next offset u64 | len u32 | topic | topic id (empty if the broker gave none)
     applied 3     next offset u64 | len u32 | topic | len u32 | topic id
                   | the newest format of each kind of row, like a fingerprint
@@ -53,7 +51,7 @@ from numpy.typing import NDArray
 from worker.events.inputs import ReviewDetails
 from worker.events.outputs import LastFacets, LastSummary
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
-from worker.events.ratings import HALVES, RatingCounts
+from worker.events.ratings import HALVES, NO_RATINGS, RatingCounts
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetCriteria
 from worker.state.errors import CorruptRow, NewerFormats, UnknownFormat
@@ -113,13 +111,13 @@ Texts = Sequence[tuple[int, str]]  # (ordinal, text), ordinals ascending
 
 class Header(NamedTuple):
     """An entity: live reviews, live sentences, the source offset that created it, and the ratings
-    of its live reviews; None: only their rows have them.
+    of its live reviews.
     """
 
     reviews: int
     sentences: int
     incarnation: int
-    ratings: RatingCounts | None = None
+    ratings: RatingCounts = NO_RATINGS
 
 
 class PublishedSets(NamedTuple):
@@ -196,15 +194,18 @@ def seal(key: bytes, payload: bytes, version: int = FORMAT) -> bytes:
     return _SEAL.pack(version, crc32(payload, crc32(key))) + payload
 
 
-def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
-    """The payload of a value in any format up to `newest`. Raises UnknownFormat, CorruptRow."""
+def unseal(key: bytes, value: bytes, newest: int = FORMAT, oldest: int = 1) -> bytes:
+    """The payload of a value in any format from `oldest` to `newest`.
+
+    Raises UnknownFormat, CorruptRow.
+    """
     if len(value) < _SEAL.size:
         raise CorruptRow(describe(key), "shorter than its frame")
     version, checksum = _SEAL.unpack_from(value)
     payload = value[_SEAL.size :]
     if crc32(payload, crc32(key)) != checksum:
         raise CorruptRow(describe(key), "checksum does not match")
-    if not 1 <= version <= newest:
+    if not oldest <= version <= newest:
         raise UnknownFormat(describe(key), version, newest)
     return payload
 
@@ -212,8 +213,6 @@ def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
 def encode_header(key: bytes, header: Header) -> bytes:
     """Value of an entity header."""
     *counts, ratings = header
-    if ratings is None:
-        return seal(key, _HEADER.pack(*counts))
     halves, others, total = ratings
     numbers = [number for one in sorted(halves.items()) for number in one]
     layout = f"<QQQB{'BQ' * len(halves)}QH"
@@ -227,10 +226,8 @@ def encode_header(key: bytes, header: Header) -> bytes:
 
 def decode_header(key: bytes, value: bytes) -> Header:
     """Inverse of `encode_header`."""
-    payload = unseal(key, value, HEADER_FORMAT)
+    payload = unseal(key, value, HEADER_FORMAT, HEADER_FORMAT)
     try:
-        if value[0] == 1:
-            return Header(*_HEADER.unpack(payload))
         reviews, sentences, incarnation = _HEADER.unpack_from(payload)
         ratings = _decode_ratings(payload, _HEADER.size)
         return Header(reviews, sentences, incarnation, ratings)
@@ -548,13 +545,11 @@ def encode_applied(key: bytes, applied: Applied) -> bytes:
 
 
 def decode_applied(key: bytes, value: bytes) -> Applied:
-    """Inverse of `encode_applied`; format 1 has no topic id. Raises NewerFormats too."""
-    payload = unseal(key, value, RECORDED_FORMAT)
+    """Inverse of `encode_applied`. Raises NewerFormats too."""
+    payload = unseal(key, value, RECORDED_FORMAT, APPLIED_FORMAT)
     try:
         if value[0] == RECORDED_FORMAT:
             applied = _decode_recorded(payload)
-        elif value[0] == 1:
-            applied = Applied(_U64.unpack_from(payload)[0], payload[_U64.size :].decode())
         else:
             next_offset, length = _APPLIED.unpack_from(payload)
             end = _APPLIED.size + length

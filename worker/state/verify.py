@@ -84,7 +84,7 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
         )
     live = [review.details.rating for review in snapshot.reviews.values() if not review.deleted]
     held = reduce(RatingCounts.plus, live, NO_RATINGS)
-    if snapshot.header.ratings not in (None, held):
+    if snapshot.header.ratings != held:
         problems.append(
             f"header counts {_shown(snapshot.header.ratings, 'ratings ')}, rows hold {_shown(held)}"
         )
@@ -111,8 +111,8 @@ def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
     return problems
 
 
-def _shown(counts: RatingCounts | None, what: str = "") -> str:
-    ratings = (counts or NO_RATINGS).ratings()
+def _shown(counts: RatingCounts, what: str = "") -> str:
+    ratings = counts.ratings()
     return f"{ratings.count} {what}of mean {ratings.mean} ({ratings.histogram or 'no histogram'})"
 
 

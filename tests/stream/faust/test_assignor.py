@@ -1,5 +1,5 @@
 """A static member gets its former assignment, which was made for its former address. A partition
-goes to a member that has its rows, each member gets its share, and builds may be mixed.
+goes to a member that has its rows, and each member gets its share.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from faust.assignor import partition_assignor
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
-from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 
 from tests.harness.stream import CHANGELOG, INPUT, make_app
 from worker.storage.databases import HELD, database_path, note_held, read_held
-from worker.stream.faust.assignor import HolderAssignor, StaticAssignor
+from worker.stream.faust.assignor import StaticAssignor
 
 NOW, BEFORE, OTHER = "http://10.0.0.2:8080", "http://10.0.0.1:8080", "http://10.0.0.9:8080"
 
@@ -173,12 +171,7 @@ def test_a_partition_goes_to_a_member_that_has_its_rows(
     assert assigned(app, count, actives, held)[0] == (expected or actives)
 
 
-@pytest.mark.parametrize("build", [HolderAssignor, CopartitionedAssignor])
-def test_members_of_two_builds_share_a_group(
-    app: Any, build: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whichever leads it: the earlier build has Faust's assignor, which is not always balanced."""
-    monkeypatch.setattr(partition_assignor, "CopartitionedAssignor", build)
+def test_any_group_gets_a_balanced_assignment_that_lasts(app: Any) -> None:
     randomly = random.Random(7)
     for _ in range(200):
         count, names = randomly.randint(1, 20), "abcdefg"[: randomly.randint(1, 7)]
@@ -192,13 +185,12 @@ def test_members_of_two_builds_share_a_group(
         given, standbys = assigned(app, count, actives, held, replicas)
         assert sorted(p for one in given.values() for p in one) == list(range(count))
         sizes = sorted(map(len, given.values()))
-        assert sizes[-1] - sizes[0] <= 1 or build is CopartitionedAssignor
+        assert sizes[-1] - sizes[0] <= 1
         copies = Counter(p for one in standbys.values() for p in one)
         expected = min(replicas, len(names) - 1)
         assert [copies[p] for p in range(count)] == [expected] * count
         assert assigned(app, count, actives, held, replicas) == (given, standbys)
-        if build is HolderAssignor:
-            assert assigned(app, count, given, standbys, replicas) == (given, standbys)
+        assert assigned(app, count, given, standbys, replicas) == (given, standbys)
 
 
 def test_a_process_that_starts_announces_what_it_held_last(site: Site, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 It is balanced, and each partition goes to a member that has its rows, if that one has room. A
 member that joins again after its session has nothing assigned, so it announces the partitions that
-it held last as standbys. Members of earlier builds take both for what Faust does itself.
+it held last as standbys.
 """
 
 from collections import Counter
