@@ -86,6 +86,23 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         ),
     ),
     (
+        "review 2, dated in the future",
+        formats.decode_review,
+        "4500000005636166c3a9000000000000000c52722d3831",
+        "024096461405000000000000000e000000000000124001000000010000000a323033312d30312d303500000000000100000000000000040000"
+        "004f6cc3a9",
+        ReviewRow(
+            5,
+            False,
+            ReviewDetails(4.5, "2031-01-05"),
+            True,
+            1,
+            1,
+            ((0, "Olé"),),
+            is_future=True,
+        ),
+    ),
+    (
         "review 3",
         formats.decode_review,
         "4500000005636166c3a9000000000000000c52722d3831",
