@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory kustomize deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -270,9 +270,6 @@ deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lin
 deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server and scheduler; their first build takes 10 min and 5 GB
 	@$(BIN)/python -m tests.deploy.cluster.programs
 	@$(BIN)/pytest -v -m control_plane tests/deploy
-
-kustomize: deploy-tools ## Docs (minutes): Render deploy/kustomize/base from the chart; needs Go
-	@$(BIN)/python -m docs.build.kustomize --write
 
 clean: ## Start: Remove all of .venv* and caches
 	rm -rf $(VENV) .venv-3.* $(ST) build worker/native/target $(NATIVE_MODULE) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

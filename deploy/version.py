@@ -20,7 +20,6 @@ VERSIONED: Final = (
     "deploy/chart/Chart.yaml",
     "deploy/compose.yaml",
     "deploy/examples",
-    "deploy/kustomize/base",
     "docs/build/schemas.py",
     "docs/deploy.md",
     "docs/image.md",

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from docs.build.chart import DEPLOY
-from docs.build.kustomize import BASE
 from tests.deploy.chart import FULLNAME, Object, only, render
 from tests.deploy.cluster.control_plane import ControlPlane, Refused
 from tests.deploy.cluster.release import Release
@@ -54,10 +53,6 @@ def test_what_is_rendered_is_admitted(
     plane: ControlPlane, namespace: str, values: dict[str, Any]
 ) -> None:
     assert told(plane, namespace, render(values)) == ""
-
-
-def test_the_kustomize_base_is_admitted(plane: ControlPlane, namespace: str) -> None:
-    assert plane.warnings("-n", namespace, *DRY_RUN, "-k", BASE) == ""
 
 
 def test_the_examples_for_strimzi_are_admitted(plane: ControlPlane, namespace: str) -> None:
