@@ -19,9 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.frozen.events import DIMENSION, Events
+from tests.frozen.events import DIMENSION
 from tests.harness.drive import config
 from tests.native.definitions import in_any_order, of_facets, random_facets
+from tests.native.streams import ENTITIES
+from tests.native.streams import records as random_records
 from worker.errors import SetupError
 from worker.events import Record
 from worker.facets.definitions import Definitions, Facet
@@ -42,124 +44,6 @@ SETTINGS = st.builds(
     st.sampled_from(COPIES),
 )
 """Some that native code knows."""
-ODD_TEXTS = (
-    "\ud800", "\ud83d\ude00", "é", "日本語", '"quoted"', "back\\slash", "\x00", "\x1f", "\x7f",
-    "\u2028", "<b>", "a/b", "\t\n\r\b\f", "\uffff", "\U0010ffff", "x" * 300, " ", "\u3000", "",
-)  # fmt: skip
-ODD_NUMBERS = (float("nan"), float("inf"), 0.0, -0.0, 1e-45, 1e38, 3.4e38, -1e-30, 1e20)
-ODD_FIELDS: tuple[tuple[str, Any], ...] = (
-    ("rating", 5.000000001),
-    ("rating", -1),
-    ("rating", 3.0),
-    ("rating", 1e400),
-    ("rating", True),
-    ("rating", "4"),
-    ("occurred_at", "2026-11-20t12:00:00z"),
-    ("occurred_at", "2026-02-30T12:00:00Z"),
-    ("occurred_at", "2026-11-20T12:00:00.123456789Z"),
-    ("occurred_at", "2026-11-20 12:00:00Z"),
-    ("occurred_at", ""),
-    ("occurred_at", None),
-    ("review_version", 0),
-    ("review_version", 2**63 - 1),
-    ("review_version", 2**63),
-    ("review_version", -1),
-    ("review_version", 1.0),
-    ("review_version", None),
-    ("review_id", ""),
-    ("review_id", "i" * 256),
-    ("review_id", "i" * 257),
-    ("review_id", "é\ud800"),
-    ("embedding_model", None),
-    ("embedding_model", "fake"),
-    ("embedding_model", "another"),
-    ("verified", True),
-    ("country", "NL"),
-    ("author_id", "u"),
-    ("language", "de-AT"),
-    ("unknown", {"a": [1, {"b": None}]}),
-    ("text", "Given too."),
-    ("text", None),
-    ("sentences", None),
-    ("sentence_ids", ["r#0", "r#00", "x", "#", "r#1", "r#1"]),
-    ("reason", "\ud800"),
-    ("type", "review.upserted"),
-    ("type", "review.\u0075pserted"),
-)
-
-
-class Stream:
-    """The records of a seed: mostly usual ones. `wild`: the share of odd ones."""
-
-    def __init__(self, seed: int, *, grows: bool, wild: float) -> None:
-        self._random = Random(seed)
-        self._wild = wild
-        self._events = Events(
-            f"native {seed}",
-            vectors=True,
-            versions=self._random.choice(["present", "absent", "mixed"]),
-            grows=grows,
-            authors=self._random.random() < 0.3,
-        )
-
-    def records(self, count: int) -> Iterator[Record]:
-        offsets = [self._random.randrange(3) for _ in PARTITIONS]
-        for partition, key, body, timestamp_ms in self._events.draw(count):
-            value = self._value(dict(body)) if isinstance(body, dict) else body
-            yield Record("reviews", partition, offsets[partition], timestamp_ms, key, value)
-            offsets[partition] += self._random.choice([1, 1, 1, 4])
-
-    def _is_odd(self) -> bool:
-        return self._random.random() < self._wild
-
-    def _value(self, body: dict[str, Any]) -> bytes:
-        pick = self._random
-        if body.get("rating") == 0.1 and pick.random() < 0.95:  # Python's as long as it is live
-            body["rating"] = 0.5
-        sentences = body.get("sentences")
-        if isinstance(sentences, list):
-            body["sentences"] = [self._sentence(dict(one)) for one in sentences]
-            if self._is_odd():
-                body["sentences"].append(pick.choice(["A text.", None, 7, {}, {"text": 1}]))
-        if self._is_odd():
-            name, value = pick.choice(ODD_FIELDS)
-            body[name] = value
-        if self._is_odd():
-            body = dict(pick.sample(list(body.items()), len(body)))
-        text = json.dumps(
-            body,
-            ensure_ascii=self._is_odd(),
-            separators=pick.choice([None, (",", ":"), (" ,", ": ")]),
-            indent=1 if self._is_odd() else None,
-        )
-        if self._is_odd():
-            text = pick.choice(
-                [text[:-1] + ',"rating":4}', text + " ", text + "x", "\ufeff" + text, text[:-1],
-                 text.replace("type", "t\\u0079pe", 1), text.replace("1", "01", 1)]
-            )  # fmt: skip
-        return text.encode("utf-8", "surrogatepass")
-
-    def _sentence(self, one: dict[str, Any]) -> dict[str, Any]:
-        pick = self._random
-        if pick.random() < 0.9:
-            one.pop("labels", None)
-        if self._is_odd():
-            one["text"] += pick.choice(ODD_TEXTS)
-        if self._is_odd():
-            one["text"] = pick.choice(ODD_TEXTS)
-        vector = one.get("embedding")
-        if not vector or pick.random() < self._wild / 2:
-            return one
-        if self._is_odd():
-            vector = [*vector[1:], pick.choice(ODD_NUMBERS)]
-        if pick.random() < 0.5:
-            vector = [x + pick.gauss(0, 1e-3) for x in vector]
-        raw = struct.pack(f"<{len(vector)}f", *vector)
-        text = base64.b64encode(raw).decode()
-        if self._is_odd():
-            text = pick.choice([text[:-1], text.rstrip("="), text + "=", text[::-1], "\n" + text])
-        one["embedding"] = text
-        return one
 
 
 class Work:
@@ -207,7 +91,7 @@ class Work:
         """As of the last commit, as any thread finds them."""
         summaries = self.processor.summaries
         for partition in PARTITIONS:
-            for entity in ("grown", "other", "a", "é😀\0", "b#0", "nobody"):
+            for entity in (*ENTITIES, "nobody"):
                 key = EntityKey(partition, entity)
                 rows = self.rows[partition]
                 view = summaries.from_memory(key) or summaries.from_rows(rows, key, SummaryView)
@@ -222,6 +106,11 @@ def both(lag: int, **changes: Any) -> tuple[Work, Work]:
     limits |= {"max_sentence_chars": 100, "max_sentences_per_review": 40}
     made = config(limits=limits | changes.pop("limits", {}), **changes)
     return Work(made, lag), Work(replace(made, native="require"), lag)
+
+
+def drawn(seed: int, count: int, oddness: float) -> list[Record]:
+    """The records of a seed."""
+    return list(random_records(Random(seed), count, oddness, dimension=DIMENSION, has_labels=True))
 
 
 def stored(work: Work) -> list[dict[bytes, bytes]]:
@@ -252,8 +141,7 @@ def comparable(batch: ProcessedBatch) -> dict[int, Any]:
 def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
     """The processors agree after each micro-batch of the seed's stream."""
     random = Random(-seed - 1)
-    wild = random.choice([0.0, 0.02, 0.02, 0.2])
-    stream = list(Stream(seed, grows=random.random() < 0.6, wild=wild).records(count))
+    stream = drawn(seed, count, random.choice([0.0, 0.02, 0.02, 0.2]))
     works = python, pool = both(random.choice([0, 1, 1]), **changes)
     most = random.choice([1, 3, 20, 150])
     at, starts = 0, [0]  # of the micro-batches; those that wait are the last ones
@@ -298,7 +186,7 @@ def test_the_same_is_published_and_stored(
     seed: int, k: int, cache_bytes: int, most: int, changes: dict[str, Any]
 ) -> None:
     limits = {"max_sentences_per_entity": most}
-    check_same(seed, 250, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
+    check_same(seed, 150, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
 
 
 @settings(max_examples=300)
@@ -312,7 +200,7 @@ def test_facets_are_the_same(seed: int, cache_bytes: int, most: int, emit_mentio
     limits = {"max_sentences_per_entity": most}
     facets = random_facets(Random(seed), DIMENSION)
     made = of_facets(facets, limits=limits, emit_mentions=emit_mentions, cache_bytes=cache_bytes)
-    check_same(seed, 250, k=1 + seed % 5, **made)
+    check_same(seed, 150, k=1 + seed % 5, **made)
 
 
 CUTS = {"records": st.integers(4, 60), "sentences": st.integers(5, 60)}
@@ -324,7 +212,7 @@ def test_the_same_cuts_give_the_same(
     seed: int, changes: dict[str, Any], is_first: bool, records: int, sentences: int
 ) -> None:
     """What is coalesced depends on the cuts: one processor is cut, the other gets its part."""
-    left = list(Stream(seed, grows=seed % 3 > 0, wild=0.02).records(200))
+    left = drawn(seed, 200, 0.02)
     batch = {"transaction_records": records, "sentences": sentences, "transaction_bytes": 20_000}
     leads = both(1, batch=batch, cache_bytes=50_000, **changes)[not is_first]
     follows = both(1, cache_bytes=50_000, **changes)[is_first]
