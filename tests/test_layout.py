@@ -18,7 +18,7 @@ SOURCES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "work
 TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
 
 # Only what puts things together may know the composition root.
-ROOT_USERS = ("worker.cli", "worker.demo")
+ROOT_USERS = ("worker.cli", "worker.demo", "worker.operations")
 # The algorithm and the texts stand alone, and a summary of a file needs no stream.
 CLOSED = {
     "worker.coversumm": {"worker.coversumm"},

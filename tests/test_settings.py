@@ -13,11 +13,10 @@ from confluent_kafka import KafkaException
 import worker
 from tests.harness.certificates import Authority
 from tests.settings.sasl import SASL
-from worker.coversumm.index import NAMES
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import is_retriable
-from worker.settings import Settings, settings_by_field
+from worker.settings import Settings
 from worker.settings.environment import environment_with
 
 
@@ -193,11 +192,6 @@ def test_settings_that_do_not_go_together(given: dict[str, str], words: str) -> 
         Settings.from_environment({f"COVERSUMM_{name}": text for name, text in given.items()})
 
 
-def test_all_sentences_of_a_set_may_have_to_change() -> None:
-    given = {"COVERSUMM_K": "5", "COVERSUMM_EMIT_MIN_CHANGES": "5"}
-    assert Settings.from_environment(given).emit_min_changes == 5
-
-
 def test_a_vector_store_is_not_a_data_directory(tmp_path: Path) -> None:
     """It may be in there: `reset --local` removes databases, and nothing else."""
     environ = {
@@ -355,14 +349,6 @@ def test_instances_differ_by_data_directory(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,200}", instance) for instance in ids)
 
 
-def test_options_stand_in_for_variables() -> None:
-    environ = {"COVERSUMM_K": "7", "COVERSUMM_EPOCH": "2"}
-    settings = Settings.from_environment(environ, k="9", epoch=None)
-    assert (settings.k, settings.epoch) == (9, 2)
-    with pytest.raises(SetupError, match="COVERSUMM_K: 'nine'"):
-        Settings.from_environment(environ, k="nine")
-
-
 def test_a_child_gets_the_given_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COVERSUMM_K", "7")
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "elsewhere:1")
@@ -371,10 +357,6 @@ def test_a_child_gets_the_given_settings_alone(monkeypatch: pytest.MonkeyPatch) 
     child = environment_with({"COVERSUMM_EPOCH": "2"})
     assert child["UNRELATED"] == "kept"
     assert Settings.from_environment(child) == Settings(epoch=2)
-
-
-def test_every_index_can_be_chosen() -> None:
-    assert settings_by_field()["index"].kind.accepts == f"one of {', '.join(NAMES)}"
 
 
 def test_only_settings_reads_the_environment() -> None:

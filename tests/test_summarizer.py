@@ -280,15 +280,6 @@ def test_a_short_view(stays):
         stays.short_view("e", sentences=0)
 
 
-def test_no_topic_limits_the_sentences(tmp_path):
-    """A worker needs a higher COVERSUMM_MAX_MESSAGE_BYTES for such a k or such facets."""
-    path = tmp_path / "many.toml"
-    path.write_text("".join(f'[[facet]]\nname = "f{n}"\nnewest = 9\n' for n in range(64)))
-    stays = Summarizer(k=500, embedder=FakeEngine(), facets=path)
-    stays.add([review(1, "Nice. Quiet place.")])
-    assert [one.sentence_count for one in stays.facets("e").facets] == [2] * 64
-
-
 def test_facets(tmp_path):
     path = tmp_path / "facets.toml"
     path.write_text('[[facet]]\nname = "critics"\nrating = { max = 2 }\nk = 1\n')
@@ -331,9 +322,3 @@ def test_facets_of_a_language(tmp_path):
     overview = stays.overview("e")
     assert (overview.language, overview.sentences[0].facet) == ("en", "new")
     assert stays.overview("e", language="fr").sentences == ()  # two sentences are too few
-
-
-@pytest.mark.parametrize("rating", [float("inf"), np.float32("-inf"), "9" * 5000])
-def test_an_infinite_rating_is_refused_not_left_out(stays, rating):
-    with pytest.raises(ReviewError, match="bad_field: rating: Number out of range"):
-        stays.add([review(0, rating=rating)])

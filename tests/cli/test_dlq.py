@@ -185,17 +185,3 @@ def test_history_is_a_command_too(run, published):
 def _rows_of(ended):
     assert ended.code == 0
     return [json.loads(line) for line in ended.out.splitlines()]
-
-
-def test_a_topic_of_something_else(run, broker):
-    topic = Settings.from_environment().output_topic
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.produce(topic, b"[1]", b"e", 0)
-    assert producer.flush(PATIENCE_SECONDS) == 0
-    ended = run("inspect", "e", "--history")
-    assert ended.code == 2
-    assert "COVERSUMM_OUTPUT_TOPIC" in ended.err
-
-
-def test_no_history(run, published):
-    assert run("inspect", "nobody", "--history").code == 1

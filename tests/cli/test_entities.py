@@ -62,11 +62,6 @@ def listed(ended):
     return [json.loads(line)["entity_id"] for line in ended.out.splitlines()]
 
 
-def test_the_fields_of_an_entity(run, group):
-    first = json.loads(run("entities", "--url", group).out.splitlines()[0])
-    assert first.keys() == {"entity_id", "sentences", "reviews", "sequence", "partition"}
-
-
 def test_searched_and_paged(run, group):
     source = ["--url", group]
     assert listed(run("entities", "B00", *source)) == IDS[:10]

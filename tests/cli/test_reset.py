@@ -64,13 +64,6 @@ def test_a_dry_run_says_what_a_real_one_does(run, folders, tmp_path):
     assert row["databases"] == 0
 
 
-def test_on_a_terminal(run, terminal, folders):
-    terminal()
-    shown = run("reset", "--local", "--yes").out
-    assert "2 databases, 10 bytes" in shown
-    assert "local: done" in shown
-
-
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_a_directory_in_use(run, folders, tmp_path, more):
     with (tmp_path / "data" / "lock").open("w") as lock:
@@ -79,12 +72,6 @@ def test_a_directory_in_use(run, folders, tmp_path, more):
     assert ended.code == 2
     assert "its worker is running" in ended.err
     assert all(folder.exists() for folder in folders)
-
-
-def test_a_dry_run_makes_nothing(run, tmp_path):
-    assert json.loads(run("reset", "--local", "--dry-run").out)["databases"] == 0
-    assert json.loads(run("reset", "--local", "--yes").out)["databases"] == 0
-    assert not (tmp_path / "data").exists()
 
 
 def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_broker):

@@ -66,18 +66,6 @@ def test_several_files_are_summarized_as_one_would_be(run, write, folder, events
     assert printed[-1].startswith("61 lines, 3 entities, ")
 
 
-def test_lines_in_the_middle_of_a_row_count(run, write):
-    """As they do in one file: the next one's begin after them."""
-    table = [b"entity_id,review_id,text", b'e,1,"Two', b'lines."']
-    ended = run("summarize", write("a.csv", table), write("b.csv", table))
-    assert [line.split(": ")[0].rpartition("/")[2] for line in ended.err.splitlines()[:2]] == [
-        "a.csv:2",
-        "b.csv:2",
-    ]
-    good = write("c.jsonl", lines(sample(1)))
-    assert bodies(run("summarize", write("a.csv", table), good).out)[0]["sequence"] == 3
-
-
 def test_a_file_that_cannot_be_read_is_known_before_anything_is_written(run, folder):
     (folder / "4.csv").write_text("asin,id,body\n1,2,3\n")
     ended = run("summarize", "parts")

@@ -7,60 +7,11 @@ import pytest
 from worker.kafka.group import GroupMember, WorkerGroup
 from worker.operations import group_status
 from worker.operations.group_status import (
-    GroupStatus,
-    MemberStatus,
     Offsets,
-    PartitionStatus,
     combined,
     reachable_url,
 )
-from worker.view.output import ranges
 from worker.web.peers import PeerAnswer, PeerUnreachable
-
-NAME = "coversumm-worker-0-1f8e"
-FOUND = GroupStatus(
-    group="coversumm-worker",
-    state="stable",
-    topic="marketplace.reviews.v1",
-    workers=[
-        MemberStatus(
-            NAME,
-            "http://worker-0:8080",
-            True,
-            "processing 2 of 3 partitions",
-            [0, 1],
-            [2],
-            7,
-            "0.1.0",
-        ),
-        MemberStatus("b\x1b[2J", None, None, "no answer from here: refused", [2], [], None, None),
-    ],
-    partitions=[
-        PartitionStatus(0, NAME, 1000, 1007, 7),
-        PartitionStatus(1, NAME, None, 0, 0),
-        PartitionStatus(2, None, 5, 5, 0),
-    ],
-    problems=["no worker owns partition 2"],
-)
-
-
-@pytest.fixture
-def found(monkeypatch):
-    monkeypatch.setattr(group_status, "group_status", lambda _settings: FOUND)
-
-
-def test_json_is_one_object(run, found):
-    (line,) = run("status").out.splitlines()
-    assert json.loads(line)["workers"][1]["ready"] is None
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [([], "-"), ([3], "3"), ([0, 1, 2, 7, 9, 10], "0-2, 7, 9-10"), ([1, 3], "1, 3")],
-)
-def test_ranges(numbers, text):
-    assert ranges(numbers) == text
-
 
 OFFSETS = {
     0: Offsets(100, range(120)),
@@ -143,22 +94,6 @@ def test_where_a_worker_is_asked(advertised, host, asked):
     assert reachable_url(GroupMember("m", host, advertised, {})) == asked
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("http://10.0.0.7:8080", "10.0.0.7:8080"),
-        ("http://0.0.0.0:8080", "10.0.0.7:8080"),
-        ("http://127.0.0.1:8080", "127.0.0.1:8080 on 10.0.0.7"),
-        (None, "m on 10.0.0.7"),
-    ],
-)
-def test_the_name_of_one_that_does_not_answer(url, name):
-    """Two on different machines may tell the same address."""
-    assert (
-        group_status._name(GroupMember("m", "10.0.0.7", url, {}), {"reason": "no answer"}) == name
-    )
-
-
 class Pages:
     """Answers by path, or none."""
 
@@ -177,7 +112,8 @@ class Pages:
     [
         (Pages(), "no answer from here: Connection refused"),
         (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
-        (Pages(status=(404, {})), "no answer from here: no worker speaks at http://w:1"),
+        (Pages(status=(404, {}), readyz=(404, {})),
+         "no answer from here: no worker speaks at http://w:1"),
         (Pages(status=(200, {"ready": True, "member_id": "b"})),
          "no answer from here: another worker has this address"),
     ],
@@ -186,6 +122,14 @@ def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
     """A loopback address leads to another worker on another machine."""
     monkeypatch.setattr(group_status, "ask", pages)
     assert group_status._page(member("a", 0))["reason"].startswith(reason)
+
+
+def test_a_worker_of_a_version_without_the_page(monkeypatch):
+    pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
+    monkeypatch.setattr(group_status, "ask", pages)
+    answer = group_status._page(member("a", 0))
+    (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
+    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
 
 
 def test_what_is_wrong():

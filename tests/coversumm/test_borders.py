@@ -50,13 +50,3 @@ def test_refuses_vectors_of_another_kind(vectors: np.ndarray, before: int) -> No
     steps = [*adds(np.ones((before, 2), np.int16)), Step(no_points(2), Points([b"a"], vectors))]
     with pytest.raises(VectorError, match="int16"):
         core.apply(steps)
-
-
-def test_nothing_at_all() -> None:
-    core = EntityCore(3, 4, FlatIndex(4))
-    assert core.apply([]) == []
-    assert core.apply([Step(no_points(4), no_points(4))] * 40) == [None] * 40
-    assert core.ranking().ids == ()
-    assert core.ranking().distances() == ()
-    loaded = EntityCore.load(3, 4, FlatIndex(4, lambda: []))
-    assert (loaded.n, loaded.ranking().ids) == (0, ())

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.coversumm import (
-    CoreError,
     CoverSumm,
     DuplicateSentence,
-    EntityFull,
     RankedSentence,
     UnknownSentence,
     VectorError,
@@ -87,16 +85,6 @@ def test_the_callers_arrays_stay_the_callers() -> None:
     assert core.summary() == [RankedSentence("b", 0.0, 1)]
 
 
-def test_nothing_is_fine() -> None:
-    core = CoverSumm(2, 2)
-    assert core.summary() == []
-    assert core.add_many([], []) is False
-    assert core.add_many([], np.empty((0, 2))) is False
-    assert core.remove_many([]) is False
-    assert repr(core) == "<CoverSumm of 0 sentences, k=2, dimension=2>"
-    assert 7 not in core
-
-
 BAD = [
     (["c"], [[1.0, 2.0, 3.0]], VectorError,
      "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2"),
@@ -160,13 +148,3 @@ def test_what_is_not_live_cannot_be_removed() -> None:
         core.remove("a")
     with pytest.raises(TypeError, match="not the string"):
         core.remove_many("b")
-
-
-def test_refusals_are_value_errors() -> None:
-    assert issubclass(CoreError, ValueError)
-    assert {VectorError, DuplicateSentence, UnknownSentence, EntityFull} <= set(
-        CoreError.__subclasses__()
-    )
-    for k, dimension in ((0, 2), (2, 0)):
-        with pytest.raises(ValueError, match="at least 1"):
-            CoverSumm(k, dimension)

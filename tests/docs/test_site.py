@@ -84,31 +84,6 @@ def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_to_a_file(site: P
 
 
 @pytest.mark.site
-def test_a_broken_link_ends_the_build(tmp_path: Path) -> None:
-    """Also one to a section, and one to a page that the site lacks."""
-    config = (ROOT / "mkdocs.yml").read_text("utf-8")
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    hooks = ROOT / "docs" / "build" / "site" / "hooks.py"
-    config = config[: config.index("nav:\n")].replace("build/pages", str(pages))
-    config = config.replace("docs/build/site/hooks.py", str(hooks))
-    (tmp_path / "mkdocs.yml").write_text(f"{config}nav:\n  - README.md\n")
-    (pages / "iframe-worker.js").write_text("")
-    codes = []
-    for link in ("#here", "#gone", "gone.md", "gone.png"):
-        (pages / "README.md").write_text(f"# Title\n\n[a]({link})\n\n## Here\n")
-        command = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "made")]
-        done = subprocess.run(
-            [SITE.parent / "bin" / "python", *command],
-            cwd=tmp_path,
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-        )
-        codes.append(done.returncode)
-    assert codes == [0, 1, 1, 1]
-
-
-@pytest.mark.site
 @pytest.mark.chromium
 def test_it_is_searched_from_files(site: Path, tmp_path: Path) -> None:
     """By a real browser, which loads nothing but files."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from tests.events.examples import (
 )
 from tests.harness.limits import event_limits
 from worker.coversumm.fixed_point import quantize
-from worker.events import EntityDeleted, Record, Rejected, ReviewUpserted, decode
+from worker.events import EntityDeleted, Rejected, ReviewUpserted, decode
 from worker.events.fields import MAX_ID_CHARS
 from worker.events.json_codec import MAX_DEPTH
 from worker.events.rules import CHUNK
@@ -86,13 +85,6 @@ def test_without_an_engine_every_sentence_needs_a_vector(event: dict[str, Any]) 
     assert isinstance(result, Rejected)
     assert result.reason == "no_embedding"
     assert isinstance(decode_one(event), ReviewUpserted)
-
-
-@pytest.mark.parametrize(
-    "event", [upsert(text=" \n"), upsert(text=""), upsert(text=None), given("", " "), given()]
-)
-def test_without_an_engine_blank_reviews_are_reviews(event: dict[str, Any]) -> None:
-    assert isinstance(decode_one(event, limits=NO_ENGINE), ReviewUpserted)
 
 
 def test_a_model_is_compared_only_with_vectors_and_only_if_the_worker_has_one() -> None:
@@ -199,10 +191,3 @@ def test_vectors_are_those_of_the_core_whatever_their_form_and_company() -> None
                 assert result.sentences is not None
                 assert result.sentences[0].vector is not None
                 np.testing.assert_array_equal(result.sentences[0].vector, row)
-
-
-def test_results_do_not_depend_on_the_batch() -> None:
-    records: list[Record] = [record(row[1], offset=i) for i, row in enumerate(BAD)]
-    together = decode(records, LIMITS)
-    assert together == [decode([one], LIMITS)[0] for one in records]
-    assert all(a != b for a, b in pairwise(records))

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.events.examples import record
 from worker.events import (
-    Cause,
-    Message,
-    RatingCounts,
     Reason,
     Record,
     Rejected,
-    ReviewDetails,
-    SummaryChanged,
-    change_message,
     dead_letter_message,
-    summary_sentence,
     tombstone_message,
 )
-from worker.events.fields import MAX_ID_CHARS, MAX_LANGUAGE_CHARS
-from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
 from worker.events.publishing import SUMMARIES
-
-
-def message_of(body: SummaryChanged, cause: Record) -> Message:
-    return change_message(
-        SUMMARIES, "out", body.entity_id, body.epoch, body.occurred_at, encode(body), cause
-    )
 
 
 @pytest.mark.parametrize(
@@ -135,23 +118,3 @@ def test_a_detail_is_cut_between_characters() -> None:
     detail = dict(message.headers)["dlq.detail"]
     assert len(detail) == MAX_DETAIL_BYTES
     assert detail.decode() == "é" * 512
-
-
-def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
-    longest = "\x00" * MAX_ID_CHARS
-    details = ReviewDetails(
-        -1.79769e308, "2" * 64, "\x00" * MAX_LANGUAGE_CHARS, False, "c" * 48, "a" * 128
-    )
-    added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
-    body = SummaryChanged(
-        longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,
-        [summary_sentence(i, added[i], longest, "\x00" * 2000, details, 1.999999, 10**6)
-         for i in range(20)],
-        added, removed,
-        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest),
-        "2" * 64, "m" * 249,
-        ratings=RatingCounts(dict.fromkeys(range(21), 10**9)).ratings(),
-    )  # fmt: skip
-    message = message_of(body, record(b""))
-    assert message_bytes(message.key, message.value, message.headers) < 1_000_000
-    assert json.loads(encode(body))["k"] == 20

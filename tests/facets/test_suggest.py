@@ -60,15 +60,6 @@ def test_each_subject_is_a_suggestion_the_largest_first():
         assert one.phrase in entities_of()
 
 
-def test_the_phrase_is_the_sentence_nearest_to_the_mean_of_its_cluster():
-    sentences = ShortSentences(entities_of())
-    vectors = vectors_of(sentences.texts)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    rows = [n for n, text in enumerate(sentences.texts) if "arking" in text]
-    mean = (unit[rows] * sentences.weights[rows, None]).sum(axis=0)
-    assert suggested()[0].phrase == sentences.texts[max(rows, key=lambda row: unit[row] @ mean)]
-
-
 def test_only_general_praise_is_junk():
     assert {one.name: one.is_junk for one in suggested()} == {
         "parking": False,
@@ -84,16 +75,6 @@ def test_words_are_frequent_inside_and_rare_outside():
     for words in by_name.values():
         assert "was" not in words
         assert "the" not in words
-
-
-def test_a_word_of_one_entity_alone_is_no_word_unless_there_is_no_other():
-    texts = [f"Anna was {one} here." for one in ADJECTIVES] + [f"It is {a}." for a in ADJECTIVES]
-    rows = list(range(10))
-    two = ShortSentences(
-        {text: Counter({"a" if n < 10 else "b": 1}) for n, text in enumerate(texts)}
-    )
-    assert "anna" not in two.telling_words(rows)
-    assert "anna" in ShortSentences({text: Counter("a") for text in texts}).telling_words(rows)
 
 
 @given(st.integers(2, 6), st.integers(0, 10_000))

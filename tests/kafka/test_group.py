@@ -24,11 +24,6 @@ def subscription(url="http://worker-0.example:8080", topics=("reviews", "é")):
     return ConsumerProtocolMemberMetadata(4, list(topics), about.dumps()).encode()
 
 
-def test_the_address_a_worker_tells():
-    assert subscribed_url(subscription()) == "http://worker-0.example:8080"
-    assert subscribed_url(subscription(topics=())) == "http://worker-0.example:8080"
-
-
 def test_what_is_cut_or_of_others_is_nothing():
     for cut in range(60):
         assert subscribed_url(subscription()[:cut]) is None, cut

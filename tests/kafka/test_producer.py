@@ -20,7 +20,6 @@ from worker.kafka.group import Membership, group_metadata
 from worker.kafka.producer import (
     ANSWER_SECONDS,
     FENCED_AGAIN,
-    Patience,
     TransactionalProducer,
 )
 from worker.kafka.transactions import GRACE_SECONDS
@@ -322,21 +321,6 @@ def test_a_check_that_fails_ends_the_commit(
 
 
 # -- patience --------------------------------------------------------------------------------------
-
-
-def test_patience_doubles_up_to_the_most_and_is_as_at_first_when_it_was_enough() -> None:
-    patience, seen = Patience(25.0), []
-    for _ in range(5):
-        seen.append(patience.seconds)
-        patience.was_short()
-    assert seen == [2.0, 4.0, 8.0, 16.0, 25.0]
-    patience.answered(0.01)
-    assert patience.seconds == ANSWER_SECONDS
-    patience.answered(3.0)  # as every time on a slow cluster
-    assert patience.seconds == 9.0
-    patience.answered(20.0)
-    assert patience.seconds == 25.0
-    assert Patience(2.0).seconds == 2.0
 
 
 def test_each_doubt_gives_the_next_commit_more_time_and_a_commit_takes_it_back(

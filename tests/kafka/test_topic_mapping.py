@@ -47,14 +47,6 @@ def test_only_the_partition_of_the_entity_is_accepted(tmp_path: Path) -> None:
         assert found.detail.startswith("rule 'published': ")
 
 
-def test_a_record_whose_key_is_the_entity_may_be_in_any_partition(tmp_path: Path) -> None:
-    mapping = mapping_of(settings(tmp_path), PARTITIONS)
-    for partition in range(PARTITIONS):
-        record = Record(TOPIC, partition, 0, 0, b"3", change("c", row(5, 3), 1))
-        (found,) = decode([record], event_limits(), mapping=mapping)
-        assert isinstance(found, ReviewUpserted)
-
-
 def test_a_topic_that_the_file_does_not_map_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r'no \[topic."other"\].*only shop.public.reviews: add it'):
         topic_mapping.mapping_of(settings(tmp_path, "other"))

@@ -350,27 +350,6 @@ def test_a_condition(tmp_path: Path, when: str, members: Any, applies: bool) -> 
     assert isinstance(found, ReviewUpserted if applies else Rejected)
 
 
-def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
-    text = """
-        [topic.t]
-        [[topic.t.rule]]
-        when_present = ["deleted_at"]
-        emit = "review.deleted"
-        entity_id = "product"
-        review_id = "id"
-        [[topic.t.rule]]
-        emit = "review.upserted"
-        entity_id = "product"
-        review_id = "id"
-        text = "body"
-        """
-    rules = mapping(tmp_path, text, "t")
-    values = [review(deleted_at=None), review(deleted_at="now")]
-    records = [Record("t", 0, i, 0, b"B0", json.dumps(v).encode()) for i, v in enumerate(values)]
-    kinds = [type(one) for one in decode(records, LIMITS, mapping=rules)]
-    assert kinds == [ReviewUpserted, ReviewDeleted]
-
-
 # -- keys, values, tombstones
 
 FROM_KEY = """
@@ -497,14 +476,6 @@ def test_a_null_value_deletes_by_default_only_if_the_key_is_the_id_in_every_rule
         return
     assert isinstance(found, Rejected)
     assert "what a null value means: set tombstone" in found.detail
-
-
-def test_a_tombstone_without_an_entity_is_rejected(tmp_path: Path) -> None:
-    head = 'key = "json"\ntombstone = "entity.deleted"'
-    found = taken(tmp_path, None, head=head, key=b'{"p": 7}')
-    assert isinstance(found, Rejected)
-    assert found.detail.startswith("tombstone: entity_id: ")
-    assert isinstance(taken(tmp_path, None, key=None), Rejected)
 
 
 def test_a_payload_of_null_is_a_tombstone(tmp_path: Path) -> None:

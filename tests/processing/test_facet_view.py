@@ -24,7 +24,6 @@ from worker.processing import entity_view
 from worker.processing.entity_view import (
     Extent,
     FacetsView,
-    NoFacets,
     Overview,
     UnknownLanguage,
     fitting,
@@ -340,15 +339,3 @@ def test_only_what_is_chosen_stands_for_others():
     driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
     overview = view_of(driver, (0, "e"), Overview, Extent(threshold=0.9))
     assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
-
-
-def test_without_facets_the_setting_is_named():
-    driver = Driver()
-    driver.run(upsert(0, "r", "Alone."))
-    assert view_of(driver, (0, "nobody")) is None
-    for read in (
-        lambda: view_of(driver, (0, "e")),
-        lambda: view_of(driver, (0, "e"), Overview, Extent()),
-    ):
-        with pytest.raises(NoFacets, match="COVERSUMM_FACETS"):
-            read()

@@ -7,21 +7,17 @@ from bisect import bisect_left
 from dataclasses import replace
 from itertools import islice
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_struct
 
 from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.operations import operations, records_of
-from worker.events.publishing import SUMMARIES
 from worker.facets.definitions import Definitions, Facet
 from worker.facets.membership import facet_criteria
 from worker.processing.processor import FINISHED_AT_ONCE
-from worker.state import CorruptRow, verify_partition
-from worker.state.keys import LAST_CHANGE, last_change_key
+from worker.state import verify_partition
+from worker.state.keys import LAST_CHANGE
 from worker.state.partition import read_applied
-from worker.state.rows import decode_last_change, encode_last_change
 
 PARTITIONS = (0, 1)
 
@@ -318,16 +314,3 @@ def test_none_publishes_nothing_and_keeps_nothing():
     assert [message.topic for message in result.messages] == ["dlq"]
     assert list(driver.rows[0].scan(LAST_CHANGE)) == []
     assert finish(driver, 0, 3) == [[]]
-
-
-def test_a_kept_change_that_fits_no_summary_is_named():
-    driver = driver_with(1)
-    ((key, value),) = driver.rows[0].scan(LAST_CHANGE)
-    longer = replace_struct(decode_last_change(key, SUMMARIES, value), distances=[0.5, 0.5])
-    driver.rows[0].write({key: encode_last_change(key, longer)})
-    with pytest.raises(CorruptRow, match=r"last change of entity 'entity 000'.*not of the set"):
-        driver.processor.finish(0, 1)
-    nobody = last_change_key(b"nobody")
-    driver.rows[0].write({key: None, nobody: encode_last_change(nobody, longer)})
-    with pytest.raises(CorruptRow, match=r"last change of entity 'nobody'.*without rows"):
-        driver.processor.finish(0, 1)

@@ -55,23 +55,11 @@ def test_an_edited_sentence_has_both_texts():
     )
 
 
-def test_a_text_that_was_compacted_away_is_not_made_up():
-    """The message before is an older one: what went was in one that is gone."""
-    _, last = changes(change(3, None, ["b#0"], ["b#0"]), change(9, 5, ["c#0"], ["c#0"], ["b#0"]))
-    assert (last.incomplete, last.removed_texts) == (True, {"b#0": None})
-
-
 def test_after_a_deletion_nothing_is_left_of_before():
     _, gone, again = changes(FIRST, None, change(9, None, ["a#0"], ["a#0"]))
     assert (gone.tombstone, gone.added_texts, gone.removed_texts) == (True, {}, {})
     assert (gone.sequence, gone.cause, gone.sentence_count) == (None, None, None)
     assert (again.incomplete, again.removed_texts) == (False, {})
-
-
-def test_what_another_partition_has_is_another_story():
-    second = change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"])
-    both = [*published(FIRST), *published(second, partition=1)]
-    assert [step.incomplete for step in steps(both)] == [False, True]
 
 
 def test_the_last_ones_know_what_was_before_them():

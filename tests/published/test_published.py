@@ -92,16 +92,6 @@ def test_a_file_may_have_both_types(file):
     assert [one.body.sentence_count for one in source.of("e")] == [10, 0]
 
 
-def test_a_tombstone():
-    (found,) = publications(Record("t", 3, 7, 99, b"e", None))
-    assert (found.entity_id, found.body, found.published_ms, found.occurred_ms) == (
-        "e",
-        None,
-        99,
-        None,
-    )
-
-
 @given(
     st.lists(st.sampled_from(TIMES), max_size=8),
     st.lists(st.integers(0, 6000), min_size=3, max_size=3),

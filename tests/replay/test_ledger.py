@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,14 +144,6 @@ def test_a_partition_is_over_with_the_end_that_is_committed_and_stays_over() -> 
     assert not ledger.is_over(0)  # read to its end, and nothing published yet, perhaps
 
 
-def test_an_end_says_nothing_of_another_partition() -> None:
-    ledger = ReplayLedger({0: 7, 1: 7})
-    ledger.begin(starts(p0=(3, ""), p1=(3, "")))
-    end = processed({1: 7}, is_end=True)
-    ledger.committed(end, ledger.notes(end))
-    assert (ledger.is_over(0), ledger.is_over(1)) == (False, True)
-
-
 def test_what_was_gone_on_with_beyond_its_end_is_over() -> None:
     ledger = ReplayLedger({0: 7, 1: 7})
     ledger.begin({0: Start(8, True, 9), 1: Start(8, False, 9)})
@@ -165,8 +156,3 @@ def test_a_note_comes_back_as_it_was(account: Account) -> None:
     ledger.begin({0: Start(0, False, 9)})
     ledger.accounts[0] = account
     assert read_note(ledger.notes(processed({0: 1}))[0]) == account
-
-
-@pytest.mark.parametrize("note", ["", "of a tool", "0"])
-def test_another_one_s_note_is_an_empty_account(note: str) -> None:
-    assert read_note(note) == Account()

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.offsets import first_records
-from worker.replay.ranges import Range, check_ends, find_ranges
+from worker.replay.ranges import check_ends, find_ranges
 
 
 class Unseen(int):
@@ -253,10 +253,6 @@ def test_an_open_transaction_is_named_though_no_event_tells_where_it_begins(
     consumer.get_watermark_offsets = lambda *_, **__: (0, consumer.stable[0])  # type: ignore[method-assign]
     assert first_records(consumer, "in", {0: range(1, 2)}, 15, clock) == {0: 1}  # type: ignore[arg-type]
     assert caplog.text.count("in-0: an open transaction of a producer begins at offset 1") == 1
-
-
-def test_a_range_that_ends_before_it_begins_has_no_size() -> None:
-    assert Range(5, 3, 0).size == 0
 
 
 def test_a_log_that_ends_below_the_plan_is_refused_unless_its_leader_finds_the_end() -> None:

@@ -68,10 +68,6 @@ def test_an_address_is_host_and_port(text):
     assert kinds.web_origin(text) == text.rstrip("/")
 
 
-def test_a_template_may_put_any_address_in_brackets():
-    assert kinds.web_origin("http://[10.0.0.1]:8080") == "http://10.0.0.1:8080"
-
-
 NO_ADDRESS = (
     *("", "w-0:8080", "ftp://w", "http://", "http://u:p@w", "http://w/path", "http://w?q"),
     *("http://w#f", "http://w\\x", "http://w:0", "http://w:65536", f"http://w:{'9' * 5000}"),

@@ -43,17 +43,3 @@ def test_the_texts_that_give_the_same_settings_have_no_secrets(tmp_path: Path) -
     }
     again = {**texts, "COVERSUMM_SASL_PASSWORD": SASL["COVERSUMM_SASL_PASSWORD"]}
     assert Settings.from_environment(again) == settings
-
-
-def test_what_follows_from_others_does_not_differ_by_itself(tmp_path: Path) -> None:
-    assert Settings().changed() == {}
-    assert Settings(input_topic="in", web_port=9, data_dir=tmp_path).changed() == {
-        "COVERSUMM_INPUT_TOPIC": "in",
-        "COVERSUMM_WEB_PORT": 9,
-        "COVERSUMM_DATA_DIR": str(tmp_path),
-    }
-    assert (
-        Settings(dlq_topic="marketplace.reviews.v1.dlq", data_dir=Settings().data_dir).changed()
-        == {}
-    )
-    assert Settings(dlq_topic="elsewhere").changed() == {"COVERSUMM_DLQ_TOPIC": "elsewhere"}

@@ -68,7 +68,3 @@ def test_one_line_names_all_and_no_value() -> None:
         "COVERSUM_EPOCH (is it COVERSUMM_EPOCH?)"
     )
     assert unknown_settings({"COVERSUMM_K": "7"}) is None
-
-
-def test_what_is_refused_anyway_is_not_named_twice() -> None:
-    assert unknown_settings({"COVERSUMM_EMITT": "every"}) is None

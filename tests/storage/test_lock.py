@@ -5,7 +5,6 @@ it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import subprocess
 import sys
@@ -97,15 +96,6 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         SetupError, match=r"COVERSUMM_DATA_DIR=.* \(No space left on device\): make room"
     ):
         lock_data_dir(tmp_path)
-
-
-def test_is_running(tmp_path: Path) -> None:
-    (tmp_path / "lock").touch()
-    assert not is_running(tmp_path)
-    with (tmp_path / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert is_running(tmp_path)
-    assert not is_running(tmp_path / "nowhere")
 
 
 def test_workers_are_kept_out_as_long_as_a_command_needs_it(tmp_path: Path) -> None:

@@ -63,18 +63,6 @@ def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
     }
 
 
-def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
-    changes_feed = feed()
-    changes_feed.subscribe([b"b"])
-    changes_feed.committed([change("b", 1), change("c", 1)])
-    changes_feed.subscribe([b"b", b"c"])
-    changes_feed.committed([change("c", 2)])
-    assert changes_feed.take().watched == {b"b": (1, [change("b", 1)]), b"c": (1, [change("c", 2)])}
-    changes_feed.committed([change("b", 3)])
-    changes_feed.subscribe([b"c"])
-    assert changes_feed.take().watched == {}
-
-
 def test_messages_of_facets_are_kept_of_watched_entities_alone() -> None:
     changes_feed = feed()
     changes_feed.subscribe([b"b"])

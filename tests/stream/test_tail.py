@@ -235,14 +235,6 @@ async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
     assert (batch.records, batch.starts, batch.ends) == ((), {0: 3}, {0: 3})
 
 
-async def test_one_partition_ends_and_the_other_continues(app: Any) -> None:
-    logs = {A: Log([0], stable=1, end=1), B: Log(list(range(15)), stable=15, end=15)}
-    rig = await bounded(app, logs, {0: 1, 1: 15})
-    batches = await until_finished(rig, 0, 1)
-    assert [batch.finished for batch in batches] == [{0}, set(), {1}]
-    assert rig.thread.fetched[-1] == {B}
-
-
 # -- in turn ---------------------------------------------------------------------------------------
 
 

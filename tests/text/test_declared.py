@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from tests.text.models import tiny_folder
 from worker.errors import SetupError
-from worker.facets.definitions import Definitions, Facet
 from worker.processing.config import configured_engine, processor_config
 from worker.settings import Settings
-from worker.text.declared import ENGLISH, DeclaredEngine, ModelFacts, facts_of, read_facts
+from worker.text.declared import DeclaredEngine, ModelFacts, facts_of, read_facts
 from worker.text.embedders import load_engine
 from worker.text.engine import EngineError
 from worker.text.identity import engine_identity
@@ -63,14 +62,6 @@ def test_the_prefix_is_before_each_text_also_where_its_length_counts() -> None:
     assert (engine.dimension, engine.libraries) == (2, ("numpy",))
 
 
-def test_without_a_prefix_texts_and_name_stay_as_they_are() -> None:
-    inner = Recording()
-    engine = DeclaredEngine(inner, ModelFacts(languages=("en", "fr")))
-    engine.embed([" clean "])
-    assert inner.texts == [" clean "]
-    assert engine.model == "mine@0123"
-
-
 def test_each_prefix_is_a_model_and_a_key_of_the_vector_store() -> None:
     engines = [
         DeclaredEngine(Recording(), ModelFacts(prefix=one)) for one in ("", "query: ", "query:")
@@ -103,10 +94,6 @@ def test_the_setting_names_a_file_elsewhere_and_wins(tmp_path: Path) -> None:
     assert facts_of(configured_engine(settings)).prefix == "query: "
 
 
-def test_the_default_model_reads_english() -> None:
-    assert facts_of(load_engine("onnx", threads=1)) == ENGLISH
-
-
 def test_a_threshold_is_that_of_facets_that_give_none(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "model")
     (tmp_path / "facets.toml").write_text(FACETS)
@@ -127,12 +114,6 @@ def test_a_threshold_is_that_of_facets_that_give_none(tmp_path: Path) -> None:
     other, another = thresholds_and_identity(threshold=0.84)
     assert other == [0.84, 0.5, None]
     assert identity != another
-
-
-def test_a_threshold_in_the_model_s_file_is_as_one_in_each_facet() -> None:
-    facets = [Facet(name="a", phrases=("A b.",)), Facet(name="b", newest=3)]
-    given = [Facet(name="a", phrases=("A b.",), threshold=0.84), facets[1]]
-    assert Definitions(facets).with_threshold(0.84).identity == Definitions(given).identity
 
 
 @pytest.mark.parametrize(
