@@ -230,44 +230,6 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
         assert "COVERSUMM_FACETS" in refused.err
 
 
-def test_facets_of_languages(run, write, tmp_path):
-    """Those of one language, of events with a language and without one. Changes of two facets with
-    one name have different labels.
-    """
-    facets = tmp_path / "languages.toml"
-    facets.write_text('languages = ["en", "fr"]\n[[facet]]\nname = "news"\nnewest = 99\n')
-    events = sample(40)
-    events[7]["language"] = "fr-FR"
-    file = write("reviews.jsonl", lines(events))
-    for language in ("en", "fr"):
-        options = ["--facets", facets, "--view", "facets", "--language", language]
-        (view,) = map(json.loads, run("summarize", file, *options).out.splitlines())
-        assert [(one["name"], one["language"]) for one in view["facets"]] == [
-            ("everything", language),
-            ("news", language),
-        ]
-        reviews = {one["review_id"] for one in view["facets"][0]["sentences"]}
-        assert (events[7]["review_id"] in reviews) == (language == "fr")
-        assert f"news ({language})," in run("summarize", file, *options, "--pretty").out
-        overview = [*options[:3], "overview", *options[4:]]
-        ended = run("summarize", file, *overview)
-        if language == "en":
-            assert json.loads(ended.out)["language"] == "en"
-        else:
-            assert ended.out == ""
-            assert "no overview of 1 entity: no facet of the language" in ended.err
-    refused = run("summarize", file, "--facets", facets, "--view", "overview", "--language", "nl")
-    assert (refused.code, refused.out) == (2, "")
-    assert "language 'nl': the facets are in en, fr" in refused.err
-
-    events[7]["sentences"] = events[8]["sentences"]
-    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    for path, content in zip(paths, (file, write("others.jsonl", lines(events))), strict=True):
-        assert run("summarize", content, "--facets", facets, "--final", "-o", path).code == 0
-    compared = json.loads(run("compare", *paths, "--facets", "--examples", "9", "--json").out)
-    assert {one["facet"] for one in compared["examples"]} >= {"news (fr)", "everything (fr)"}
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -84,30 +84,3 @@ def test_long_streams_with_refills(shown: str, seed: int) -> None:
     counters = core.counters
     assert counters.steps == 500 == counters.proved_reservoir + counters.refilled
     assert counters.refilled >= 2
-
-
-@pytest.mark.parametrize("distinct", [False, True])
-@pytest.mark.parametrize("spread", [4, 12, 3000])
-def test_rows_that_are_sentences(distinct: bool, spread: int) -> None:
-    """No copies and no removals: rows with equal keys are ranked by id.
-
-    Every vector is followed by its negative, so that at every other step any two are as far from
-    the centroid; then come some without, which move the centroid until the reservoir no longer
-    suffices.
-    """
-    rng = np.random.default_rng(spread)
-    script = Script(3, 5, distinct)
-    half = np.unique(
-        rng.integers(1, 6, (800, 3)) * spread + rng.integers(0, spread // 4 + 1, (800, 3)), axis=0
-    )
-    vectors = [
-        sign * vector
-        for i, vector in enumerate(rng.permutation(half))
-        for sign in ((1, -1) if i < 100 else (1,))
-    ][:400]
-    for i, vector in enumerate(vectors):
-        script.add([], {b"%03d" % (7 * i % 400): tuple(vector)})
-    core = script.core(2)
-    assert core.apply(script.steps) == script.expected()
-    assert core.counters.refilled
-    _check_end(core, script)

@@ -55,29 +55,6 @@ def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(warnings) == (example.name in ("Debezium", "Several events of a record"))
 
 
-def test_the_identity_that_debezium_needs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its deletion reads columns that PostgreSQL logs after the SQL of the page. The check warns of
-    what Debezium sends without it: 0 for a product that cannot be null.
-    """
-    (example,) = (one for one in EXAMPLES if one.name == "Debezium")
-    (sql,) = re.findall(r"^```sql\n(.*?)^```", PAGE, flags=re.M | re.S)
-    assert "REPLICA IDENTITY FULL;" in sql
-    index = re.search(r"UNIQUE INDEX (\w+) ON reviews \(product_id, id\)", sql)
-    assert index is not None
-    assert f"REPLICA IDENTITY USING INDEX {index[1]};" in sql
-    gone = example.mapping.partition('name = "gone"')[2].partition("[[")[0]
-    assert set(re.findall(r'_id = "(.*)"', gone)) == {"before.product_id", "before.id"}
-    *lines, deletion, _ = example.records.splitlines()
-    filled = deletion.replace('"product_id": 3', '"product_id": 0')
-    file, sample = tmp_path / "mapping.toml", tmp_path / "records.jsonl"
-    file.write_text(example.mapping)
-    sample.write_text("\n".join([*lines, filled]))
-    assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
-    assert "rule 'gone' deletes in entity '0' (line 3)" in capsys.readouterr().err
-
-
 def test_every_option_of_the_file_is_on_the_page() -> None:
     from worker.mapping.expressions import OPTIONS
     from worker.mapping.file import KEYS, OF_RULE, OF_TOPIC, VALUES

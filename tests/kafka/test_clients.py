@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.harness.embedded import embedded_broker
 from tests.harness.eventually import eventually
 from worker.kafka.clients import READ_TO_END, SILENT, WORKER_LOG, KafkaClients
 from worker.settings import Settings
-
-__all__ = ["embedded_broker"]
 
 NOBODY = Settings(bootstrap_servers="127.0.0.1:1")
 
@@ -31,32 +28,6 @@ def test_clients_are_made_in_no_other_place() -> None:
         and getattr(node.func, "id", getattr(node.func, "attr", "")) in made
     }
     assert found == {"kafka/clients.py"}
-
-
-def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(
-    embedded_broker: Any,
-) -> None:
-    embedded_broker.create_topic("in", 1)
-    clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
-    producer = clients.producer({"linger.ms": 0})
-    producer.produce("in", b"value", b"key", 0)
-    assert producer.flush(60) == 0
-    consumer = clients.standalone_consumer("group", "read_committed", READ_TO_END)
-    try:
-        consumer.assign([TopicPartition("in", 0, 0)])
-        found: list[Any] = []
-        eventually(lambda: found.extend(consumer.consume(10, 0.1)) or len(found) == 2)
-        message, end = found
-        assert (message.key(), message.value()) == (b"key", b"value")
-        assert end.error().code() == KafkaError._PARTITION_EOF
-    finally:
-        consumer.close()
-    consumer = clients.standalone_consumer("group", "read_committed")
-    try:  # reading and closing committed nothing
-        (committed,) = consumer.committed([TopicPartition("in", 0)], timeout=60)
-        assert committed.offset < 0
-    finally:
-        consumer.close()
 
 
 def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.harness.debezium import TOPIC, change, key, mapping, row
-from tests.harness.drive import Driver, config, record
+from tests.harness.drive import Driver, config
 from worker.events import Record
 from worker.processing.config import RecordSelection
 
@@ -88,34 +88,4 @@ def test_a_dead_letter_keeps_the_headers_that_a_mapping_reads(tmp_path, version)
     assert b"rule 1: review_" in dict(letter.headers)["dlq.detail"]
 
 
-CUT = {"id": "1", "text": "Good \ud83d"}
-TWICE = {"id": "2", "text": "Good \udc00 and \ud83d"}
-PACKED = {"id": "3", "data": json.dumps(CUT)}
 WHOLE = {"id": "4", "text": "Good \U0001f600 \ufffd"}
-NAMED = {"id": "\ud83d", "text": "Good."}  # a dead letter
-
-
-@pytest.mark.parametrize("is_mapped", [False, True])
-def test_records_with_half_of_an_emoji_are_counted_once_each(tmp_path, is_mapped):
-    text = """
-        [topic.reviews]
-        parse = ["data"]
-        [[topic.reviews.rule]]
-        emit = "review.upserted"
-        entity_id = "key"
-        review_id = "id"
-        text = ["text", "data.text"]
-        """
-    if is_mapped:
-        driver = Driver(config(mapping=mapping(tmp_path, text, "reviews")))
-        given = [CUT, TWICE, PACKED, WHOLE, NAMED]
-    else:
-        driver = Driver(config())
-        given = [
-            {"type": "review.upserted", "review_id": one["id"], "text": one["text"]}
-            for one in (CUT, TWICE, WHOLE, NAMED)
-        ]
-    stats = driver.run(*(record(i, "e", one) for i, one in enumerate(given))).stats
-    assert stats.outcomes["review.upserted", "applied"] == len(given) - 1
-    assert stats.lone_surrogates == len(given) - 2
-    assert driver.run(record(9, "e", given[-2])).stats.lone_surrogates == 0

@@ -2,8 +2,6 @@
 and after they are stored.
 """
 
-import threading
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,43 +95,3 @@ def test_changes_that_are_taken_away_during_a_read_are_seen():
     rows = {b"n": b"0", b"other": b"0"}
     assert OvertakenRows(rows).overlay.get(b"n") == b"1"
     assert dict(OvertakenRows(rows).overlay.scan(b"")) == {b"n": b"1", b"other": b"0"}
-
-
-def test_one_thread_lays_over_while_another_takes_away():
-    """What a reader sees never goes back: each number is stored before it is taken away."""
-    rows = MemoryRows({b"n": b"0"})
-    overlay = Overlay(rows)
-    done, waiting = threading.Event(), threading.Semaphore(2)
-    layers: list = []
-    seen: list = []
-
-    def take_away():
-        while not done.is_set() or layers:
-            if layers:
-                changes = layers.pop(0)
-                rows.write(changes)
-                overlay.remove(changes)
-                waiting.release()
-
-    def read():
-        while not done.is_set():
-            seen.append(int(overlay.get(b"n")))
-            seen.append(int(dict(overlay.scan(b""))[b"n"]))
-
-    threads = [threading.Thread(target=work) for work in (take_away, read)]
-    for thread in threads:
-        thread.start()
-    found = []
-    for number in range(1, 201):
-        waiting.acquire()
-        changes = {b"n": str(number).encode()}
-        overlay.add(changes)
-        found.append(overlay.get(b"n"))
-        layers.append(changes)
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert found == [str(number).encode() for number in range(1, 201)]
-    assert seen == sorted(seen)
-    assert overlay.get(b"n") == b"200"
-    assert rows.get(b"n") == b"200"
