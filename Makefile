@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -197,18 +197,6 @@ cluster-faults: setup-dev ## Prove (minutes): Every fault of three brokers and t
 
 storm: setup-dev ## Prove (30 min): FAULTS=300 by SEED over EVENTS, during a replay; ONLY=WORDS; needs root and faketime
 	@$(BIN)/python -m tests.harness.storm --faults $(or $(FAULTS),300) --seed $(or $(SEED),1) --events $(or $(EVENTS),40000) $(if $(ONLY),--only "$(ONLY)")
-
-soak: setup-dev ## Prove (3 min): EVENTS under FAULTS random faults by SEED
-	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
-
-quiet-soak: setup-dev ## Prove (1 h): MINUTES=60 of idle and busy workers, which may log nothing at WARNING
-	@$(BIN)/python -m tests.harness.quiet_soak --minutes $(or $(MINUTES),60)
-
-outage: setup-dev ## Prove (7 min): What an operator sees while the broker is away or frozen for SECONDS=180
-	@$(BIN)/python -m tests.harness.outage --seconds $(or $(SECONDS),180)
-
-restarts: setup-dev ## Prove (minutes): How long partitions stop when workers restart; ROUNDS=3
-	@$(BIN)/python -m tests.harness.restarts --rounds $(or $(ROUNDS),3)
 
 replay-proof: setup-dev ## Prove (minutes): Histories replayed, as of dates, killed, into another epoch; DATA="FILE ...", FACETS=1
 	@$(BIN)/python -m tests.harness.replay_proof $(foreach file,$(DATA),--data $(file)) $(if $(FACETS),--facets)

@@ -18,13 +18,7 @@ from docs.build.openapi import addresses_table, openapi_yaml, parameters_table
 from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
 from docs.build.scale import first_build_table, pauses_table, rates_table
-from docs.build.soaks import (
-    outage_table,
-    quiet_soak_line,
-    restarts_table,
-    soak_line,
-    storm_table,
-)
+from docs.build.storm import storm_table
 from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
@@ -78,11 +72,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "cluster": cluster_table,
         "kafka_streams": streams_table,
         "storm": storm_table,
-        "soak": soak_line,
-        "outage": outage_table,
-        "restarts": restarts_table,
         "replays": replays_table,
-        "quiet_soak": quiet_soak_line,
         "paper": paper_table,
     },
 }

@@ -60,51 +60,27 @@ def first_build_table() -> str:
     )
 
 
+RESTARTS = {
+    "an instance stopped (SIGTERM) and started": "one stopped and restarted",
+    "an instance killed and started": "one killed and restarted",
+    "all instances restarted one after the other": "all restarted, one after the other",
+    "an instance killed, back after 15 s": "one killed, away for longer than its session of 10 s",
+}
+
+
 def pauses_table() -> str:
     """How long partitions stop when workers restart or disappear."""
-    restarts, faults = read_record("restarts.json"), read_record("kafka_streams.json")
-    found = {
-        (row["event"], row["standbys"]): row
-        for row in restarts["rows"]
-        if row["members"] == "static"
+    record = read_record("kafka_streams.json")
+    seconds = {
+        row["fault"]: row["worker"]["median_s"] for row in record["rows"] if not row["standbys"]
     }
-    rows = [
-        (
-            name,
-            *(f"{found[event, standbys]['any']:.1f} s" for standbys in (0, 1)),
-            _seconds(found[event, 0]["others"]),
-        )
-        for event, name in (
-            ("SIGTERM and start", "one stopped and restarted"),
-            ("kill -9 and start", "one killed and restarted"),
-            ("rolling update", "all restarted, one after the other"),
-        )
-    ]
-    (away,) = [
-        row for row in faults["rows"] if row["fault"] == "an instance killed, back after 15 s"
-    ]
-    assert away["standbys"] == 0
-    rows.append(
-        (
-            "one killed, away for longer than its session of 10 s",
-            _seconds(away["worker"]["median_s"]),
-            "-",
-            "-",
-        )
-    )
     table = markdown(
-        ("of three workers", "no standby", "one standby", "the others' partitions"), rows
+        ("of three workers", "longest time without a commit"),
+        ((name, f"{seconds[fault]:.1f} s") for fault, name in RESTARTS.items()),
     )
-    return (
-        f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make "
-        f"bench-streams` on {machine_of(faults)}."
-    )
+    return f"{table}\n\n`make bench-streams` on {machine_of(record)}."
 
 
 def _reviews(replay: dict[str, Any]) -> int:
     """Of `of 10,000 reviews without embeddings`."""
     return int(replay["replay"].split()[1].replace(",", ""))
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"

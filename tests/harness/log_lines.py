@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import NamedTuple
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -26,12 +25,6 @@ def parse(text: str) -> list[Line]:
         for line in text.splitlines()
         if line.strip()
     ]
-
-
-def by_level(lines: list[Line]) -> dict[str, int]:
-    """How many there are of each level, those with none left out."""
-    counts = Counter(line.level for line in lines)
-    return {level: counts[level] for level in (*LEVELS, "OTHER") if counts[level]}
 
 
 def loud(lines: list[Line]) -> list[str]:

@@ -37,7 +37,6 @@ class Run:
     Attributes:
         struck: how often each kind struck.
         strikes: what became of faults that came one after the other.
-        since_s: when the last fault took hold; None when it is over.
         over_s: when the last fault was over.
     """
 
@@ -45,7 +44,6 @@ class Run:
         self.site = site
         self.struck: Counter[str] = Counter()
         self.strikes: list[Strike] = []
-        self.since_s: float | None = None
         self.over_s = time.monotonic()
 
     def along(
@@ -68,23 +66,17 @@ class Run:
                 running[self.site.run(self._strike, fault)] = fault
             time.sleep(0.1)
 
-    def through(
-        self,
-        faults: Iterable[Fault],
-        look: Callable[[], None] = lambda: None,
-        calm_s: float = CALM_SECONDS,
-    ) -> None:
+    def through(self, faults: Iterable[Fault]) -> None:
         """One fault after the other, each from brokers that are whole and workers that are ready
-        and have caught up; `look` is called all the time.
+        and have caught up.
         """
         self._settle()
         for fault in faults:
-            self.site.watch(calm_s)
+            self.site.watch(CALM_SECONDS)
             ended, since_ms = len(self.site.ends), _now_ms()
             striking = self.site.run(self._strike, fault)
             while not striking.done():
                 self.site.look()
-                look()
                 time.sleep(0.1)
             striking.result()
             ready_s = self._settle(self.over_s)
@@ -101,9 +93,7 @@ class Run:
         with ExitStack() as acts:
             for one in (*fault.besides, fault):
                 acts.enter_context(ACTS[one.kind](self.site, one))
-            self.since_s = time.monotonic()
             self.site.sleep(fault.seconds)
-            self.since_s = None
         self.over_s = time.monotonic()
         self.struck[fault.kind] += 1
         if "brokers" in fault.needs:

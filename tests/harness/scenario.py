@@ -5,15 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
-import tempfile
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import began, command_line
-from tests.harness.broker import KafkaBroker
 from tests.harness.cluster import KafkaCluster
 from tests.harness.faults import WORKERS, Fault
 from tests.harness.load import (
@@ -29,7 +24,7 @@ from tests.harness.load import (
     rounds,
 )
 from tests.harness.pauses import APPENDED, read_pauses
-from tests.harness.record import RECORDS, ClusterRow, Recorder, Row, finish
+from tests.harness.record import ClusterRow, Recorder, Row
 from tests.harness.run import Run
 from tests.harness.site import Site
 from tests.harness.workers import Pipeline, WorkerError, pipeline
@@ -190,48 +185,6 @@ def judge(
         row.holds(I8=False)  # it is what the changelog says, and still not what the rows make
         raise
     return report
-
-
-# -- scenarios with a command of their own ---------------------------------------------------------
-
-
-def idle_and_busy(
-    stack: contextlib.ExitStack, broker: KafkaBroker, folder: Path, name: str, **options: Any
-) -> tuple[Pipeline, Pipeline]:
-    """Two idle workers of one group and a busy one of another, all ready, settings as they come."""
-    idle, busy = (
-        stack.enter_context(pipeline(broker, one, folder / one, settings=of_hashed(), **options))
-        for one in (f"{name}-idle", f"{name}-busy")
-    )
-    for group, workers in ((idle, ("idle 1", "idle 2")), (busy, ("busy",))):
-        for worker in [group.worker(one).start() for one in workers]:
-            worker.wait_ready()
-    return idle, busy
-
-
-def prove(
-    about: str | None,
-    name: str,
-    arguments: Callable[[ArgumentParser], None],
-    found: Callable[[KafkaBroker, Path, Namespace], dict[str, Any]],
-    faults_of: Callable[[dict[str, Any]], list[str]],
-) -> int:
-    """A command that runs a scenario on a broker of its own, and records what was found and what of
-    that must not be; its exit code.
-    """
-    parser = command_line(about, RECORDS / f"{name}.json")
-    arguments(parser)
-    given = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record = began(f"tests.harness.{name}")
-    with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
-        record |= found(broker, Path(scratch), given)
-    return finish(given.out, record, faults_of(record))
-
-
-def verdict(row: Row) -> dict[str, Any]:
-    """What a verdict counted, for a record."""
-    return {name: getattr(row, name) for name in ("lost", "repeated", "wrong", "broken")}
 
 
 def differences(found: dict[str, Any]) -> list[str]:

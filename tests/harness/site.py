@@ -62,7 +62,6 @@ class Site:
 
     Attributes:
         ends: of workers, that nobody ordered.
-        ready_s: by worker, seconds until it was ready for the first time in the last `settle`.
         clocks: of workers and of brokers ("node 1") whose clock can be stepped.
         disks: of workers whose disk can be full.
     """
@@ -71,7 +70,6 @@ class Site:
     restart_s: float = RESTART_SECONDS
     ends: list[End] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    ready_s: dict[str, float] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     disks: dict[str, Disk] = field(default_factory=dict)
     _held: set[object] = field(default_factory=set)
@@ -250,13 +248,9 @@ class Site:
         """
         since_s = time.monotonic() if since_s is None else since_s
         live = self.pipelines[0]
-        self.ready_s = {}
         targets: dict[str, dict[int, int]] = {}
 
         def settled() -> bool:
-            for worker in self.workers:
-                if worker.name not in self.ready_s and worker.alive and worker.ready():
-                    self.ready_s[worker.name] = round(time.monotonic() - since_s, 1)
             with contextlib.suppress(KafkaException):
                 for one in self.pipelines:
                     if one.input_topic not in targets:
