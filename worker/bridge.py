@@ -243,7 +243,7 @@ class Bridge:
         """Rule 1. An exception here reaches `consume`."""
         self._tenure += 1
         refuse_foreign(self._admin, self._settings.app_id)
-        if any(one.partition >= self._sources for one in partitions):
+        if any(partition.partition >= self._sources for partition in partitions):
             self._sources = prepare_bridge(self._settings, self._clients)[0]
             self._transactions.ask(self._settings.dlq_topic, START_SECONDS)
         self._topics.read()
@@ -501,7 +501,7 @@ class Bridges:
     def partitions(self) -> tuple[int, int]:
         """See `GaugeSource`; of all topics together."""
         own, all_partitions = zip(
-            *(one.partitions() for one in self._bridges.values()), strict=True
+            *(bridge.partitions() for bridge in self._bridges.values()), strict=True
         )
         return sum(own), sum(all_partitions)
 
@@ -527,7 +527,7 @@ class Bridges:
 
     def refusal(self) -> str | None:
         """See `GaugeSource`."""
-        return next(filter(None, (one.refusal() for one in self._bridges.values())), None)
+        return next(filter(None, (bridge.refusal() for bridge in self._bridges.values())), None)
 
     def rocksdb_bytes(self) -> int:
         """See `GaugeSource`; there is no database."""

@@ -271,9 +271,9 @@ class Summarizer:
         """The records without a valid event."""
         checked = zip(records, decode(records, self._config.limits), strict=True)
         return [
-            Skipped(record.offset - self._next, one.reason, one.detail)
-            for record, one in checked
-            if isinstance(one, Rejected)
+            Skipped(record.offset - self._next, value.reason, value.detail)
+            for record, value in checked
+            if isinstance(value, Rejected)
         ]
 
 

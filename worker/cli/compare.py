@@ -131,10 +131,10 @@ class Shown:
         source = self.source
         what = source.kind.name
         with output.file_progress(source.size, f"{what} of {source.name}") as progress:
-            for count, one in enumerate(source):
+            for count, value in enumerate(source):
                 if count % STEP == 0:
                     progress.update(source.position, count)
-                yield one
+                yield value
 
 
 def _judge(
@@ -161,7 +161,8 @@ def _report(a: str, b: str, found: Comparison, allowed: float | None) -> dict[st
     for side in "ab":
         missing = getattr(found, f"some_missing_in_{side}")
         fields[f"some_missing_in_{side}"] = [
-            one.entity_id if one.facet is None else one._asdict() for one in missing
+            sentence.entity_id if sentence.facet is None else sentence._asdict()
+            for sentence in missing
         ]
     return {
         "a": a,
@@ -197,7 +198,7 @@ def _show(a: str, b: str, found: Comparison, unit: str) -> None:
         heading = f"{_name(example)}: {example.differing} differ, {example.both} in both"
         output.say(heading, style="bold")
         only_a, only_b = (
-            [f"{one.rank + 1}. {one.text}" for one in side]
+            [f"{sentence.rank + 1}. {sentence.text}" for sentence in side]
             for side in (example.only_a, example.only_b)
         )
         texts = Column("only in A", prose=PROSE), Column("only in B", prose=PROSE)

@@ -65,8 +65,8 @@ def command(check: bool, as_json: bool) -> int:
         show(found, (), as_json)
     else:
         _show_checks(found)
-    failed = [one for one in found if one.status == "failed"]
-    code = output.exit_code(f"{one.of}: {one.check}: {one.advice}" for one in failed)
+    failed = [item for item in found if item.status == "failed"]
+    code = output.exit_code(f"{item.of}: {item.check}: {item.advice}" for item in failed)
     if not as_json:
         output.say(_verdict(found), style="bold")
     return code
@@ -75,14 +75,14 @@ def command(check: bool, as_json: bool) -> int:
 def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None:
     """`only_set`: on a terminal leave out defaults and computed values."""
     origin, described = origins(), settings_by_field()
-    text = {one.variable: one.kind.show for one in described.values()}
+    text = {setting.variable: setting.kind.show for setting in described.values()}
 
     def value(row: ShownSetting) -> object:
         return row.value if row.value in (None, HIDDEN) else text[row.setting](row.value)
 
     rows = [
-        ShownSetting(one.variable, settings.shown(name), origin[name])
-        for name, one in described.items()
+        ShownSetting(item.variable, settings.shown(name), origin[name])
+        for name, item in described.items()
         if as_json or not only_set or origin[name] not in ("default", COMPUTED)
     ]
     columns = (
@@ -114,21 +114,23 @@ def _show_checks(found: list[ConfigCheck]) -> None:
     from worker.view.texts import hanging
 
     console = output.console()
-    width = max(len(one.check) for one in found)
-    for of, group in groupby(found, key=lambda one: one.of):
+    width = max(len(check.check) for check in found)
+    for of, group in groupby(found, key=lambda item: item.of):
         output.say(of, style="bold")
-        for one in group:
+        for check in group:
             # the remedies of failed checks are written below
-            text = one.advice if one.status == "not checked" else one.found
-            first = Text(f"  {one.check:<{width}}  {one.status:<11}  ")
+            text = check.advice if check.status == "not checked" else check.found
+            first = Text(f"  {check.check:<{width}}  {check.status:<11}  ")
             rest = Text(output.printable(text))
             console.print(*hanging(console, first, rest, console.width), sep="\n")
 
 
 def _verdict(found: list[ConfigCheck]) -> str:
     """The last line for people."""
-    counts = Counter(one.status for one in found)
-    others = [f"{counts[one]} {one}" for one in ("failed", "not checked") if counts[one]]
+    counts = Counter(check.status for check in found)
+    others = [
+        f"{counts[outcome]} {outcome}" for outcome in ("failed", "not checked") if counts[outcome]
+    ]
     passed = ", ".join([f"{output.many(counts['ok'], 'checks')} passed", *others])
     return (
         f"{passed}: `run` {'cannot start' if counts['failed'] else 'can start'} with these settings"

@@ -59,8 +59,13 @@ def _show(change: PublishedChange) -> None:
     fits = len("  ".join(parts)) <= console.width  # else the counts go on a second line
     for line in (parts,) if fits else (parts[:-1], parts[-1:]):
         console.print("  ".join(line), style="bold")
-    lines = [("+", one, change.added_texts.get(one)) for one in change.added]
-    lines += [("-", one, change.removed_texts.get(one) or UNKNOWN_TEXT) for one in change.removed]
+    lines = [
+        ("+", sentence_id, change.added_texts.get(sentence_id)) for sentence_id in change.added
+    ]
+    lines += [
+        ("-", sentence_id, change.removed_texts.get(sentence_id) or UNKNOWN_TEXT)
+        for sentence_id in change.removed
+    ]
     if lines:
         show_table(_COLUMNS, lines, ["green" if sign == "+" else "red" for sign, *_ in lines])
     console.print()

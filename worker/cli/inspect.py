@@ -22,9 +22,9 @@ def _distance(row: dict[str, Any]) -> str:
 REVIEW_COLUMNS = (
     Column("review", "review_id"),
     Column("version", right=True),
-    Column("status", lambda one: "deleted" if one.deleted else "live"),
+    Column("status", lambda row: "deleted" if row.deleted else "live"),
     Column("rating", drop=2, right=True),
-    Column("sentences", lambda one: len(one.sentences), drop=1, right=True),
+    Column("sentences", lambda row: len(row.sentences), drop=1, right=True),
 )
 SENTENCE = (
     Column("rank", right=True),
@@ -171,7 +171,7 @@ def _show_view(found: dict[str, Any], view: str, as_json: bool) -> None:
 
 
 def _show_facts(view: dict[str, Any]) -> None:
-    facts = {one: value for one, value in view.items() if one not in ("sentences", "facets")}
+    facts = {key: value for key, value in view.items() if key not in ("sentences", "facets")}
     if "ratings" in facts:
         facts["ratings"] = _ratings(facts["ratings"])
     show_facts((name.replace("_", " "), value) for name, value in facts.items())
@@ -179,8 +179,10 @@ def _show_facts(view: dict[str, Any]) -> None:
 
 def _show_sentences(view: dict[str, Any], columns: tuple[Column, ...]) -> None:
     facets = view.get("facets", ())
-    sentences = view.get("sentences") or [one for facet in facets for one in facet["sentences"]]
-    if all(one["rating"] is None for one in sentences):
+    sentences = view.get("sentences") or [
+        sentence for facet in facets for sentence in facet["sentences"]
+    ]
+    if all(sentence["rating"] is None for sentence in sentences):
         columns = tuple(column for column in columns if column.name != "rating")
     if facets:
         titles = dict.fromkeys((column.of or column.name for column in columns), "")
@@ -204,7 +206,7 @@ def _sets(facet: dict[str, Any]) -> Iterator[tuple[str, Sequence[dict[str, Any]]
 
 
 def _title(facet: dict[str, Any]) -> str:
-    parts = [output.many(facet[f"{one}_count"], f"{one}s") for one in ("sentence", "review")]
+    parts = [output.many(facet[f"{noun}_count"], f"{noun}s") for noun in ("sentence", "review")]
     if facet["ratings"]["count"]:
         parts.append(f"ratings {_ratings(facet['ratings'])}")
     if "mentions" in facet:

@@ -24,8 +24,8 @@ COLUMNS = (
     Column("record", "place"),
     Column("rule", drop=1),
     Column("becomes"),
-    Column("entity_id", lambda one: (one.event or {}).get("entity_id")),
-    Column("review_id", lambda one: (one.event or {}).get("review_id"), drop=2),
+    Column("entity_id", lambda row: (row.event or {}).get("entity_id")),
+    Column("review_id", lambda row: (row.event or {}).get("review_id"), drop=2),
     Column("detail", prose=PROSE),
 )
 
@@ -107,10 +107,10 @@ def check(
             raise SetupError(f"{file} has no topic {topic}, only {', '.join(topics)}")
         topics = {topic: topics[topic]}
     if sample is None and not from_topic:
-        rules = sum(len(one.rules) for one in topics.values())
+        rules = sum(len(topic_mapping.rules) for topic_mapping in topics.values())
         rules_and_topics = f"{output.many(rules, 'rules')} of {output.many(len(topics), 'topics')}"
         output.note(f"{file}: {rules_and_topics}, no error")
-        for name in (name for name, one in topics.items() if one.tombstone is None):
+        for name in (name for name, value in topics.items() if value.tombstone is None):
             output.note(
                 f"{name}: a null value is a dead letter: if it has a meaning, set tombstone"
             )

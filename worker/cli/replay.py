@@ -72,7 +72,7 @@ def _read_entities(given: Sequence[str]) -> Iterator[str]:
     for text in given:
         check_utf8("--entities", text)
         if not text.startswith("@"):
-            yield from (one for one in text.split(",") if one)
+            yield from (part for part in text.split(",") if part)
             continue
         try:
             lines = Path(text[1:]).read_text().splitlines()

@@ -121,7 +121,7 @@ def command(
 
     settings = Settings.from_environment()
     found = found_files(files)
-    if any(Path(one).is_file() and is_archive(one) for one in found):
+    if any(Path(path).is_file() and is_archive(path) for path in found):
         if from_line != FirstLine(None, 1):
             raise SetupError("--from-line: the same command resumes to send an archive by itself")
         from worker.operations.archive_sending import send_archive

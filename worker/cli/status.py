@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 READY = {True: "yes", False: "no", None: "?"}
 WORKER_COLUMNS = (
     Column("worker", "name"),
-    Column("ready", lambda one: READY[one.ready]),
-    Column("partitions", lambda one: output.ranges(one.partitions)),
-    Column("standbys", lambda one: output.ranges(one.standbys), drop=2),
+    Column("ready", lambda row: READY[row.ready]),
+    Column("partitions", lambda row: output.ranges(row.partitions)),
+    Column("standbys", lambda row: output.ranges(row.standbys), drop=2),
     Column("lag", drop=1, count=True),
     Column("version", drop=3),
     Column("address", "url"),
@@ -56,14 +56,14 @@ def command(as_json: bool) -> int:
 
 
 def _show(found: GroupStatus) -> None:
-    lag = sum(one.lag for one in found.partitions)
+    lag = sum(partition.lag for partition in found.partitions)
     about = f"{found.topic}: {output.many(len(found.partitions), 'partitions')}, lag {lag:,}"
     output.say(f"group {found.group}: {found.state}; {about}")
     output.say("")
-    show(found.workers, WORKER_COLUMNS, False, lambda one: None if one.ready else "yellow")
-    for one in found.workers:
-        if not one.ready:
-            output.say(f"{one.name}: {one.reason}")
+    show(found.workers, WORKER_COLUMNS, False, lambda row: None if row.ready else "yellow")
+    for worker in found.workers:
+        if not worker.ready:
+            output.say(f"{worker.name}: {worker.reason}")
     if found.workers:
         output.say("")
-    show(found.partitions, PARTITION_COLUMNS, False, lambda one: None if one.worker else "yellow")
+    show(found.partitions, PARTITION_COLUMNS, False, lambda row: None if row.worker else "yellow")

@@ -46,10 +46,10 @@ def info(as_json: bool) -> None:
 
     facts = ("model", "dimension", "machine", "software")
     engines: list[dict[str, Any]] = [
-        {fact: one.engine.get(fact) for fact in facts} | {"vectors": one.vectors}
-        for one in contents(folder)
+        {fact: content.engine.get(fact) for fact in facts} | {"vectors": content.vectors}
+        for content in contents(folder)
     ]
-    size, vectors = disk_bytes(folder / DATABASE), sum(one["vectors"] for one in engines)
+    size, vectors = disk_bytes(folder / DATABASE), sum(engine["vectors"] for engine in engines)
     if as_json:
         output.print_json(
             {
@@ -61,7 +61,7 @@ def info(as_json: bool) -> None:
             }
         )
         return
-    show_table(COLUMNS, [[one[column.name] for column in COLUMNS] for one in engines])
+    show_table(COLUMNS, [[engine[column.name] for column in COLUMNS] for engine in engines])
     limit = show_size(settings.vector_store_bytes)
     output.console().print(
         f"{output.many(vectors, 'vectors')}, {size / 2**20:,.1f} MiB of at most {limit}, "

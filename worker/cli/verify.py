@@ -24,7 +24,7 @@ COLUMNS = (
     Column("partition", drop=1, right=True),
     Column("reviews", drop=2, right=True),
     Column("sentences", drop=3, right=True),
-    Column("result", lambda one: one["problems"] or "equal", prose=PROSE),
+    Column("result", lambda row: row["problems"] or "equal", prose=PROSE),
 )
 
 
@@ -53,13 +53,13 @@ def command(data_dir: Path | None, as_json: bool) -> int:
 
     def shown() -> Iterator[dict[str, Any]]:
         nonlocal sound, differing
-        for one in verified(settings, data_dir or settings.data_dir, copies):
-            sound += one["ok"]
-            differing += not one["ok"]
-            if as_json or not one["ok"] or sound <= SHOWN_SOUND:
-                yield one
+        for verdict in verified(settings, data_dir or settings.data_dir, copies):
+            sound += verdict["ok"]
+            differing += not verdict["ok"]
+            if as_json or not verdict["ok"] or sound <= SHOWN_SOUND:
+                yield verdict
 
-    show(shown(), COLUMNS, as_json, lambda one: None if one["ok"] else "red")
+    show(shown(), COLUMNS, as_json, lambda row: None if row["ok"] else "red")
     entities = output.many(sound + differing, "entities")
     if not as_json:
         if sound > SHOWN_SOUND:

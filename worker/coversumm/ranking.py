@@ -77,7 +77,7 @@ def measure(rankings: Sequence[Ranking]) -> None:
     """Compute the distances of each ranking, in one pass; all rankings have one scale."""
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
-        all_found = _distances([one._measured for one in new], new[0]._scale)
+        all_found = _distances([item._measured for item in new], new[0]._scale)
         for ranking, found in zip(new, all_found, strict=True):
             ranking._distances = found
 
@@ -96,13 +96,13 @@ def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, .
     Exact: computed in integers where float64 does not decide.
     """
     found = []
-    for one, numbers in zip(centroids, _in_float64(centroids, scale), strict=True):
+    for key, numbers in zip(centroids, _in_float64(centroids, scale), strict=True):
         if None in numbers:
-            total_squared = _squared(one.total)
+            total_squared = _squared(key.total)
             for at, number in enumerate(numbers):
                 if number is None:
-                    numerator = one.n * int(one.keys[at]) + total_squared
-                    numbers[at] = _micros(numerator, (one.n * scale) ** 2) / MICRO
+                    numerator = key.n * int(key.keys[at]) + total_squared
+                    numbers[at] = _micros(numerator, (key.n * scale) ** 2) / MICRO
         found.append(tuple(cast(list[float], numbers)))
     return found
 
@@ -119,9 +119,11 @@ def _in_float64(centroids: Sequence[Measured], scale: int) -> list[list[float | 
         largest = max(abs(keys[0]), abs(keys[-1])) / n if keys else 0.0
         error = (total.size + 8) * 2.0**-52 * (largest + centroid_squared)
         facts.append((n, centroid_squared, (1e3 * unit * error) ** 2))
-    lengths = [len(one.keys) for one in centroids]
+    lengths = [len(centroid.keys) for centroid in centroids]
     n_, centroids_squared, safe = np.array(facts).reshape(-1, 3).repeat(lengths, axis=0).T
-    squared = np.array([key for one in centroids for key in one.keys]) / n_ + centroids_squared
+    squared = (
+        np.array([key for centroid in centroids for key in centroid.keys]) / n_ + centroids_squared
+    )
     micros = np.sqrt(np.maximum(squared, 0.0)) * unit
     nearest = np.floor(micros + 0.5)
     unsure = (squared <= safe) | (np.abs(micros - nearest) > 0.499) | (nearest > 10**11)

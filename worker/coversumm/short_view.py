@@ -167,8 +167,8 @@ def choose(
         if nearest is None:
             break
         found.append(nearest)
-    vectors = np.array([one.vector for one in found], np.int16).reshape(-1, dimension)
-    return Chosen([one.id for one in found], tuple(map(walk.distance, found)), vectors)
+    vectors = np.array([item.vector for item in found], np.int16).reshape(-1, dimension)
+    return Chosen([item.id for item in found], tuple(map(walk.distance, found)), vectors)
 
 
 def stands_for(
@@ -193,7 +193,7 @@ def stands_for(
             if group != last[at]:
                 last[at] = group
                 groups[at] += 1
-    return [StandsFor(*one) for one in zip(sentences.tolist(), groups, strict=True)]
+    return [StandsFor(*pair) for pair in zip(sentences.tolist(), groups, strict=True)]
 
 
 class _Nearest:

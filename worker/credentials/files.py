@@ -31,7 +31,7 @@ class FromFiles(Generic[T]):
     """
 
     def __init__(self, setting: str, make: Callable[[], T], *files: str | None) -> None:
-        self._make, self._files = make, [one for one in files if one is not None]
+        self._make, self._files = make, [file for file in files if file is not None]
         try:
             self._seen, self._value = self._versions(), make()
         except (OSError, ValueError) as cause:
@@ -55,7 +55,7 @@ class FromFiles(Generic[T]):
         return self._value
 
     def _versions(self) -> list[tuple[int, int]]:
-        return [(one.st_mtime_ns, one.st_ino) for one in map(os.stat, self._files)]
+        return [(status.st_mtime_ns, status.st_ino) for status in map(os.stat, self._files)]
 
 
 KafkaLogin = tuple[ssl.SSLContext | None, str | None]

@@ -79,12 +79,12 @@ def decode(
         if len(records) == 1:
             return [internal_error(error)]
         lone_surrogates().records = before  # each is read again, alone
-        return [one for record in records for one in decode([record], limits, codec, mapping)]
+        return [event for record in records for event in decode([record], limits, codec, mapping)]
     if mapping is None:
         return found
     return [
-        mapping.explain(record, one) if isinstance(one, Rejected) else one
-        for record, one in zip(records, found, strict=True)
+        mapping.explain(record, value) if isinstance(value, Rejected) else value
+        for record, value in zip(records, found, strict=True)
     ]
 
 
@@ -194,12 +194,12 @@ def _finished(
     """The drafts as events, with vectors in fixed point; the others as they are."""
     fixed_point = pool.quantize()
     return [
-        upserted(one, fixed_point)
-        if isinstance(one, UpsertDraft)
-        else _all_upserted(one, fixed_point)
-        if isinstance(one, list)
-        else one
-        for one in drafts
+        upserted(draft, fixed_point)
+        if isinstance(draft, UpsertDraft)
+        else _all_upserted(draft, fixed_point)
+        if isinstance(draft, list)
+        else draft
+        for draft in drafts
     ]
 
 

@@ -23,8 +23,8 @@ def internal_error(error: Exception) -> Rejected:
     """
     if isinstance(error, CoversummError | MemoryError | OSError | ImportError):
         raise error
-    frames = [(Path(one.f_code.co_filename), line) for one, line in walk_tb(error.__traceback__)]
-    file, line = [one for one in frames if _PACKAGE in one[0].parents][-1]
+    frames = [(Path(key.f_code.co_filename), line) for key, line in walk_tb(error.__traceback__)]
+    file, line = [frame for frame in frames if _PACKAGE in frame[0].parents][-1]
     what = f"{type(error).__name__} at {file.relative_to(_PACKAGE.parent)}:{line}"
     words = shown(str(error).encode(errors="backslashreplace"))
     return Rejected(Reason.INTERNAL_ERROR, f"{what}: {words}")
@@ -35,13 +35,13 @@ def internal_errors(in_a_row: int, outcomes: Iterable[object]) -> int:
 
     Raises Crash at MOST_IN_A_ROW.
     """
-    for one in outcomes:
-        if not isinstance(one, Rejected) or one.reason is not Reason.INTERNAL_ERROR:
+    for outcome in outcomes:
+        if not isinstance(outcome, Rejected) or outcome.reason is not Reason.INTERNAL_ERROR:
             in_a_row = 0
         elif (in_a_row := in_a_row + 1) == MOST_IN_A_ROW:
             raise Crash(
                 f"{in_a_row} records in a row are internal errors, the last one a "
-                f"{one.detail.partition(': ')[0]}: the fault is the worker's, not theirs. This "
+                f"{outcome.detail.partition(': ')[0]}: the fault is the worker's, not theirs. This "
                 "micro-batch is not committed: go back to the last version or mapping and report it"
             )
     return in_a_row

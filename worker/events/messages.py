@@ -138,7 +138,7 @@ def dead_letter_message(
 
 def attempts_in(headers: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
     """The headers ATTEMPTS among these: the only ones that a record has without a mapping."""
-    return tuple(one for one in headers if one[0] == ATTEMPTS) if headers else ()
+    return tuple(header for header in headers if header[0] == ATTEMPTS) if headers else ()
 
 
 def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:

@@ -64,8 +64,8 @@ def is_due(
     """
     if min_changes == 1 or not published or not now:
         return now != published
-    if any(one in published and now.get(one) != published[one] for one in deleted):
+    if any(facet in published and now.get(facet) != published[facet] for facet in deleted):
         return True
-    come = sum([published.get(one) != digest for one, digest in now.items()])
-    gone = sum([now.get(one) != digest for one, digest in published.items()])
+    come = sum([published.get(key) != digest for key, digest in now.items()])
+    gone = sum([now.get(key) != digest for key, digest in published.items()])
     return max(come, gone) >= min_changes

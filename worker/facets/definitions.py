@@ -372,7 +372,7 @@ def _check_together(definitions: Definitions) -> None:
         raise ValueError("every facet is hidden: nothing would be published")
     if languages and any(facet.name == EVERYTHING for facet in definitions.defined):
         raise ValueError(f"facet {EVERYTHING!r}: with languages another facet has this name")
-    labels = [one.label for one in definitions.summaries]
+    labels = [summary.label for summary in definitions.summaries]
     if len(set(labels)) < len(labels):
         raise ValueError(f"facet {max(labels, key=labels.count)!r}: two are published by this name")
     if definitions.sided and definitions.polarity is None:
@@ -426,7 +426,9 @@ def _check(facet: Facet, names: set[str]) -> None:
         low, high = facet.rating.min, facet.rating.max
         if low is None and high is None:
             raise ValueError("rating: give min, max or both")
-        if infinite := [one for one in (low, high) if one is not None and not isfinite(one)]:
+        if infinite := [
+            bound for bound in (low, high) if bound is not None and not isfinite(bound)
+        ]:
             raise ValueError(f"rating: {infinite[0]} is not a bound: leave it out")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"rating: min {low} is above max {high}")
@@ -436,7 +438,7 @@ def _check(facet: Facet, names: set[str]) -> None:
         raise ValueError(f"words: {error}") from None
     for name in ("phrases", "vectors", "labels", "language", "country", "author_id"):
         given = getattr(facet, name) or ()
-        if blank := [one for one in given if not one.strip()]:
+        if blank := [pattern for pattern in given if not pattern.strip()]:
             raise ValueError(f"{name}: {blank[0]!r} is blank")
         if len(set(given)) < len(given):
             raise ValueError(f"{name}: one is given twice")

@@ -134,12 +134,12 @@ class FacetCriteria:
             for bit, facet in facets
             if facet.newest is not None or facet.within_days is not None
         )
-        self.recent_bits = sum(one.bit for one in self.recent)
+        self.recent_bits = sum(recent_facet.bit for recent_facet in self.recent)
         self.phrase_bits = sum(bit for bit, facet in facets if facet.is_exclusive)
         self.visible = sum(1 << number for number in definitions.visible)
         self._without_phrases = self.every & ~self.phrase_bits
         self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
-        self._ratings = [(bit, one.rating) for bit, one in facets if one.rating is not None]
+        self._ratings = [(bit, item.rating) for bit, item in facets if item.rating is not None]
         self._verified = {
             value: sum(bit for bit, facet in facets if facet.verified == value)
             for value in (True, False)
@@ -152,7 +152,9 @@ class FacetCriteria:
         self.rivals = _rivals(definitions, vectors[:phrases])
         self.direction = None if polarity is None else Direction(polarity, vectors[phrases:])
         # facets of several languages have the same words
-        self._words = Words([None if one.hidden else one.words for one in definitions.defined])
+        self._words = Words(
+            [None if definition.hidden else definition.words for definition in definitions.defined]
+        )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
             for at in range(len(definitions.defined))
@@ -171,9 +173,9 @@ class FacetCriteria:
     @cached_property
     def most_recent(self) -> int:
         """How many of the newest reviews decide about facets; all of them for a facet by days."""
-        if any(one.within_days is not None for one in self.recent):
+        if any(recent_facet.within_days is not None for recent_facet in self.recent):
             return sys.maxsize // 8
-        return max([one.newest or 0 for one in self.recent], default=0)
+        return max([recent_facet.newest or 0 for recent_facet in self.recent], default=0)
 
     def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
         """By row of (m, D) the facets of its nearest phrases, a bit for each."""
@@ -249,7 +251,7 @@ class FacetCriteria:
         """The facets with the words of these definitions."""
         if not bits:
             return 0
-        return sum([one for at, one in enumerate(self._of_definition) if bits >> at & 1])
+        return sum([value for at, value in enumerate(self._of_definition) if bits >> at & 1])
 
 
 @cache

@@ -70,13 +70,13 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
     squares = np.square(criteria.vectors.astype(np.int64)).sum(axis=1)
     rivals = [
         PlainRivals(
-            one.vectors.astype("<i2").tobytes(),
-            [Fraction(str(float(each))).as_integer_ratio() for each in one.thresholds],
-            one.owners.tolist(),
+            rival.vectors.astype("<i2").tobytes(),
+            [Fraction(str(float(each))).as_integer_ratio() for each in rival.thresholds],
+            rival.owners.tolist(),
         )
-        for one in criteria.rivals
+        for rival in criteria.rivals
     ]
-    thresholds = [fraction for one in rivals for fraction in one.thresholds]
+    thresholds = [fraction for rival in rivals for fraction in rival.thresholds]
     if any(below > MOST_DENOMINATOR for _, below in thresholds):
         return None
     if len(squares) and not 0 < squares.min() <= squares.max() < MOST_SQUARE:

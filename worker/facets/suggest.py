@@ -116,9 +116,9 @@ def reference_phrases() -> tuple[tuple[str, ...], int]:
     """The phrases of all presets, and how many at the beginning are those of hidden facets: general
     praise and complaints.
     """
-    facets = [one for name in PRESETS for one in read_definitions(PRESET + name).facets]
-    hidden = dict.fromkeys(p for one in facets if one.hidden for p in one.phrases or ())
-    others = dict.fromkeys(p for one in facets if not one.hidden for p in one.phrases or ())
+    facets = [facet for name in PRESETS for facet in read_definitions(PRESET + name).facets]
+    hidden = dict.fromkeys(p for facet in facets if facet.hidden for p in facet.phrases or ())
+    others = dict.fromkeys(p for facet in facets if not facet.hidden for p in facet.phrases or ())
     return (*hidden, *others), len(hidden)
 
 
@@ -132,14 +132,14 @@ def suggest(
     unit, weights = _unit(vectors), sentences.weights
     labels, cosines = k_means(unit, weights, facets)
     is_general = (unit @ _unit(references).T).argmax(axis=1) < reference_phrases()[1]
-    clusters = [rows for one in range(facets) if len(rows := np.flatnonzero(labels == one))]
+    clusters = [rows for number in range(facets) if len(rows := np.flatnonzero(labels == number))]
     clusters.sort(key=lambda rows: -weights[rows].sum())
     found: list[Suggestion] = []
     for rows in clusters:
         ranked = rows[np.argsort(-cosines[rows], kind="stable")].tolist()
         count = int(weights[rows].sum())
         words = sentences.telling_words(ranked)
-        taken = {one.name for one in found}
+        taken = {suggestion.name for suggestion in found}
         name = next((word for word in words if word not in taken), f"cluster {len(found) + 1}")
         # the middles of as many parts of equal size
         places = [(2 * at + 1) * len(ranked) // (2 * SAMPLES) for at in range(SAMPLES)]
@@ -212,19 +212,22 @@ def _file_lines(suggestions: Sequence[Suggestion], of: str) -> Iterator[str]:
     yield "# For a person to edit before any use: name each facet, give it a good and a bad phrase,"
     yield "# correct its words, and remove or hide those without a subject. Then look at it:"
     yield "#   coversumm-worker summarize FILE --facets THIS_FILE --view facets --pretty"
-    all_junk = all(one.is_junk for one in suggestions)  # a file must show at least one facet
-    for one in suggestions:
+    all_junk = all(
+        suggestion.is_junk for suggestion in suggestions
+    )  # a file must show at least one facet
+    for suggestion in suggestions:
         yield ""
-        yield f"# {one.count:,} sentences, {100 * one.share:.0f} %; from the middle outwards:"
-        yield from (f"#   {sample}" for sample in one.samples)
+        share = f"{100 * suggestion.share:.0f} %"
+        yield f"# {suggestion.count:,} sentences, {share}; from the middle outwards:"
+        yield from (f"#   {sample}" for sample in suggestion.samples)
         yield "[[facet]]"
-        yield f"name = {_quoted(one.name)}"
-        if one.is_junk:
+        yield f"name = {_quoted(suggestion.name)}"
+        if suggestion.is_junk:
             yield "# likely junk: the phrase is general praise, a complaint or a plan"
             yield "# hidden = true" if all_junk else "hidden = true"
-        yield f"phrases = [{_quoted(one.phrase)}]"
-        if one.words and not one.is_junk:
-            yield f"words = [{', '.join(map(_quoted, one.words))}]"
+        yield f"phrases = [{_quoted(suggestion.phrase)}]"
+        if suggestion.words and not suggestion.is_junk:
+            yield f"words = [{', '.join(map(_quoted, suggestion.words))}]"
 
 
 def _quoted(text: str) -> str:

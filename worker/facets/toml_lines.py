@@ -41,7 +41,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise ValueError("a number has too many digits") from None
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH):
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for table in level for inner in _inside(table)]
         if not level:
             return content
     raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")

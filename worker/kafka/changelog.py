@@ -321,8 +321,8 @@ class ChangelogLog:
                 horizons = {p: horizon for p, horizon in horizons.items() if p in self._read}
             bounds = all_watermarks(*asked, TIMEOUT_SECONDS, self.clock)
         return {
-            p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
-            for p, one in bounds.items()
+            p: LogBounds(bound.start, bound.stop, horizons.get(p, bound.stop))
+            for p, bound in bounds.items()
         }
 
     def reader(

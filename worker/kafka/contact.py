@@ -114,7 +114,9 @@ class Contact:
     def _reason(self, clients: dict[str, float]) -> str:
         """The first reason of a failure after a client's last answer."""
         failures = ((client, self._failed[client]) for client in clients if client in self._failed)
-        return next((one.reason for client, one in failures if one.at > self._heard[client]), "")
+        return next(
+            (value.reason for client, value in failures if value.at > self._heard[client]), ""
+        )
 
 
 @dataclass(eq=False)

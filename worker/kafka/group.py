@@ -65,9 +65,11 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
                 return WorkerGroup(UNKNOWN, [])
             raise
     urls = _urls(admin, group) if described.members else {}
-    members = [_member(one, urls.get(one.member_id)) for one in described.members]
+    members = [_member(member, urls.get(member.member_id)) for member in described.members]
     state = STATES.get(described.state.name, described.state.name.lower())
-    return WorkerGroup(state, sorted(members, key=lambda one: (one.url or "", one.member_id)))
+    return WorkerGroup(
+        state, sorted(members, key=lambda member: (member.url or "", member.member_id))
+    )
 
 
 def described_group(admin: AdminClient, group: str) -> Any:
@@ -86,7 +88,7 @@ def refuse_foreign(admin: AdminClient, group: str) -> None:
     begin with their group.
     """
     members = described_group(admin, group).members
-    if others := [one for one in members if not one.client_id.startswith(f"{group}-")]:
+    if others := [member for member in members if not member.client_id.startswith(f"{group}-")]:
         raise _foreign(group, others)
 
 
@@ -111,7 +113,7 @@ def foreign_group(
 
 def shown_members(members: list[Any]) -> str:
     """Their client ids and addresses, the first ones."""
-    shown = sorted(f"{one.client_id} at {one.host.removeprefix('/')}" for one in members)
+    shown = sorted(f"{member.client_id} at {member.host.removeprefix('/')}" for member in members)
     return ", ".join(shown[:MEMBERS_SHOWN])
 
 
@@ -125,8 +127,8 @@ def _foreign(group: str, members: list[Any]) -> SetupError:
 
 def _member(described: Any, url: str | None) -> GroupMember:
     assigned: dict[str, list[int]] = {}
-    for one in described.assignment.topic_partitions:
-        assigned.setdefault(one.topic, []).append(one.partition)
+    for partition in described.assignment.topic_partitions:
+        assigned.setdefault(partition.topic, []).append(partition.partition)
     in_order = {topic: sorted(partitions) for topic, partitions in assigned.items()}
     return GroupMember(described.member_id, described.host.removeprefix("/"), url, in_order)
 
@@ -137,7 +139,7 @@ def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
         found: Any = admin.list_groups(group, timeout=ADDRESS_SECONDS)
     except KafkaException:
         return {}
-    return {member.id: subscribed_url(member.metadata) for one in found for member in one.members}
+    return {member.id: subscribed_url(member.metadata) for item in found for member in item.members}
 
 
 def subscribed_url(subscription: bytes) -> str | None:

@@ -262,7 +262,10 @@ def first_records_at(
     KafkaException if the broker does not answer.
     """
     lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS)
-    spans = {p: range(min(lower.get(p, one.stop), one.stop), one.stop) for p, one in bounds.items()}
+    spans = {
+        p: range(min(lower.get(p, bound.stop), bound.stop), bound.stop)
+        for p, bound in bounds.items()
+    }
     return first_records(reader, topic, spans, time_ms)
 
 

@@ -167,8 +167,11 @@ def reach(clients: Clients, topic: str, group: str, config: Mapping[str, str]) -
     """
     limits = removing(config)
     with TopicReader(clients, topic, group) as reader:
-        gone = [one for one in reader.partitions if reader.bounds(one).start]
-        begins = [f"partition {one} at {_first(reader, one)}" for one in gone[:GONE_SHOWN]]
+        gone = [partition for partition in reader.partitions if reader.bounds(partition).start]
+        begins = [
+            f"partition {partition} at {_first(reader, partition)}"
+            for partition in gone[:GONE_SHOWN]
+        ]
     if not (gone or limits):
         return None
     more = len(gone) - len(begins)

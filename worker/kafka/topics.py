@@ -99,7 +99,9 @@ def reached(settings: Settings) -> KafkaClients:
 
 def _waits(patient: bool) -> Iterator[float]:
     """Timeouts of the attempts, each up to the next moment to give up or to log."""
-    ends = {DENIED_SECONDS * one for one in range(1, int(TIMEOUT_SECONDS // DENIED_SECONDS) + 1)}
+    ends = {
+        DENIED_SECONDS * count for count in range(1, int(TIMEOUT_SECONDS // DENIED_SECONDS) + 1)
+    }
     ends |= {SILENT_SECONDS if patient else UNREACHABLE_SECONDS, TIMEOUT_SECONDS}
     before = 0.0
     for end in sorted(ends):

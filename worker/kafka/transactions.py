@@ -139,7 +139,9 @@ class Transaction:
         batch: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in others]
         if batch and self.producer.produce_batch(topic, batch, partition) < len(batch):
             self.produce(
-                (topic, partition, one["key"], one["value"], ()) for one in batch if "_error" in one
+                (topic, partition, item["key"], item["value"], ())
+                for item in batch
+                if "_error" in item
             )
         self._enqueue((topic, partition, key, value, ()), on_delivery)
 

@@ -30,7 +30,11 @@ class Bridged(NamedTuple):
 def members_of(body: Body) -> dict[str, Any]:
     """The members of an event that are not null, with its type; labels stay as they came."""
     members = {"type": body.__struct_config__.tag, **msgspec.structs.asdict(body)}
-    return {name: one for name, one in members.items() if one is not None and one is not UNSET}
+    return {
+        name: member
+        for name, member in members.items()
+        if member is not None and member is not UNSET
+    }
 
 
 @dataclass(frozen=True, slots=True)

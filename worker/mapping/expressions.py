@@ -39,7 +39,9 @@ from worker.mapping.values import (
 )
 
 FIELD_TYPES: Final = {
-    one.encode_name: one.type for kind in BODIES.values() for one in msgspec.structs.fields(kind)
+    field.encode_name: field.type
+    for kind in BODIES.values()
+    for field in msgspec.structs.fields(kind)
 }
 TEXTS: Final = (*IDS, "text", "language", "country", "reason", "embedding_model")
 """Fields that may be joined."""
@@ -74,8 +76,8 @@ class Expressions:
             path = self._path(place, given)
             return of_path(path, take) if path else None
         if isinstance(given, list) and given:
-            parts = [self.value(place, one, field, take) for one in given]
-            return first_of([one for one in parts if one])
+            parts = [self.value(place, part, field, take) for part in given]
+            return first_of([part for part in parts if part])
         if isinstance(given, dict):
             forms = {
                 "const": self._const,
@@ -117,8 +119,8 @@ class Expressions:
         if not (isinstance(parts, list) and parts):
             self._wrong(place, "join: a list of paths is wanted")
             return None
-        made = [self.value(place, one, field, of_text(field)) for one in parts]
-        return join(field, [one for one in made if one], str(between))
+        made = [self.value(place, part, field, of_text(field)) for part in parts]
+        return join(field, [part for part in made if part], str(between))
 
     def _at_path(
         self, place: Place, given: Mapping[str, Any], field: str, take: Take | None
@@ -135,7 +137,7 @@ class Expressions:
             get = decimal(field, get, path, None if scale == BY_SCHEMA else scale)
         unit = given.get("epoch")
         first = take if unit is None else of_epoch(unit, field)
-        return piped(get, (path,), [one for one in (first, *self._last(given)) if one])
+        return piped(get, (path,), [step for step in (first, *self._last(given)) if step])
 
     def _of_record(
         self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
@@ -160,7 +162,7 @@ class Expressions:
         if not (isinstance(texts, list) and len(texts) == 2):
             self._wrong(place, 'parts: two paths are wanted, like ["source.file", "source.pos"]')
             return None
-        paths = [path for one in texts if (path := self._path(place, one))]
+        paths = [path for text in texts if (path := self._path(place, text))]
         if not self._options(place, given, field) or len(paths) != 2:
             return None
         return piped(of_parts(*paths), paths, self._last(given))
@@ -236,7 +238,7 @@ def _is_range(value: Any) -> bool:
     is_pair = isinstance(value, list) and len(value) == 2
     return (
         is_pair
-        and all(type(one) in (int, float) and abs(one) < 1e9 for one in value)
+        and all(type(number) in (int, float) and abs(number) < 1e9 for number in value)
         and value[0] < value[1]
     )
 
@@ -247,8 +249,8 @@ def _near(name: object, names: tuple[str, ...]) -> str:
 
 def _shown(place: Place) -> str:
     """A place in words: the topic, the rule from 1, and the key."""
-    shown = [one if isinstance(one, int) or one.isprintable() else repr(one) for one in place]
-    parts = [str(one) for one in shown[:1] if one != "topic" or len(place) == 1]
+    shown = [step if isinstance(step, int) or step.isprintable() else repr(step) for step in place]
+    parts = [str(step) for step in shown[:1] if step != "topic" or len(place) == 1]
     for at, name in enumerate(shown):
         if isinstance(name, int):
             parts.append(f"{shown[at - 1]} {name + 1}")

@@ -83,7 +83,7 @@ class _Check(Expressions):
         ]
         if not self.problems:
             for number, before in hidden_rules(made):
-                takers = " and ".join(made[one].name for one in before)
+                takers = " and ".join(made[item].name for item in before)
                 verb = "take" if len(before) > 1 else "takes"
                 why = f"never applies: {takers} {verb} all of its records"
                 self._wrong((*place, "rule", number), why)
@@ -98,8 +98,10 @@ class _Check(Expressions):
         if not self._is(place, given, list, "a list of paths"):
             return ()
         paths = []
-        for one in given:
-            path = Path("value", VALUE, ()) if one == "value" else self._path(place, one)
+        for rule_table in given:
+            path = (
+                Path("value", VALUE, ()) if rule_table == "value" else self._path(place, rule_table)
+            )
             if path is not None and path.root != VALUE:
                 self._wrong(place, f"{path.text} is not in the value")
             elif path is not None:
@@ -116,7 +118,7 @@ class _Check(Expressions):
         """
         events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
         ids = [event.fields["entity_id"] for event in events]
-        are_keys = bool(ids) and all(one.is_path and one.paths[0].text == "key" for one in ids)
+        are_keys = bool(ids) and all(id_.is_path and id_.paths[0].text == "key" for id_ in ids)
         given = table.get("tombstone", IGNORE if unwrap is not None else None)
         if given is None and not are_keys:
             return None
@@ -127,7 +129,7 @@ class _Check(Expressions):
         elif self._choice(place, given, (IGNORE, ENTITY_DELETED)) == IGNORE:
             return Rule("tombstone", ())
         made = tuple(self._event(place, event, ("emit",), (ENTITY_DELETED, REVIEW_DELETED)))
-        if any(path.root < KEY for one in made for path in one.paths):
+        if any(path.root < KEY for rule_made in made for path in rule_made.paths):
             self._wrong(place, "a tombstone has no value: ids must come from key or header")
         return Rule("tombstone", (), made)
 
@@ -138,8 +140,8 @@ class _Check(Expressions):
         each = self._path((*place, "each"), rule["each"]) if "each" in rule else None
         self._has_items = "each" in rule
         conditions: tuple[list[Condition], list[Condition]] = [], []
-        for one in self._conditions(place, rule):
-            conditions[any(path.root == ITEM for path in one.paths)].append(one)
+        for condition in self._conditions(place, rule):
+            conditions[any(path.root == ITEM for path in condition.paths)].append(condition)
         events = tuple(self._events(place, rule))
         self._has_items = False
         return Rule(name, tuple(conditions[0]), events, each, tuple(conditions[1]))
@@ -152,7 +154,7 @@ class _Check(Expressions):
             else:
                 yield from self._event(place, rule, OF_RULE, (*BODIES, IGNORE))
             return
-        self._known(place, rule, tuple(one for one in OF_RULE if one != "emit"))
+        self._known(place, rule, tuple(name for name in OF_RULE if name != "emit"))
         given = rule["event"]
         if not isinstance(given, list) or not given:
             self._wrong((*place, "event"), "a table for each event is wanted: [[....rule.event]]")
@@ -185,8 +187,8 @@ class _Check(Expressions):
         if self._is((*place, "when"), when, dict, "a table of paths and values"):
             yield from self._equal((*place, "when"), when, "")
         if self._is((*place, "when_present"), present, list, "a list of paths"):
-            for one in present:
-                if path := self._path((*place, "when_present"), one):
+            for name in present:
+                if path := self._path((*place, "when_present"), name):
                     yield Condition(path, getter(path), None)
 
     def _equal(self, place: Place, when: Mapping[str, Any], above: str) -> Iterator[Condition]:
@@ -202,19 +204,21 @@ class _Check(Expressions):
                 yield from self._equal(here, wanted, f"{text}.")
                 continue
             values = wanted if isinstance(wanted, list) else [wanted]
-            if not values or not all(isinstance(one, str | int | float) for one in values):
+            if not values or not all(isinstance(value, str | int | float) for value in values):
                 self._wrong(here, "a text, number or boolean is wanted, or a list of them")
             elif path := self._path(here, text):
-                kept = frozenset((isinstance(one, bool), one) for one in values)
+                kept = frozenset((isinstance(value, bool), value) for value in values)
                 yield Condition(path, getter(path), kept)
 
     # -- fields
 
     def _fields(self, place: Place, given: Mapping[str, Any], emit: str) -> dict[str, Expression]:
         described = msgspec.structs.fields(BODIES[emit])
-        names = [one.encode_name for one in described]
+        names = [described_field.encode_name for described_field in described]
         self._known(place, given, (*names, *OF_RULE), f"of {emit}")
-        needed = [one.encode_name for one in described if one.required]
+        needed = [
+            described_field.encode_name for described_field in described if described_field.required
+        ]
         missing = [name for name in needed if name not in given]
         if emit == "review.upserted" and not any(name in given for name in ANY_OF):
             missing.append(" or ".join(ANY_OF))

@@ -96,7 +96,7 @@ def _schema_at(schema: Any, names: Sequence[str]) -> dict[str, Any] | None:
         fields = schema.get("fields") if type(schema) is dict else None
         if type(fields) is not list:
             return None
-        found = (one for one in fields if type(one) is dict and one.get("field") == name)
+        found = (field for field in fields if type(field) is dict and field.get("field") == name)
         schema = next(found, None)
     return schema if type(schema) is dict else None
 

@@ -97,7 +97,7 @@ class RuleEvent:
     @property
     def paths(self) -> list[Path]:
         """All paths that its fields read."""
-        return [path for one in self.fields.values() for path in one.paths]
+        return [path for expression in self.fields.values() for path in expression.paths]
 
     def body(self, roots: Roots) -> Body:
         """The event's body. Raises BadEvent."""
@@ -144,8 +144,8 @@ class Rule:
 
     def __post_init__(self) -> None:
         """Find out whether the events need the key."""
-        read = [path for one in self.events for path in one.paths]
-        read += [path for one in self.of_items for path in one.paths]
+        read = [path for event in self.events for path in event.paths]
+        read += [path for expression in self.of_items for path in expression.paths]
         roots = {path.root for path in (*read, self.each) if path is not None}
         object.__setattr__(self, "reads_key", KEY in roots)
 
@@ -158,7 +158,9 @@ class Rule:
 
     def hides(self, later: Rule) -> bool:
         """Whether a later rule can never apply, because this one always does before it."""
-        return all(any(one.implies(own) for one in later.conditions) for own in self.conditions)
+        return all(
+            any(condition.implies(own) for condition in later.conditions) for own in self.conditions
+        )
 
     @property
     def may_make_several(self) -> bool:
@@ -170,20 +172,20 @@ class Rule:
         """All paths that the rule reads."""
         conditions = (*self.conditions, *self.of_items)
         own = [path for condition in conditions for path in condition.paths]
-        of_events = [path for one in self.events for path in one.paths]
+        of_events = [path for event in self.events for path in event.paths]
         return own + of_events + ([] if self.each is None else [self.each])
 
     def bodies(self, roots: Roots) -> Iterable[Body]:
         """The bodies of its events. Raises BadEvent: then a record has none at all."""
         if not self.may_make_several:
-            return [one.body(roots) for one in self.events]
+            return [event.body(roots) for event in self.events]
         return self._several(roots)
 
     def _several(self, roots: Roots) -> Iterator[Body]:
         for where, at in self.members(roots):
-            for number, one in enumerate(self.events, start=1):
+            for number, value in enumerate(self.events, start=1):
                 try:
-                    yield one.body(at)
+                    yield value.body(at)
                 except BadEvent as bad:
                     event = f"event {number}: " if len(self.events) > 1 else ""
                     raise bad.under(f"{where}{event}") from None
@@ -221,9 +223,9 @@ def _hiding(rule: Rule, earlier: Sequence[Rule]) -> list[int]:
             part = replace(condition, values=frozenset([value]))
             hiding.add(_first_hiding(replace(rule, conditions=(*others, part)), earlier))
         if hiding and None not in hiding:
-            return sorted(one for one in hiding if one is not None)
+            return sorted(hidden_by for hidden_by in hiding if hidden_by is not None)
     return []
 
 
 def _first_hiding(rule: Rule, earlier: Sequence[Rule]) -> int | None:
-    return next((number for number, one in enumerate(earlier) if one.hides(rule)), None)
+    return next((number for number, value in enumerate(earlier) if value.hides(rule)), None)

@@ -65,8 +65,8 @@ class TopicMapping:
         that reads it.
         """
         roots = {path.root for rule in self.all_rules for path in rule.paths}
-        conditions = [one for rule in self.rules for one in rule.conditions]
-        asked = {path.root for one in conditions for path in one.paths}
+        conditions = [condition for rule in self.rules for condition in rule.conditions]
+        asked = {path.root for condition in conditions for path in condition.paths}
         object.__setattr__(self, "_reads", (KEY in asked, CE in roots, HEADERS in roots))
 
     @property
@@ -222,7 +222,7 @@ def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
     """Whether a list is a batch of CloudEvents: by its header, or by a member."""
     content_type = (headers.get("content-type") or b"").strip().lower()
     is_said = content_type.startswith(BATCH)
-    return is_said or any(type(one) is dict and "specversion" in one for one in value)
+    return is_said or any(type(member) is dict and "specversion" in member for member in value)
 
 
 def _parsed(value: Any, path: Path) -> Any:

@@ -48,9 +48,9 @@ def piped(get: Get, paths: Sequence[Path], takes: Sequence[Take]) -> Expression:
 
     def through(roots: Roots) -> Any:
         value = get(roots)
-        for one in takes:
+        for take in takes:
             if value is not None:
-                value = one(value)
+                value = take(value)
         return value
 
     return Expression(through, tuple(paths))
@@ -66,8 +66,8 @@ def first_of(parts: Sequence[Expression]) -> Expression:
     gets = [part.get for part in parts]
 
     def get(roots: Roots) -> Any:
-        for one in gets:
-            value = one(roots)
+        for get in gets:
+            value = get(roots)
             if value is not None and not (type(value) is str and _is_blank(value)):
                 return value
         return None
@@ -92,8 +92,8 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
     def get(roots: Roots) -> str | None:
         texts: list[str] = []
         found = not has_paths
-        for one, reads in gets:
-            text = one(roots)
+        for key, reads in gets:
+            text = key(roots)
             if text is None and whole:
                 return None
             for each in text if type(text) is list else (text,):
@@ -152,7 +152,7 @@ def taker(field: str) -> Take | None:
 def of_escaped(value: Any) -> Any:
     """A text, or those of a list, with the line breaks that a backslash and an n stand for."""
     if type(value) is list:
-        return [of_escaped(one) for one in value]
+        return [of_escaped(member) for member in value]
     return unescaped(value) if type(value) is str else value
 
 
@@ -165,8 +165,8 @@ def of_text(field: str) -> Take:
             text: str = available(value)
             return text
         if type(value) is list and list not in map(type, value):
-            given = value if field in IDS else [one for one in value if one is not None]
-            return [str(take(one)) for one in given]
+            given = value if field in IDS else [member for member in value if member is not None]
+            return [str(take(member)) for member in given]
         if type(value := whole(value)) is not int:
             raise bad(f"{field}: a part is neither a text nor a whole number")
         return str(value)
@@ -232,8 +232,8 @@ def texts(value: Any) -> Iterator[str]:
     if type(value) is str:
         yield value
     elif type(value) is list and value and type(value[0]) not in (int, float):
-        for one in value:
-            yield from texts(one)
+        for member in value:
+            yield from texts(member)
     elif type(value) is dict:
-        for one in value.values():
-            yield from texts(one)
+        for member in value.values():
+            yield from texts(member)

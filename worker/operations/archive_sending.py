@@ -70,13 +70,15 @@ def _check_topic(topics: Topics) -> None:
 def _check_archive(history: Archived, *, skip_bad: bool) -> int:
     """The number of unreadable rows; notes missing offsets. Raises SetupError unless `skip_bad`."""
     offsets = history.partitions()
-    holes = holes_of(history, {p: Range(0, one.stop, 0) for p, one in offsets.items()})
+    holes = holes_of(history, {p: Range(0, offset.stop, 0) for p, offset in offsets.items()})
     if holes.unreadable and not skip_bad:
         raise SetupError(
             f"{output.many(holes.unreadable, 'rows')} of the files cannot be read, the first: "
             f"{holes.first_unreadable}; nothing was sent: fix them, or skip them with --skip-bad"
         )
-    if later := [f"partition {p} at offset {one.start}" for p, one in offsets.items() if one.start]:
+    if later := [
+        f"partition {p} at offset {offset.start}" for p, offset in offsets.items() if offset.start
+    ]:
         output.note(f"the archive begins in {', '.join(later)}")
     if holes.missing:
         output.note(
@@ -153,14 +155,14 @@ class _Sending:
 
     def _commit(self, batch: Sequence[Record]) -> None:
         self._producer.begin_transaction()
-        for one in batch:
+        for archived in batch:
             self._producer.produce(
                 self._topic,
-                one.value,
-                one.key,
-                self._target(one),
-                timestamp=max(0, one.timestamp_ms),
-                headers={HEADER: f"{self._digest} {one.partition}:{one.offset}".encode()},
+                archived.value,
+                archived.key,
+                self._target(archived),
+                timestamp=max(0, archived.timestamp_ms),
+                headers={HEADER: f"{self._digest} {archived.partition}:{archived.offset}".encode()},
             )
         self._producer.commit_transaction(TIMEOUT_SECONDS)
         self.sent += len(batch)

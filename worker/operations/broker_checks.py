@@ -111,8 +111,8 @@ def _check_state(settings: Settings, clients: Clients, topics: Topics) -> Config
             return ConfigCheck(of, what, OK, "there is none yet")
         engine = configured_engine(settings)
         wanted = processor_config(settings, topics.input_partitions, engine).fingerprint
-        for one in fingerprints:
-            refuse_other(one, wanted)
+        for fingerprint in fingerprints:
+            refuse_other(fingerprint, wanted)
         with TopicReader(clients, changelog, settings.app_id) as reader:
             for partition in reader.partitions:
                 _check_formats(reader, partition)

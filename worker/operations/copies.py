@@ -84,7 +84,7 @@ class GroupOffsets:
         self._changelog_id = str(asked[changelog].result(ANSWER_SECONDS + 1).topic_id)
         with closing(clients.standalone_consumer(settings.app_id, "read_committed")) as consumer:
             found = committed_offsets(consumer, self._topic, partitions, ANSWER_SECONDS)
-        self._committed = {partition: one.offset for partition, one in found.items()}
+        self._committed = {partition: value.offset for partition, value in found.items()}
 
     def _offset(self, part: StoredPartition) -> int | None:
         """The group's offset; None if it is unknown, or the rows are of another changelog."""
@@ -150,7 +150,7 @@ def _refuse_unknown(entity: str, data_dir: Path, number: int, copies: list[Copy]
     """Raise SetupError unless there is a current copy of the entity's partition."""
     own = next((copy for copy in copies if copy.partition == number), None)
     if own is None:
-        here = _listed(one.partition for one in copies)
+        here = _listed(partition_copy.partition for partition_copy in copies)
         raise SetupError(
             f"partition {number}, where {entity!r} belongs, is not here (here: {here}): name "
             f"another worker's directory than {data_dir} (COVERSUMM_DATA_DIR)"

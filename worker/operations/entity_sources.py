@@ -92,7 +92,9 @@ class Listing:
 
 
 def _page(body: dict[str, Any]) -> Page:
-    return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])
+    return Page(
+        [ListedEntity(**listed) for listed in body["entities"]], body["after"], body["searched"]
+    )
 
 
 def local_worker(settings: Settings) -> str:
@@ -130,7 +132,9 @@ def listed_in(entity: str, url: str) -> str:
         page = ServedEntities(url).page(EntitySearch(prefix=entity), 1)
     except SetupError:  # no worker answers
         return ""
-    return next((str(one.partition) for one in page.entities if one.entity_id == entity), "")
+    return next(
+        (str(listed.partition) for listed in page.entities if listed.entity_id == entity), ""
+    )
 
 
 def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:

@@ -51,13 +51,17 @@ class LiveSentences:
             if isinstance(found, Rejected):
                 return found
             sentences, _ = found
-            short = {one.id: one.text for one in sentences if clusters.is_short(one.text)}
+            short = {
+                sentence.id: sentence.text
+                for sentence in sentences
+                if clusters.is_short(sentence.text)
+            }
             reviews[review_id] = short
         elif isinstance(event, ReviewDeleted):
             reviews.pop(event.review_id.encode(), None)
         elif isinstance(event, SentencesDeleted):
-            for one in map(str.encode, event.sentence_ids):
-                reviews.get(review_of(one), {}).pop(one, None)
+            for sentence_id in map(str.encode, event.sentence_ids):
+                reviews.get(review_of(sentence_id), {}).pop(sentence_id, None)
         else:
             del self._entities[event.entity_id]
         return None
@@ -102,7 +106,7 @@ class SuggestRun:
                 f"only {output.many(len(found), 'different sentences')} of 3 to 12 words: "
                 f"{least} are needed for {facets} facets: give more reviews, or lower --facets"
             )
-        total = sum(one.total() for one in found.values())
+        total = sum(counts.total() for counts in found.values())
         drawn = f"{len(found):,} different ones"
         if len(found) > MAX_TEXTS:
             rows = np.random.default_rng(clusters.SEED).choice(len(found), MAX_TEXTS, replace=False)

@@ -123,7 +123,7 @@ def combined(
         lag = max(0, log.stop - (beyond if applied == position else position))
         owner = owners.get(partition)
         partitions.append(PartitionStatus(partition, owner, committed, log.stop, lag))
-    lags = {one.partition: one.lag for one in partitions}
+    lags = {status.partition: status.lag for status in partitions}
     workers = []
     for member, page in zip(group.members, pages, strict=True):
         own = member.assigned.get(topic, [])
@@ -190,9 +190,13 @@ def _problems(
         return
     if group.state != STABLE:
         yield f"the group {name} is not settled: {group.state}"
-    elif alone := [str(one.partition) for one in partitions if one.worker is None]:
+    elif alone := [str(status.partition) for status in partitions if status.worker is None]:
         unit = "partition" if len(alone) == 1 else "partitions"
         yield f"no worker owns {unit} {', '.join(alone)}"
-    if all(one.ready is None for one in workers):
+    if all(worker.ready is None for worker in workers):
         yield "no worker answers from here, so they may be down: " + workers[0].reason
-    yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)
+    yield from (
+        f"{worker.name} is not ready: {worker.reason}"
+        for worker in workers
+        if worker.ready is False
+    )

@@ -93,7 +93,7 @@ class DeadLetter:
 
     def again(self, record: Record) -> Record:
         """Its record as it is sent now: a header counts the attempts."""
-        others = (one for one in record.headers if one[0] != "dlq.attempts")
+        others = (header for header in record.headers if header[0] != "dlq.attempts")
         counted = ("dlq.attempts", b"%d" % (self.attempts + 1))
         return record._replace(headers=(*others, counted))
 

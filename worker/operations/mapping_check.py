@@ -126,7 +126,7 @@ class MappingCheck:
         for rule, roots in mapping.decided(record):
             seen = self.joined.setdefault((record.topic, rule.name), {})
             paths = [
-                p for one in rule.events for field in one.fields.values() for p in field.joined
+                p for event in rule.events for field in event.fields.values() for p in field.joined
             ]
             for _, at in rule.members(roots):
                 for path in paths:

@@ -103,8 +103,8 @@ def _members(admin: AdminClient, group: str) -> str:
         described = described_group(admin, group)
     return ", ".join(
         sorted(
-            f"{one.group_instance_id or one.client_id} at {one.host.removeprefix('/')}"
-            for one in described.members
+            f"{member.group_instance_id or member.client_id} at {member.host.removeprefix('/')}"
+            for member in described.members
         )
     )
 
@@ -159,8 +159,8 @@ def _group_offsets(admin: AdminClient, group: str) -> Removal:
     with broker_errors(f"could not fetch the offsets of the group {group}"):
         found = retry(fetch).topic_partitions
     offsets: dict[str, dict[str, int]] = {}
-    for one in sorted(found, key=lambda one: (one.topic, one.partition)):
-        offsets.setdefault(one.topic, {})[str(one.partition)] = one.offset
+    for item in sorted(found, key=lambda item: (item.topic, item.partition)):
+        offsets.setdefault(item.topic, {})[str(item.partition)] = item.offset
     what = [
         f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in of.items())
         for topic, of in offsets.items()

@@ -87,7 +87,7 @@ def write_facts(kind: str, name: str, facts: Mapping[str, Any], as_json: bool) -
 
 def _as_text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_as_text(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_as_text(item)}" for name, item in value.items()) or "none"
     if isinstance(value, list):
         return " ".join(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

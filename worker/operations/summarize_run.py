@@ -134,7 +134,7 @@ class _Head(msgspec.Struct):
 
     @property
     def has_sentences(self) -> bool:
-        return bool(self.sentences) or any(one.sentences for one in self.facets)
+        return bool(self.sentences) or any(facet.sentences for facet in self.facets)
 
 
 _head = msgspec.json.Decoder(_Head).decode
@@ -162,9 +162,9 @@ class FinalStates(AllChanges):
 
     def _states(self, summarizer: FileSummarizer) -> Iterator[bytes]:
         left_out = 0
-        for one in sorted(self._entities):
+        for entity in sorted(self._entities):
             for view in self.views:
-                state = summarizer.view(one, KINDS[view], self.extent)
+                state = summarizer.view(entity, KINDS[view], self.extent)
                 if state is not None and _is_shown(state):
                     yield msgspec.json.encode(state)
                 elif isinstance(state, Overview) and state.language:
@@ -178,7 +178,7 @@ class FinalStates(AllChanges):
 
 def _is_shown(state: View) -> bool:
     if isinstance(state, FacetsView):
-        return any(one.sentences for one in state.facets)
+        return any(facet.sentences for facet in state.facets)
     return bool(state.sentences)
 
 

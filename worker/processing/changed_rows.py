@@ -60,16 +60,16 @@ def changed_rows(
         formats |= native.review_formats
         for number, of_entities in native.rows.items():
             rows[number].update(of_entities)
-    for one in changes:
+    for change in changes:
         own: dict[bytes, bytes | None] = {}
-        formats[one.key.partition] = max(formats[one.key.partition], _put_entity(own, one))
+        formats[change.key.partition] = max(formats[change.key.partition], _put_entity(own, change))
         for topic in TOPICS if config.emit == "final" else ():
-            if one.changed[topic] or one.end is not None:
-                put_last_change(own, one.entity.rows.entity, topic, one.last.get(topic))
+            if change.changed[topic] or change.end is not None:
+                put_last_change(own, change.entity.rows.entity, topic, change.last.get(topic))
         size = sum(map(len, own)) + sum([len(value) for value in own.values() if value])
         load.add(len(own), size)
-        rows[one.key.partition].update(own)
-    ended = {one.key.partition for one in changes if one.end is not None}
+        rows[change.key.partition].update(own)
+    ended = {change.key.partition for change in changes if change.end is not None}
     for number, next_offset in next_offsets.items():
         partition, pending = partitions[number], rows[number]
         if next_offset == partition.next_offset:
@@ -104,5 +104,5 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> int:
     facets = entity.facets if changes.changed[FACETS] else None
     if facets is not None and (sets := facets.tracked.row()) is not None:
         rows.put_published(pending, FACETS, sets)
-    written = [rows.put_review(pending, name, one) for name, one in changes.reviews.items()]
+    written = [rows.put_review(pending, name, review) for name, review in changes.reviews.items()]
     return max(written, default=0)

@@ -163,10 +163,14 @@ class EntityChanges:
             bits &= review_bits(review.details, review.language)
             return ReviewMove(name, review, bits, is_arriving)
 
-        gone = [(name, one) for name, one in before.items() if one is not None and not one.deleted]
-        come = [(name, one) for name, one in reviews.items() if not one.deleted]
+        gone = [
+            (name, value)
+            for name, value in before.items()
+            if value is not None and not value.deleted
+        ]
+        come = [(name, value) for name, value in reviews.items() if not value.deleted]
         moves = [
-            move(name, one, ~recent | was.get(name, 0), is_arriving=False) for name, one in gone
+            move(name, value, ~recent | was.get(name, 0), is_arriving=False) for name, value in gone
         ]
         for name in (was.keys() | now.keys()) - reviews.keys():
             left, joined = was.get(name, 0), now.get(name, 0)
@@ -177,9 +181,9 @@ class EntityChanges:
                     moves.append(move(name, other, left & ~joined, is_arriving=False))
                     moves.append(move(name, other, joined & ~left, is_arriving=True))
         moves += [
-            move(name, one, ~recent | now.get(name, 0), is_arriving=True) for name, one in come
+            move(name, value, ~recent | now.get(name, 0), is_arriving=True) for name, value in come
         ]
-        return [one for one in moves if one.review.sentences and one.bits]
+        return [moved for moved in moves if moved.review.sentences and moved.bits]
 
     def _recent_bits(
         self,
@@ -197,15 +201,17 @@ class EntityChanges:
             return was, now
         gone, come = _items(before), _items(reviews)
         newest = facets.newest.copy() if self.newest is None else self.newest
-        ends = [newest.end(one.newest, one.within_days) for one in recent]
+        ends = [
+            newest.end(recent_facet.newest, recent_facet.within_days) for recent_facet in recent
+        ]
         self.newest = newest = self._updated(newest, reviews, before)
-        for one, old in zip(recent, ends, strict=True):
-            new = newest.end(one.newest, one.within_days)
+        for key, old in zip(recent, ends, strict=True):
+            new = newest.end(key.newest, key.within_days)
             others = [item for item in newest.between(old, new) if item[1] not in reviews]
             for bits, end, own in ((was, old, gone), (now, new, come)):
                 for item in (*others, *own):
                     if item < end:
-                        bits[item[1]] = bits.get(item[1], 0) | one.bit
+                        bits[item[1]] = bits.get(item[1], 0) | key.bit
         return was, now
 
     def _updated(
@@ -215,16 +221,16 @@ class EntityChanges:
         before: Mapping[bytes, Review | None],
     ) -> NewestReviews:
         """The newest reviews after these changes; reads all reviews if too few are known."""
-        for name, one in before.items():
-            if one is not None and not one.deleted:
-                newest.remove(name, one.date)
+        for name, value in before.items():
+            if value is not None and not value.deleted:
+                newest.remove(name, value.date)
         if not newest.is_short:
-            for name, one in reviews.items():
-                if not one.deleted:
-                    newest.add(name, one.date)
+            for name, review in reviews.items():
+                if not review.deleted:
+                    newest.add(name, review.date)
             return newest
         written = self.reviews | dict(reviews)
-        live = [(name, one.date) for name, one in written.items() if not one.deleted]
+        live = [(name, value.date) for name, value in written.items() if not value.deleted]
         if not self.is_new:
             live += [
                 (name, date_of(row.details, row.is_future))
@@ -258,7 +264,7 @@ def _joined(steps: Sequence[PlannedStep]) -> PlannedStep:
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
     """Of the live ones."""
     return [
-        (recency(one.date), name)
-        for name, one in reviews.items()
-        if one is not None and not one.deleted
+        (recency(review.date), name)
+        for name, review in reviews.items()
+        if review is not None and not review.deleted
     ]

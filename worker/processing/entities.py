@@ -161,8 +161,10 @@ class CachedEntity:
 
     def keep_sentences_only(self, names: Collection[bytes]) -> None:
         """Drop all other sentences."""
-        self.cached = {name: one for name, one in self.cached.items() if name in names}
-        self.cached_bytes = sum([one.memory_bytes for one in self.cached.values()])
+        self.cached = {name: value for name, value in self.cached.items() if name in names}
+        self.cached_bytes = sum(
+            [cached_sentence.memory_bytes for cached_sentence in self.cached.values()]
+        )
 
     # -- the cache
 

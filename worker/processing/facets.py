@@ -100,7 +100,9 @@ class EntityFacets:
         reviews = list(self.rows.review_facts())
         if self.criteria.recent:
             live = (
-                (n, date_of(one.details, one.is_future)) for n, one in reviews if not one.deleted
+                (n, date_of(value.details, value.is_future))
+                for n, value in reviews
+                if not value.deleted
             )
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.criteria, reviews)
@@ -167,7 +169,7 @@ class EntityFacets:
         changed = self.tracked.emit_mentions > 0 and mentions != self._mentions()
         for key in removed.keys() | added.keys():
             gone, come = removed.get(key, {}), added.get(key, {})
-            for name in [name for name, one in gone.items() if come.get(name) is one]:
+            for name in [name for name, value in gone.items() if come.get(name) is value]:
                 del gone[name], come[name]
             facet = self._sets[key]
             ranking = self._step(key, gone.values(), come.values()) if gone or come else None
@@ -219,7 +221,7 @@ class EntityFacets:
             facet.mentions, facet.part = facet.mentions.plus(rating, by), None
 
     def _mentions(self) -> list[int]:
-        return [one.mentions.reviews for one in self.tracked.sets]
+        return [tracked.mentions.reviews for tracked in self.tracked.sets]
 
     def _step(
         self, key: SetKey, gone: Iterable[Sentence], come: Iterable[Sentence]
@@ -247,7 +249,9 @@ class EntityFacets:
         for key in self._touched:
             self._set_bytes[key] = self._sets[key].memory_bytes
         # a message has parts of all sets
-        parts = sum([one.part.memory_bytes for one in self.tracked.sets if one.part is not None])
+        parts = sum(
+            [tracked.part.memory_bytes for tracked in self.tracked.sets if tracked.part is not None]
+        )
         return sum(self._set_bytes.values()) + parts + self._newest.memory_bytes
 
 

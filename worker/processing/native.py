@@ -184,8 +184,8 @@ class NativeEntities:
 
     def drop(self, touched: Sequence[tuple[int, bytes]]) -> None:
         """Drop entities whose rows are not used: they are read again from the committed ones."""
-        for one in touched:
-            self._pool.drop(*one)
+        for entity_key in touched:
+            self._pool.drop(*entity_key)
 
     def forget(self, partitions: Collection[int]) -> None:
         """Drop all entities of these partitions."""

@@ -88,7 +88,7 @@ class Outbox:
             changes.last[draft.topic] = _last_change(draft, self.config)
         found = sorted(self._messages, key=itemgetter(0, 1))
         if self.config.mapping is not None:  # a record may have events of several entities
-            found.sort(key=lambda one: (one[0], one[2].key or b""))
+            found.sort(key=lambda item: (item[0], item[2].key or b""))
         return [message for _, _, message in found]
 
     def _make(self) -> None:
@@ -111,7 +111,12 @@ class Outbox:
 
 def measure_all(drafts: Sequence[Draft]) -> None:
     """Compute the distances of all sets that are not encoded yet, in one pass."""
-    rankings = {id(one): one for draft in drafts for part in draft.parts for one in part.rankings}
+    rankings = {
+        id(ranking): ranking
+        for draft in drafts
+        for part in draft.parts
+        for ranking in part.rankings
+    }
     measure(list(rankings.values()))
 
 
@@ -142,9 +147,9 @@ def _last_change(draft: Draft, config: ProcessorConfig) -> LastChange:
         (value,) = encode([draft], config)
         return LastFacets(record.topic, record.offset, record.timestamp_ms, body.occurred_at, value)
     (part,) = draft.parts
-    ratings, *others = zip(*[one.details for one in part.sentences], strict=True)
+    ratings, *others = zip(*[sentence.details for sentence in part.sentences], strict=True)
     dates, languages, *more = [
-        one if any(fact is not None for fact in one) else () for one in others
+        other if any(fact is not None for fact in other) else () for other in others
     ]
     return LastSummary(
         record.timestamp_ms,
@@ -192,7 +197,7 @@ def _value_of(
     offset, sentences = entity.summary.sequence, entity.sentences(list(summary.published))
     unknown = [None] * len(sentences)
     others = last.dates, last.languages, last.verified, last.countries, last.authors
-    details = last.ratings, *[one or unknown for one in others]
+    details = last.ratings, *[other or unknown for other in others]
     lengths = {len(sentences), *map(len, details), len(last.distances), len(last.support)}
     if offset is None or len(lengths) > 1:
         raise CorruptRow(
@@ -216,8 +221,8 @@ def _value_of(
     )
     quote = config.output.quote
     quotes = [
-        quote(one.sentence_id, one.review_id, one.text, ReviewDetails(*of_review))
-        for one, of_review in zip(sentences, zip(*details, strict=True), strict=True)
+        quote(key.sentence_id, key.review_id, key.text, ReviewDetails(*of_review))
+        for key, of_review in zip(sentences, zip(*details, strict=True), strict=True)
     ]
     change = RankedChange(body, quotes, last.distances, last.support)
     return offset, config.output.encode_ranked([change])[0]

@@ -111,7 +111,7 @@ class BatchPlan:
         """Plan the events of one record: all, or none if one is rejected. Without effect of any,
         the outcome is that of the first.
         """
-        undo = self._undo(index, [EntityKey(record.partition, one.entity_id) for one in events])
+        undo = self._undo(index, [EntityKey(record.partition, body.entity_id) for body in events])
         before, most = self.sentences, self._limits.max_sentences_per_deletion
         outcomes: list[Outcome] = []
         for number, event in enumerate(events, start=1):
@@ -138,17 +138,17 @@ class BatchPlan:
         languages = self.languages.copy()
         length = len(self.changes)
         opened = {key: self._open[key] for key in keys if key in self._open}
-        kept = {id(one): one.copy() for one in opened.values() if one is not None}
+        kept = {id(entity): entity.copy() for entity in opened.values() if entity is not None}
 
         def undo() -> None:
             self.new_characters, self.sentences, self.cut_sentences, self.future_dates = counts
             self.languages = languages
-            self.changes = [kept.get(id(one), one) for one in self.changes[:length]]
+            self.changes = [kept.get(id(change), change) for change in self.changes[:length]]
             for key in keys:
                 self._open.pop(key, None)
-            self._open |= {key: one and kept[id(one)] for key, one in opened.items()}
+            self._open |= {key: value and kept[id(value)] for key, value in opened.items()}
             for text, waiting in list(self.unembedded.items()):
-                waiting[:] = [one for one in waiting if one[0] != index]
+                waiting[:] = [rest for rest in waiting if rest[0] != index]
                 if not waiting:
                     del self.unembedded[text]
 
@@ -325,7 +325,7 @@ def texts_of(event: ReviewUpserted) -> Iterable[str]:
     """The text of the review, or the texts of its given sentences."""
     if event.sentences is None:
         return (event.text or "",)
-    return (one.text for one in event.sentences)
+    return (sentence.text for sentence in event.sentences)
 
 
 def split_review(
@@ -348,14 +348,14 @@ def split_review(
         given = tuple(GivenSentence(text, None) for text in split(event.text or "", language))
     pieces: list[GivenSentence] = []
     cut = 0
-    for one in given:
-        if one.vector is not None or (len(one.text) <= cap and reads_all(one.text)):
-            pieces.append(one)
+    for sentence in given:
+        if sentence.vector is not None or (len(sentence.text) <= cap and reads_all(sentence.text)):
+            pieces.append(sentence)
             continue
-        cut += len(one.text) > cap
+        cut += len(sentence.text) > cap
         pieces += [
-            one._replace(text=piece)
-            for part in cap_sentence(one.text, cap)
+            sentence._replace(text=piece)
+            for part in cap_sentence(sentence.text, cap)
             for piece in read_whole(part, reads_all)
             if says_something(piece) or not is_split_here
         ]

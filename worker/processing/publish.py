@@ -126,7 +126,7 @@ class Publisher:
         is_ended = changes.end is not None
         if self._last is not None:
             step, parts = self._last
-            is_empty = not any(one.now for one in tracked.sets)
+            is_empty = not any(tracked_set.now for tracked_set in tracked.sets)
             if self._emit == "coalesced":
                 # The deletion of the entity is the last change of sets that are not empty.
                 if self._is_due(self._deleted) and (is_empty or not is_ended):
@@ -138,7 +138,7 @@ class Publisher:
                     self._outbox.keep(changes, draft)
                 tracked.on_published(self._outbox.records[step.index].offset)
         if changes.end is not None:
-            changes.changed[tracked.topic] += any(one.now for one in tracked.sets)
+            changes.changed[tracked.topic] += any(tracked_set.now for tracked_set in tracked.sets)
             if self._emit in ("every", "coalesced"):
                 self._publish_end(*changes.end)
 
@@ -153,7 +153,7 @@ class Publisher:
     def _publish_end(self, index: int, event: Event) -> None:
         """The last messages: all sets become empty if one was not, then a tombstone."""
         tracked, config, record = self._tracked, self._outbox.config, self._outbox.records[index]
-        if any(one.published for one in tracked.sets):
+        if any(tracked_set.published for tracked_set in tracked.sets):
             empty = tracked.emptied()
             parts = empty.parts(self._texts.of)
             self._outbox.put_change(self._draft(empty, index, event, EntityCounts(), parts))
@@ -183,7 +183,13 @@ class Publisher:
                 config.epoch,
                 record.offset,
                 tracked.sequence,
-                list(dict.fromkeys(one.facet.name for one in tracked.changed() if one.facet)),
+                list(
+                    dict.fromkeys(
+                        tracked_set.facet.name
+                        for tracked_set in tracked.changed()
+                        if tracked_set.facet
+                    )
+                ),
                 counts.reviews,
                 counts.sentences,
                 [],
@@ -226,8 +232,8 @@ class _LiveTexts:
         for sentence in step.removed:
             self._entity.drop_sentence(sentence.id)
         if step.earlier:
-            upserts = [one for one in step.events if isinstance(one, ReviewUpserted)]
-            of_reviews = {one.review_id.encode(): one.details for one in upserts}
+            upserts = [event for event in step.events if isinstance(event, ReviewUpserted)]
+            of_reviews = {upsert.review_id.encode(): upsert.details for upsert in upserts}
             for sentence in step.added:
                 self._added[sentence.id] = sentence, of_reviews[review_of(sentence.id)]
         elif isinstance(step.event, ReviewUpserted):
@@ -250,8 +256,8 @@ class _LiveTexts:
         if len(entity.cached) <= SPARE_SENTENCES:
             return
         sets = entity.tracked_sets()
-        if len(entity.cached) > SPARE_SENTENCES + sum([len(one.now) for one in sets]):
-            entity.keep_sentences_only({name for one in sets for name in one.now})
+        if len(entity.cached) > SPARE_SENTENCES + sum([len(tracked.now) for tracked in sets]):
+            entity.keep_sentences_only({name for tracked in sets for name in tracked.now})
 
 
 def _has_deletion(step: PlannedStep) -> bool:

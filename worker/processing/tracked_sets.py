@@ -88,7 +88,7 @@ class SetPart:
     @property
     def rankings(self) -> list[Ranking]:
         """All that are not encoded."""
-        return [one.ranking for one in (self, *self.sides) if one.ranking is not None]
+        return [side.ranking for side in (self, *self.sides) if side.ranking is not None]
 
     @property
     def memory_bytes(self) -> int:
@@ -187,30 +187,30 @@ class TrackedSets:
         self.sequence: int | None = None
         if stored is not None:
             self.sequence = stored.sequence
-            for one, published in zip(sets, stored.sets, strict=True):
-                one.published = published
-            for one, count in zip(sets, stored.mentions, strict=False):  # of none, maybe
-                one.published_mentions = count
+            for key, published in zip(sets, stored.sets, strict=True):
+                key.published = published
+            for key, count in zip(sets, stored.mentions, strict=False):  # of none, maybe
+                key.published_mentions = count
 
     def changed(self) -> list[TrackedSet]:
         """Those that are not as last published, or whose mentions are due."""
         percent = self.emit_mentions
         return [
-            one
-            for one in self.sets
-            if one.now != one.published
-            or are_mentions_due(one.published_mentions, one.mentions.reviews, percent)
+            tracked
+            for tracked in self.sets
+            if tracked.now != tracked.published
+            or are_mentions_due(tracked.published_mentions, tracked.mentions.reviews, percent)
         ]
 
     def is_due(self, min_changes: int, deleted: Collection[bytes]) -> bool:
         """Whether one of them must be published."""
         percent = self.emit_mentions
-        for one in self.sets:
-            count = one.mentions.reviews
-            if percent and are_mentions_due(one.published_mentions, count, percent):
+        for tracked in self.sets:
+            count = tracked.mentions.reviews
+            if percent and are_mentions_due(tracked.published_mentions, count, percent):
                 return True
-            if one.now is not one.published and is_due(
-                one.published, one.now, min_changes, deleted
+            if tracked.now is not tracked.published and is_due(
+                tracked.published, tracked.now, min_changes, deleted
             ):
                 return True
         return False
@@ -220,36 +220,43 @@ class TrackedSets:
         if isinstance(event, ReviewDeleted):
             review_id = event.review_id.encode()
             return {
-                name for one in self.sets for name in one.published if review_of(name) == review_id
+                name
+                for tracked in self.sets
+                for name in tracked.published
+                if review_of(name) == review_id
             }
         if isinstance(event, SentencesDeleted):
             names = [name.encode() for name in event.sentence_ids]
-            return {name for one in self.sets for name in names if name in one.published}
+            return {name for tracked in self.sets for name in names if name in tracked.published}
         return set()
 
     def on_published(self, sequence: int) -> None:
         """The present sets are the ones last published."""
         self.sequence = sequence
-        for one in self.sets:
-            one.published, one.published_mentions = one.now, one.mentions.reviews
+        for tracked in self.sets:
+            tracked.published, tracked.published_mentions = tracked.now, tracked.mentions.reviews
 
     def row(self) -> PublishedSets | None:
         """What is stored; None before the first change is published."""
         if self.sequence is None:
             return None
-        mentions = [one.published_mentions for one in self.sets] if self.emit_mentions else []
-        return PublishedSets(self.sequence, [one.published for one in self.sets], mentions)
+        mentions = (
+            [tracked.published_mentions for tracked in self.sets] if self.emit_mentions else []
+        )
+        return PublishedSets(self.sequence, [tracked.published for tracked in self.sets], mentions)
 
     def emptied(self) -> TrackedSets:
         """The same sets without sentences, after those last published."""
-        empty = [TrackedSet(one.facet, one.sign) for one in self.sets]
+        empty = [TrackedSet(tracked.facet, tracked.sign) for tracked in self.sets]
         return TrackedSets(self.topic, empty, self.row(), self.emit_mentions)
 
     def alone(self) -> TrackedSets:
         """The same sets, with nothing published before them."""
-        made = TrackedSets(self.topic, [TrackedSet(one.facet, one.sign) for one in self.sets])
-        for one, present in zip(made.sets, self.sets, strict=True):
-            one.now = present.now
+        made = TrackedSets(
+            self.topic, [TrackedSet(tracked.facet, tracked.sign) for tracked in self.sets]
+        )
+        for key, present in zip(made.sets, self.sets, strict=True):
+            key.now = present.now
         return made
 
     def parts(self, texts: Texts) -> list[SetPart]:
@@ -257,8 +264,8 @@ class TrackedSets:
         if len(self.sets) == 1:
             return [self.sets[0].make_part(texts)]
         named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
-        for one in self.sets:
-            named.setdefault(one.name, []).append(one)
-        ordered = sorted([(-one.sentences, name) for name, (one, *_) in named.items()])
+        for tracked in self.sets:
+            named.setdefault(tracked.name, []).append(tracked)
+        ordered = sorted([(-value.sentences, name) for name, (value, *_) in named.items()])
         of_facets = (named[name] for _, name in ordered)
-        return [one.make_part(texts, sides) for one, *sides in of_facets]
+        return [key.make_part(texts, sides) for key, *sides in of_facets]

@@ -42,7 +42,9 @@ class Digest(NamedTuple):
     def of(cls, body: SummaryChanged) -> Digest:
         """The digest of a summary."""
         common = structs.replace(body, epoch=0, sequence=0, previous_sequence=None, cause=_NO_CAUSE)
-        members = frozenset(hash((one.sentence_id, one.text)) for one in body.sentences)
+        members = frozenset(
+            hash((sentence.sentence_id, sentence.text)) for sentence in body.sentences
+        )
         return cls(body.k, hash(_encode(common)), members)
 
     def pack(self) -> bytes:
@@ -137,21 +139,23 @@ class _Last(NamedTuple):
 def _last(source: Source, keys: set[bytes]) -> dict[bytes, _Last]:
     """The last sets with these keys. Without keys the source is not read."""
     found: dict[bytes, _Last] = {}
-    for one in source if keys else ():
-        key = set_key(one.name)
-        if key in keys and one.body is not None:
-            found[key] = _Last(one.name, one.body.sentences)
+    for publication in source if keys else ():
+        key = set_key(publication.name)
+        if key in keys and publication.body is not None:
+            found[key] = _Last(publication.name, publication.body.sentences)
     return found
 
 
 def _example(differing: int, a: _Last, b: _Last) -> Example:
-    of_a, of_b = ({(one.sentence_id, one.text) for one in last.sentences} for last in (a, b))
+    of_a, of_b = (
+        {(sentence.sentence_id, sentence.text) for sentence in last.sentences} for last in (a, b)
+    )
     return Example(
         *a.name,
         differing,
         len(of_a & of_b),
-        [one for one in a.sentences if (one.sentence_id, one.text) not in of_b],
-        [one for one in b.sentences if (one.sentence_id, one.text) not in of_a],
+        [sentence for sentence in a.sentences if (sentence.sentence_id, sentence.text) not in of_b],
+        [sentence for sentence in b.sentences if (sentence.sentence_id, sentence.text) not in of_a],
     )
 
 
@@ -194,28 +198,28 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
     with LastValues() as of_a, LastValues() as of_b:
         _read(a, of_a)
         _read(b, of_b)
-        for key, one in _verdicts(of_a, of_b):
-            counts[one] += 1
-            choice.add(key, one)
+        for key, value in _verdicts(of_a, of_b):
+            counts[value] += 1
+            choice.add(key, value)
     changed = choice.changed()
     last_a = _last(a, {*changed, *choice.missing_in_b})
     last_b = _last(b, {*changed, *choice.missing_in_a})
-    of_both = {one: count for one, count in counts.items() if None not in (one.k_a, one.k_b)}
+    of_both = {item: count for item, count in counts.items() if None not in (item.k_a, item.k_b)}
     differing: Counter[int] = Counter()
-    for one, count in of_both.items():
-        differing[one.differing] += count
-    equal = sum(count for one, count in of_both.items() if one.is_equal)
+    for item, count in of_both.items():
+        differing[item.differing] += count
+    equal = sum(count for item, count in of_both.items() if item.is_equal)
     # An entity may be absent from the second reading of a file that is being written.
     return Comparison(
         equal=equal,
         contained=differing[0] - equal,
         changed=differing.total() - differing[0],
-        missing_in_a=sum(count for one, count in counts.items() if one.k_a is None),
-        missing_in_b=sum(count for one, count in counts.items() if one.k_b is None),
-        identical=sum(count for one, count in of_both.items() if one.is_identical),
-        k_differs=sum(count for one, count in of_both.items() if one.k_a != one.k_b),
-        k_a=sorted({one.k_a for one in counts if one.k_a is not None}),
-        k_b=sorted({one.k_b for one in counts if one.k_b is not None}),
+        missing_in_a=sum(count for item, count in counts.items() if item.k_a is None),
+        missing_in_b=sum(count for item, count in counts.items() if item.k_b is None),
+        identical=sum(count for item, count in of_both.items() if item.is_identical),
+        k_differs=sum(count for item, count in of_both.items() if item.k_a != item.k_b),
+        k_a=sorted({item.k_a for item in counts if item.k_a is not None}),
+        k_b=sorted({item.k_b for item in counts if item.k_b is not None}),
         differing={number: differing[number] for number in sorted(+differing)},
         examples=[
             _example(number, last_a[key], last_b[key])
@@ -230,15 +234,15 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
 def _read(source: Source, digests: LastValues) -> None:
     """Store the packed digest of each set, b"" where it is empty."""
     facets: set[str | None] = {None}
-    for one in source:
-        facets.add(one.facet)
-        body = one.body
+    for publication in source:
+        facets.add(publication.facet)
+        body = publication.body
         if body is None:  # the end of the summary, or of all facets
             for facet in facets:
-                digests.put(set_key(SetName(one.entity_id, facet)), b"")
+                digests.put(set_key(SetName(publication.entity_id, facet)), b"")
         else:
             packed = Digest.of(body).pack() if body.sentences else b""
-            digests.put(set_key(one.name), packed)
+            digests.put(set_key(publication.name), packed)
 
 
 def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:

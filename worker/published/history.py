@@ -105,8 +105,8 @@ class PublishedChange:
         )
         if body is None:
             return place
-        texts = {one.sentence_id: one.text for one in body.sentences}
-        texts_before = {one.sentence_id: one.text for one in step.known_before}
+        texts = {sentence.sentence_id: sentence.text for sentence in body.sentences}
+        texts_before = {sentence.sentence_id: sentence.text for sentence in step.known_before}
         return replace(
             place,
             epoch=body.epoch,
@@ -116,8 +116,14 @@ class PublishedChange:
             cause=structs.asdict(body.cause),
             added=body.added,
             removed=body.removed,
-            added_texts={one: texts[one] for one in body.added if one in texts},
-            removed_texts={one: texts_before.get(one) for one in body.removed},
+            added_texts={
+                sentence_id: texts[sentence_id]
+                for sentence_id in body.added
+                if sentence_id in texts
+            },
+            removed_texts={
+                sentence_id: texts_before.get(sentence_id) for sentence_id in body.removed
+            },
             sentences=len(texts),
             sentence_count=body.sentence_count,
             review_count=body.review_count,

@@ -92,8 +92,8 @@ def decoded(record: Record, *, kind: OutputTopic) -> list[Publication] | None:
     if isinstance(body, SummaryChanged):
         return [Publication(entity_id, body, *place)]
     return [
-        Publication(entity_id, one, *place, facet, is_changed, mentions)
-        for facet, is_changed, mentions, one in _parts(body)
+        Publication(entity_id, value, *place, facet, is_changed, mentions)
+        for facet, is_changed, mentions, value in _parts(body)
     ]
 
 
@@ -133,8 +133,8 @@ def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None)
 
 
 def _missing_in(some: Sequence[SummarySentence], others: Sequence[SummarySentence]) -> list[str]:
-    known = {(one.sentence_id, one.text) for one in some}
-    return [one.sentence_id for one in others if (one.sentence_id, one.text) not in known]
+    known = {(sentence.sentence_id, sentence.text) for sentence in some}
+    return [other.sentence_id for other in others if (other.sentence_id, other.text) not in known]
 
 
 FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)

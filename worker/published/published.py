@@ -237,10 +237,10 @@ def published_epochs(settings: Settings, *, kind: OutputTopic = SUMMARIES) -> se
     with TopicReader(clients, topic, settings.app_id) as reader:
         for partition in reader.partitions:
             found = (
-                one.body.epoch
+                publication.body.epoch
                 for stored in reader.read(partition)
-                for one in publications(as_json(stored.record), kind=kind)
-                if one.body is not None
+                for publication in publications(as_json(stored.record), kind=kind)
+                if publication.body is not None
             )
             epochs.update(islice(found, SAMPLED))
         return None if reader.size and not epochs else epochs

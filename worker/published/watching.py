@@ -52,7 +52,9 @@ class TopicWatch(AbstractContextManager["TopicWatch"]):
             )
         with PublishedTopic(self.topic, settings) as topic:
             bounds = topic.bounds
-        self._starts = {p: one.start if from_beginning else one.stop for p, one in bounds.items()}
+        self._starts = {
+            p: bound.start if from_beginning else bound.stop for p, bound in bounds.items()
+        }
         self._consumer = clients.standalone_consumer(
             settings.app_id,
             "read_committed",

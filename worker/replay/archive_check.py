@@ -50,8 +50,8 @@ def check_log(
     """
     archive = history.archive
     offsets = {
-        partition: one
-        for partition, one in archive.partitions().items()
+        partition: value
+        for partition, value in archive.partitions().items()
         if partition in history.filled_from and (only is None or partition in only)
     }
 
@@ -63,7 +63,7 @@ def check_log(
             f"{_ANOTHER_TOPIC}"
         )
 
-    ends = {partition: one.stop for partition, one in offsets.items()}
+    ends = {partition: offset.stop for partition, offset in offsets.items()}
     check_ends(clients, group, history.topic, ends, clock, ends_below)
     for partition, archived in offsets.items():
         common = range(max(archived.start, history.filled_from[partition]), archived.stop)
@@ -93,7 +93,7 @@ def _compare(history: Archived, partition: int, common: range) -> None:
 def _places(ends: Collection[int], common: range) -> list[int]:
     """Ascending offsets: the ends of each file, and some evenly spread; at most COMPARED."""
     spread = range(common.start, common.stop, max(1, len(common) // SPREAD))
-    places = sorted({common.start, *spread, *(one for one in ends if one in common)})
+    places = sorted({common.start, *spread, *(end for end in ends if end in common)})
     if len(places) <= COMPARED:
         return places
     last = len(places) - 1
@@ -150,7 +150,9 @@ def _contradict(archived: Any, stored: Any) -> bool:
     match archived, stored:
         case dict(), dict():
             common = archived.keys() & stored.keys()
-            return not common or any(_contradict(archived[one], stored[one]) for one in common)
+            return not common or any(
+                _contradict(archived[offset], stored[offset]) for offset in common
+            )
         case list(), list():
             return len(archived) != len(stored) or any(map(_contradict, archived, stored))
         case (
@@ -200,7 +202,7 @@ class Holes(Struct, frozen=True):
                 f"{self.first_unreadable}"
             )
         if self.missing:
-            count = sum(one.offsets for one in self.missing.values())
+            count = sum(gap.offsets for gap in self.missing.values())
             yield (
                 f"neither the archive nor its topic has {many(count, 'offsets')} "
                 f"({listed(self.missing)}): a file may be missing; no worker can continue from "
@@ -215,13 +217,13 @@ def listed(missing: Mapping[str, Missing]) -> str:
     'partition 0: 5-6, 9'
     """
     return "; ".join(
-        f"partition {partition}: {', '.join(one.first)}"
+        f"partition {partition}: {', '.join(value.first)}"
         + (
-            f" and {many(one.ranges - len(one.first), 'more ranges')}"
-            if one.ranges > len(one.first)
+            f" and {many(value.ranges - len(value.first), 'more ranges')}"
+            if value.ranges > len(value.first)
             else ""
         )
-        for partition, one in missing.items()
+        for partition, value in missing.items()
     )
 
 
@@ -241,7 +243,7 @@ def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes
         for partition, offsets in history.partitions().items()
         if (one := ranges.get(partition)) is not None
     }
-    return Holes(count, first, {name: one for name, one in found.items() if one.offsets})
+    return Holes(count, first, {name: value for name, value in found.items() if value.offsets})
 
 
 def _missing(history: Archived, partition: int, wanted: range) -> Missing:

@@ -66,7 +66,7 @@ def estimate(
         if number == 0:  # warms up libraries, which are slow at first
             _Sample(ranges, config, engine, None, seconds, clock).take(records)
         sample.take(records)
-    return sample.scaled(sum(one.size for one in ranges.values()), throttle)
+    return sample.scaled(sum(span.size for span in ranges.values()), throttle)
 
 
 @dataclass(eq=False)
@@ -106,8 +106,8 @@ class _Sample:
             self._known += batch.stats.vectors_found
             done, records = records[: batch.taken], records[batch.taken :]
             self._records += len(done)
-            self._size += sum(len(one.key or b"") + len(one.value or b"") for one in done)
-            self._entities |= {one.key for one in done}
+            self._size += sum(len(record.key or b"") + len(record.value or b"") for record in done)
+            self._entities |= {record.key for record in done}
             if now > give_up:
                 return
 
@@ -121,7 +121,7 @@ class _Sample:
             records=offsets,
             size=size,
             seconds=START_SECONDS + max(work * scale, throttled),
-            disk_bytes=round(sum(one.size_bytes for one in self._rows.values()) * scale),
+            disk_bytes=round(sum(row.size_bytes for row in self._rows.values()) * scale),
             sampled=self._records,
             sampled_entities=len(self._entities),
             sampled_embedded=self._embedded,
@@ -132,14 +132,16 @@ class _Sample:
 
 def _windows(ranges: Mapping[int, Range]) -> Iterator[tuple[int, int]]:
     """Sampled places by partition and offset, spread evenly, in ascending order."""
-    total = sum(one.size for one in ranges.values())
+    total = sum(span.size for span in ranges.values())
     if total <= WINDOWS * WINDOW_RECORDS:
-        for partition, one in sorted(ranges.items()):
-            yield from ((partition, start) for start in range(one.first, one.end, WINDOW_RECORDS))
+        for partition, value in sorted(ranges.items()):
+            yield from (
+                (partition, start) for start in range(value.first, value.end, WINDOW_RECORDS)
+            )
         return
     step, due, before = total / WINDOWS, 0.0, 0
-    for partition, one in sorted(ranges.items()):
-        while due < before + one.size:
-            yield partition, one.first + int(due - before)
+    for partition, value in sorted(ranges.items()):
+        while due < before + value.size:
+            yield partition, value.first + int(due - before)
             due += step
-        before += one.size
+        before += value.size

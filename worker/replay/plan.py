@@ -37,12 +37,12 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     @property
     def by_partition(self) -> dict[int, Range]:
         """The ranges."""
-        return {int(partition): one for partition, one in self.ranges.items()}
+        return {int(partition): span for partition, span in self.ranges.items()}
 
     @property
     def size(self) -> int:
         """Offsets to read."""
-        return sum(one.size for one in self.ranges.values())
+        return sum(span.size for span in self.ranges.values())
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -71,7 +71,7 @@ def shown_gone(gone: Mapping[str, int]) -> str:
     >>> shown_gone({"0": 604, "3": 7})
     'partition 0 before offset 604, partition 3 before offset 7'
     """
-    return ", ".join(f"partition {one} before offset {offset}" for one, offset in gone.items())
+    return ", ".join(f"partition {key} before offset {offset}" for key, offset in gone.items())
 
 
 def refuse_other(

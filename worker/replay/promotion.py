@@ -154,7 +154,7 @@ class Promotion:
             broker_errors(f"could not fetch the committed offsets of the group {settings.app_id}"),
         ):
             found = committed_offsets(consumer, settings.input_topic, range(partitions))
-        return {partition: one.offset for partition, one in found.items()}
+        return {partition: value.offset for partition, value in found.items()}
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""

@@ -45,7 +45,7 @@ class Range(Struct, frozen=True):
 
 def gone_before(ranges: Mapping[int, Range]) -> dict[str, int]:
     """By partition the first offset that is left, where retention has removed the beginning."""
-    return {str(partition): one.log_start for partition, one in ranges.items() if one.log_start}
+    return {str(partition): span.log_start for partition, span in ranges.items() if span.log_start}
 
 
 def ranges_of(
@@ -123,7 +123,7 @@ def find_ranges(
         broker_errors(f"could not fetch offsets of {topic}"),
     ):
         bounds = {p: watermarks(asker, topic, p, TIMEOUT_SECONDS) for p in range(partitions)}
-        chosen = {p: one for p, one in bounds.items() if only is None or p in only}
+        chosen = {p: bound for p, bound in bounds.items() if only is None or p in only}
 
         def at(time_ms: int | None) -> Mapping[int, int]:
             return (
@@ -132,9 +132,13 @@ def find_ranges(
 
         firsts, ends = at(since_ms), at(until_ms)
         # A log that lost its beginning may have nothing but markers left before the end.
-        cut = {p: range(one.start, ends[p]) for p, one in chosen.items() if one.start and p in ends}
+        cut = {
+            p: range(value.start, ends[p])
+            for p, value in chosen.items()
+            if value.start and p in ends
+        }
         records = first_records(
-            reader, topic, {p: one for p, one in cut.items() if p not in file_ranges}
+            reader, topic, {p: value for p, value in cut.items() if p not in file_ranges}
         )
     for partition, offset in records.items():
         if until_ms is not None and offset >= ends[partition]:

@@ -94,7 +94,9 @@ class Archived(RecordSource):
         """The name has the offsets of the files alone."""
         self.topic = self.archive.topic
         self._archived = self.archive.partitions()
-        covered = ", ".join(f"{p}: {one.start}-{one.stop}" for p, one in self._archived.items())
+        covered = ", ".join(
+            f"{p}: {value.start}-{value.stop}" for p, value in self._archived.items()
+        )
         self.name = f"archive of {self.topic} ({covered})"
 
     def partitions(self) -> Mapping[int, range]:
@@ -226,9 +228,12 @@ def filled(
     if filled_from is None:
         offsets = history.partitions()
         with TopicReader(
-            clients, topic, group, lambda partitions: [one for one in partitions if one in offsets]
+            clients,
+            topic,
+            group,
+            lambda partitions: [number for number in partitions if number in offsets],
         ) as reader:
-            filled_from = {one: reader.bounds(one).start for one in reader.partitions}
+            filled_from = {number: reader.bounds(number).start for number in reader.partitions}
     return replace(
         history,
         filled_from=filled_from,

@@ -105,9 +105,11 @@ def lacking_facts(
         facts |= {"unreadable_rows": holes.unreadable, "first_unreadable": holes.first_unreadable}
     if holes.missing:
         facts["missing_offsets"] = {
-            partition: one.offsets for partition, one in holes.missing.items()
+            partition: value.offsets for partition, value in holes.missing.items()
         }
-        facts["missing_ranges"] = {partition: one.first for partition, one in holes.missing.items()}
+        facts["missing_ranges"] = {
+            partition: value.first for partition, value in holes.missing.items()
+        }
     return facts
 
 

@@ -44,7 +44,7 @@ class Request:
         return RecordSelection(
             entities=None
             if self.entities is None
-            else frozenset(one.encode() for one in self.entities),
+            else frozenset(entity.encode() for entity in self.entities),
             since_ms=self.since_ms if by_event else None,
             until_ms=self.until_ms if by_event else None,
         )

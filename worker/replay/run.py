@@ -58,7 +58,9 @@ def refuse_shared(names: ReplayIdentity, clients: Clients) -> None:
     admin = clients.admin()
     with broker_errors("no answer from the broker"):
         topics = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
-    others = [one.removesuffix(PLAN) for one in topics if "-replay-" in one and one.endswith(PLAN)]
+    others = [
+        name.removesuffix(PLAN) for name in topics if "-replay-" in name and name.endswith(PLAN)
+    ]
     for group in sorted({*others} - {names.app_id}):
         try:
             plan = stored_plan(group, clients)
@@ -126,9 +128,9 @@ class Replay:
         if plan.gone:
             log.warning("%s", not_whole(plan.gone))
         filled_from = {int(partition): offset for partition, offset in plan.filled_from.items()}
-        ends = {partition: one.end for partition, one in ranges.items()}
+        ends = {partition: span.end for partition, span in ranges.items()}
         return RunBounds(
-            first={partition: one.first for partition, one in ranges.items()},
+            first={partition: span.first for partition, span in ranges.items()},
             ends=ends,
             emit=request.emit,
             selection=request.selection,
@@ -148,9 +150,9 @@ class Replay:
         self._topic_ids({plan.topic: plan.topic_id})
         in_files = _in_files(request)
         ends = {
-            p: one.end
-            for p, one in plan.by_partition.items()
-            if p not in in_files or one.end > in_files[p].stop
+            p: value.end
+            for p, value in plan.by_partition.items()
+            if p not in in_files or value.end > in_files[p].stop
         }
         check_ends(self.clients, self.settings.app_id, plan.topic, ends, self.clock)
 
@@ -175,12 +177,12 @@ class Replay:
 
     def _read_with(self) -> dict[str, str]:
         """What else decides a result: limits, the registry, and files with their columns."""
-        history, names = self.names.request.history, [one.name for one in fields(Limits)]
-        limits = [one for one in names if one.startswith("max_")]
+        history, names = self.names.request.history, [limit.name for limit in fields(Limits)]
+        limits = [name for name in names if name.startswith("max_")]
         return {
             **{
-                f"COVERSUMM_{one.upper()}": str(getattr(self.settings, one))
-                for one in (*limits, "emit_min_changes", "emit_mentions")
+                f"COVERSUMM_{limit.upper()}": str(getattr(self.settings, limit))
+                for limit in (*limits, "emit_min_changes", "emit_mentions")
             },
             "schema registry": NONE if self.settings.schema_registry_url is None else "used",
             **({} if history is None else history.read_with),
@@ -262,7 +264,7 @@ class Replay:
             facets_topic=self.names.facets_topic
             if self.settings.facets and request.to_topic is not None
             else None,
-            ranges={str(partition): one for partition, one in ranges.items()},
+            ranges={str(partition): span for partition, span in ranges.items()},
             holes=holes,
             filled_from={str(partition): offset for partition, offset in filled_from.items()},
             gone=gone,
@@ -301,9 +303,9 @@ class Replay:
         assert self.plan is not None
         accounts = self.accounts()
         done = sum(
-            one.size if account.over else min(max(0, offset - one.first), one.size)
+            item.size if account.over else min(max(0, offset - item.first), item.size)
             for partition, (offset, account) in accounts.items()
-            for one in [self.plan.by_partition[partition]]
+            for item in [self.plan.by_partition[partition]]
         )
         account = total(account for _, account in accounts.values())
         return ReplayProgress(done, self.plan.size, account)
@@ -324,7 +326,7 @@ def not_whole(gone: Mapping[str, int]) -> str:
 def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
     """Whether no record can be missing. An unreadable row may precede the first record."""
     return not holes.missing and (
-        not holes.unreadable or all(one.log_start == 0 for one in ranges.values())
+        not holes.unreadable or all(span.log_start == 0 for span in ranges.values())
     )
 
 
@@ -338,7 +340,7 @@ def accounts(
     ranges = plan.by_partition
     with closing(clients.standalone_consumer(group, "read_committed")) as consumer:
         found = committed_offsets(consumer, plan.topic, sorted(ranges), clock=clock)
-    return {partition: _account(one, found.get(partition)) for partition, one in ranges.items()}
+    return {partition: _account(span, found.get(partition)) for partition, span in ranges.items()}
 
 
 def _account(planned: Range, committed: CommittedOffset | None) -> tuple[int, Account]:
@@ -376,12 +378,14 @@ def check_resumable(settings: Settings, clients: Clients) -> None:
             "topic: a worker cannot continue from it"
         )
     open_ones = {
-        p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over
+        p: account
+        for p, (_, account) in accounts(clients, settings.app_id, plan).items()
+        if not account.over
     }
     if not open_ones:
         return
     named = ", ".join(map(str, open_ones))
-    if any(one != Account() for one in open_ones.values()):
+    if any(account != Account() for account in open_ones.values()):
         raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions "
             f"{named}): let `replay` end first"

@@ -250,9 +250,9 @@ def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The origin of each field: `default`, `computed`, `environment`, or `file:line`."""
     described = settings_by_field()
     found = dict.fromkeys(described, "default") | dict.fromkeys(Settings()._computed(), COMPUTED)
-    for name, one in described.items():
-        if environ.get(one.variable, "").strip():
-            found[name] = place_of(one.variable) or "environment"
+    for name, value in described.items():
+        if environ.get(value.variable, "").strip():
+            found[name] = place_of(value.variable) or "environment"
     return found
 
 
@@ -261,11 +261,11 @@ def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
 
     `Settings.from_environment` refuses others.
     """
-    known = {one.variable for one in settings_by_field().values()}
+    known = {setting.variable for setting in settings_by_field().values()}
     unknown = [
-        f"{placed(one.variable)} ({f'is it {one.nearest}?' if one.nearest else 'nothing is near'})"
-        for one in unknown_variables(environ, known)
-        if not misspelt(one.variable, known)
+        f"{placed(name)} ({f'is it {nearest}?' if nearest else 'nothing is near'})"
+        for name, nearest in unknown_variables(environ, known)
+        if not misspelt(name, known)
     ]
     return f"ignored, for there are no such settings: {', '.join(unknown)}" if unknown else None
 

@@ -224,14 +224,14 @@ def _check_files(settings: Fields) -> Iterator[str]:
 
 def _check_presence(settings: Fields) -> Iterator[str]:
     protocol = settings.security_protocol
-    named = {name: one.variable for name, one in settings_by_field().items()}
+    named = {name: value.variable for name, value in settings_by_field().items()}
     given = {name: named[name] for name in named if getattr(settings, name) is not None}
     for name in OF_TLS:
         if name in given and not protocol.endswith("SSL"):
             yield f"{named[name]}: set, but not used with COVERSUMM_SECURITY_PROTOCOL={protocol}"
-    for one, other in TOGETHER:
-        if (one in given) != (other in given):
-            yield f"{named[one]}, {named[other]}: set both or neither"
+    for key, other in TOGETHER:
+        if (key in given) != (other in given):
+            yield f"{named[key]}, {named[other]}: set both or neither"
     for name, needed in NEEDS:
         if name in given and needed not in given:
             yield f"{named[needed]}: not set, but needed with {named[name]}"

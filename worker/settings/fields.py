@@ -503,8 +503,8 @@ class Fields:
 
 def settings_by_field() -> dict[str, Setting]:
     """The description of each field, in order."""
-    described = {one.name: one.metadata["setting"] for one in fields(Fields)}
+    described = {item.name: item.metadata["setting"] for item in fields(Fields)}
     return {
-        name: one._replace(variable=one.variable or PREFIX + name.upper())
-        for name, one in described.items()
+        name: value._replace(variable=value.variable or PREFIX + name.upper())
+        for name, value in described.items()
     }

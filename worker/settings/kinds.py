@@ -140,8 +140,8 @@ _HOST: Final = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"
 
 
 def _parse_urls(text: str) -> str:
-    given = [one.strip().rstrip("/") for one in text.split(",")]
-    if not all(re.fullmatch(_URL, one) and urlsplit(one).port != 0 for one in given):
+    given = [part.strip().rstrip("/") for part in text.split(",")]
+    if not all(re.fullmatch(_URL, part) and urlsplit(part).port != 0 for part in given):
         raise ValueError
     return ",".join(given)
 
@@ -163,8 +163,8 @@ def pairs(text: str | None) -> dict[str, str]:
     {'debug': 'broker,topic', 'client.rack': 'a'}
     """
     parts = re.split(rf"\s*,\s*(?={_PAIR})", text.strip()) if text else []
-    found = {name: value for name, _, value in (one.partition("=") for one in parts)}
-    if not all(re.match(rf"{_PAIR}.", one) for one in parts) or len(found) < len(parts):
+    found = {name: value for name, _, value in (part.partition("=") for part in parts)}
+    if not all(re.match(rf"{_PAIR}.", part) for part in parts) or len(found) < len(parts):
         raise ValueError
     return found
 
@@ -181,8 +181,8 @@ PAIRS: Final = Kind(
 
 
 def _parse_hosts(text: str) -> str:
-    names = [one.strip() for one in text.split(",")]
-    if not all(re.fullmatch(_HOST, one) for one in names):
+    names = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(_HOST, part) for part in names):
         raise ValueError
     return ",".join(names).lower()
 
@@ -197,9 +197,9 @@ HOSTS: Final = Kind(
 def _parse_origins(text: str) -> str:
     if text == "*":
         return text
-    given = [web_origin(one.strip()).lower() for one in text.split(",")]
+    given = [web_origin(part.strip()).lower() for part in text.split(",")]
     # a browser leaves out the port of the scheme
-    return ",".join(re.sub("^(http:.*):80$|^(https:.*):443$", r"\1\2", one) for one in given)
+    return ",".join(re.sub("^(http:.*):80$|^(https:.*):443$", r"\1\2", part) for part in given)
 
 
 ORIGINS: Final = Kind(
@@ -233,7 +233,7 @@ _NETWORK: Final = r"([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)(/[
 
 
 def _parse_networks(text: str) -> str:
-    return ",".join(str(ip_network(one.strip(), strict=False)) for one in text.split(","))
+    return ",".join(str(ip_network(part.strip(), strict=False)) for part in text.split(","))
 
 
 NETWORKS: Final = Kind(

@@ -201,7 +201,9 @@ class ArchivedLines(ArchiveFile):
             key, event = _bytes(line.key), _bytes(value)
         else:
             members = msgspec.json.decode(text)
-            own = {name: one for name, one in members.items() if name not in (*COORDINATES, KEY)}
+            own = {
+                name: member for name, member in members.items() if name not in (*COORDINATES, KEY)
+            }
             (key, event), _ = read_row(own, self.fields)
             key = key if line.key is UNSET else _bytes(line.key)
         return Record(line.topic, line.partition, line.offset, moment, key, event)

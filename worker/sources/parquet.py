@@ -340,7 +340,9 @@ def _timed(arrow: Any, type_: Any, moment: Any) -> Any:
     if types.is_timestamp(type_) or types.is_date(type_):
         return moment
     if types.is_struct(type_):
-        return arrow.struct([one.with_type(_timed(arrow, one.type, moment)) for one in type_])
+        return arrow.struct(
+            [member.with_type(_timed(arrow, member.type, moment)) for member in type_]
+        )
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         within = type_.value_field.with_type(_timed(arrow, type_.value_type, moment))
         if types.is_fixed_size_list(type_):

@@ -221,7 +221,7 @@ class EntityRows:
             review.embedded,
             *review.chunks,
             first,
-            {one.ordinal: one.label_bits for one in sentences if one.label_bits},
+            {item.ordinal: item.label_bits for item in sentences if item.label_bits},
             review.language,
             review.mentions,
             review.is_future,

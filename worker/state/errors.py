@@ -151,7 +151,7 @@ def _shown(field: str, value: object) -> str:
     if field != "facets" or value is None:
         return repr(value)
     presets = (f"{PRESET}{name}" for name in PRESETS)
-    found = next((one for one in presets if read_definitions(one).identity == value), None)
+    found = next((preset for preset in presets if read_definitions(preset).identity == value), None)
     return found or f"a file, or a preset of another version, with the identity {value}"
 
 

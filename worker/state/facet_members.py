@@ -43,9 +43,11 @@ class FacetMembers:
         if facets.recent:
             newest = NewestReviews(len(dates), dates)
             recent = dict.fromkeys(self._of_review, ~facets.recent_bits)
-            for one in facets.recent:
-                for _, name in newest.before(newest.end(one.newest, one.within_days)):
-                    recent[name] |= one.bit
+            for recent_facet in facets.recent:
+                for _, name in newest.before(
+                    newest.end(recent_facet.newest, recent_facet.within_days)
+                ):
+                    recent[name] |= recent_facet.bit
             for name, bits in recent.items():
                 self._of_review[name] &= bits
 
@@ -112,12 +114,12 @@ class ReviewBits:
         names, found = self._names, self._bits
         starts = [0, *(at for at, (a, b) in enumerate(pairwise(reviews), 1) if a is not b)]
         joined = np.bitwise_or.reduceat(bits, starts).tolist()
-        for name, one in zip([reviews[at] for at in starts], joined, strict=True):
+        for name, value in zip([reviews[at] for at in starts], joined, strict=True):
             if names and names[-1] == name:
-                found[-1] |= one
+                found[-1] |= value
             else:
                 names.append(name)
-                found.append(one)
+                found.append(value)
 
     def counts(self, members: FacetMembers) -> Counter[tuple[int, float | None]]:
         """How many reviews have sentences in exactly these facets, and this rating.

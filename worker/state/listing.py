@@ -143,9 +143,10 @@ def merged(pages: Iterable[Page], limit: int) -> Page:
     ends = [page.after for page in pages if page.after is not None]
     end = min(ends, key=order, default=None)
     known = sorted(
-        (one for page in pages for one in page.entities), key=lambda one: order(one.entity_id)
+        (entity for page in pages for entity in page.entities),
+        key=lambda item: order(item.entity_id),
     )
-    kept = [one for one in known if end is None or order(one.entity_id) <= order(end)]
+    kept = [listed for listed in known if end is None or order(listed.entity_id) <= order(end)]
     searched = sum(page.searched for page in pages)
     if len(kept) > limit:
         return Page(kept[:limit], kept[limit - 1].entity_id, searched)

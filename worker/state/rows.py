@@ -214,7 +214,7 @@ def encode_header(key: bytes, header: Header) -> bytes:
     """Value of an entity header."""
     *counts, ratings = header
     halves, others, total = ratings
-    numbers = [number for one in sorted(halves.items()) for number in one]
+    numbers = [number for half in sorted(halves.items()) for number in half]
     layout = f"<QQQB{'BQ' * len(halves)}QH"
     if not others:
         return seal(key, struct.pack(layout, *counts, len(halves), *numbers, 0, 0), HEADER_FORMAT)
@@ -386,7 +386,7 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
     facts = b"%c%b%c%b" % (len(date), date, len(language), language)
     labels = _U32.pack(len(row.label_bits))
     if row.label_bits:
-        labels += b"".join([_LABELS.pack(*one) for one in row.label_bits.items()])
+        labels += b"".join([_LABELS.pack(*item) for item in row.label_bits.items()])
     if not has_more:
         return seal(key, fixed + facts + labels + texts, 2)
     author, country = (details.author_id or "").encode(), (details.country or "").encode()
@@ -540,7 +540,7 @@ def encode_applied(key: bytes, applied: Applied) -> bytes:
     newest = {**FORMATS, "review": applied.review_format}
     if newest == UNRECORDED:
         return seal(key, head + topic + topic_id, APPLIED_FORMAT)
-    formats = _encode_fields({kind: str(one) for kind, one in newest.items()})
+    formats = _encode_fields({kind: str(value) for kind, value in newest.items()})
     return seal(key, head + topic + _U32.pack(len(topic_id)) + topic_id + formats, RECORDED_FORMAT)
 
 

@@ -56,8 +56,8 @@ def verify_partition(
         if snapshot.header is not None:
             problems += _count_problems(snapshot)
             problems += [] if facets is None else _mention_problems(snapshot, facets)
-            for one in _sets(snapshot, k, facets):
-                problems += _set_problems(snapshot, one, rank, min_changes)
+            for tracked in _sets(snapshot, k, facets):
+                problems += _set_problems(snapshot, tracked, rank, min_changes)
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -164,10 +164,10 @@ def _set_problems(
         ids, vectors = [ids[row] for row in one.rows], vectors[one.rows]
     expected = set(rank(ids, vectors, one.k).ids)
     now = {
-        one: formats.text_digest(snapshot.texts[one])
-        if one in snapshot.texts
-        else digests.get(one, b"")
-        for one in expected
+        sentence: formats.text_digest(snapshot.texts[sentence])
+        if sentence in snapshot.texts
+        else digests.get(sentence, b"")
+        for sentence in expected
     }
     if not is_due(digests, now, min_changes):
         return []

@@ -82,7 +82,9 @@ class ChangeFeed:
         wanted = [(topic, key) for topic in (self.topic, self.facets_topic) for key in keys or ()]
         with self._lock:
             before = self._watched
-            self._watched = {one: before.get(one) or _Buffer(RECENT_PER_ENTITY) for one in wanted}
+            self._watched = {
+                entity: before.get(entity) or _Buffer(RECENT_PER_ENTITY) for entity in wanted
+            }
             self._is_open = keys is not None
             if keys is None:
                 self._changes.take()
@@ -91,7 +93,7 @@ class ChangeFeed:
         """Return and forget the changes since the last call."""
         with self._lock:
             count, last = self._changes.take()
-            taken = {one: buffer.take() for one, buffer in self._watched.items() if buffer.count}
+            taken = {item: buffer.take() for item, buffer in self._watched.items() if buffer.count}
         by_topic: dict[str, Watched] = {self.topic: {}, self.facets_topic: {}}
         for (topic, key), (number, messages) in taken.items():
             by_topic[topic][key] = number, self._in_json(messages)
@@ -105,5 +107,6 @@ class ChangeFeed:
         if as_json is None:
             return messages
         return [
-            one if one.value is None else one._replace(value=as_json(one.value)) for one in messages
+            message if message.value is None else message._replace(value=as_json(message.value))
+            for message in messages
         ]

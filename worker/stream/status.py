@@ -121,9 +121,9 @@ class WorkerStatus:
             known, positions = self.oldest_unprocessed_seconds(), self._positions()
             unknown = {p: start for p, start in positions.items() if p not in known}
             try:
-                for one in await asyncio.to_thread(self._first, unknown) if unknown else ():
-                    if not (times := self._app.consumer.times[one.partition]):
-                        times.append((one.offset, one.timestamp_ms))
+                for fetched in await asyncio.to_thread(self._first, unknown) if unknown else ():
+                    if not (times := self._app.consumer.times[fetched.partition]):
+                        times.append((fetched.offset, fetched.timestamp_ms))
             except Exception as cause:  # the next look may find them
                 log.debug("could not read the first records: %r", cause)
             await asyncio.sleep(LOOK_SECONDS)
@@ -133,7 +133,7 @@ class WorkerStatus:
         with TopicReader(
             clients, settings.input_topic, settings.app_id, lambda _: positions
         ) as reader:
-            each = (islice(reader.read(*one), 1) for one in positions.items())
+            each = (islice(reader.read(*item), 1) for item in positions.items())
             return [stored.record for first in each for stored in first]
 
     def passed(self) -> dict[int, tuple[int, int]]:

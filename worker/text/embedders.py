@@ -84,7 +84,7 @@ EMBEDDERS: Final = (
 PRECISION_VARIABLE: Final = "COVERSUMM_EMBEDDER_PRECISION"
 PRECISIONS: Final = ("fp32", "bf16", "auto")
 
-PATTERN: Final = "|".join(one.pattern for one in EMBEDDERS)
+PATTERN: Final = "|".join(embedder.pattern for embedder in EMBEDDERS)
 """Matches any embedder setting completely."""
 
 
@@ -92,9 +92,9 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-FORMS: Final = _listed([one.form for one in EMBEDDERS])  # accepted values, for messages
+FORMS: Final = _listed([embedder.form for embedder in EMBEDDERS])  # accepted values, for messages
 
-HELP: Final = _listed([f"`{one.form}` ({one.meaning})" for one in EMBEDDERS])
+HELP: Final = _listed([f"`{embedder.form}` ({embedder.meaning})" for embedder in EMBEDDERS])
 """Accepted values and their meaning, in Markdown."""
 
 
@@ -136,13 +136,13 @@ def load_engine(
     `model_file`: declares languages, prefix and threshold of the model; by default `coversumm.json`
     in its folder. Raises EngineError, whose one line says what is wrong and what to do.
     """
-    for one in EMBEDDERS:
-        if given := re.fullmatch(one.pattern, spec):
+    for embedder in EMBEDDERS:
+        if given := re.fullmatch(embedder.pattern, spec):
             options: dict[str, Any] = {"threads": threads or available_cores()}
             try:
                 if resolve_precision(spec, precision) == "bf16":
                     options["precision"] = "bf16"
-                engine = one.load(*given.groups(), cache_dir=cache_dir, **options)
+                engine = embedder.load(*given.groups(), cache_dir=cache_dir, **options)
                 return _declared(engine, model_file or _beside(*given.groups()))
             except EngineError as error:
                 # the line is enough in a notebook, which would show the frames of every library

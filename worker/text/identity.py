@@ -67,7 +67,7 @@ def machine_type() -> str:
     for line in lines:
         name, _, listed = line.partition(":")
         if begins := _INSTRUCTION_SETS.get(name.strip()):
-            sets = {one for one in listed.split() if one.startswith(begins)}
+            sets = {flag for flag in listed.split() if flag.startswith(begins)}
             return " ".join([platform.machine(), *sorted(sets)])
     return platform.machine()
 

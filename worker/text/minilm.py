@@ -93,7 +93,7 @@ class _Graph:
 
     def _weights(self, name: str) -> list[str]:
         names = (f"{name}.{part}" for part in ("weight", "bias"))
-        return [self.weight(one, self._tensors[one]) for one in names]
+        return [self.weight(tensor, self._tensors[tensor]) for tensor in names]
 
     def session(
         self, inputs: Mapping[str, Shape], outputs: Sequence[str], shape: Shape, numbers: bool

@@ -138,7 +138,7 @@ class OnnxEngine:
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text's tokens, truncated to the model's length."""
         prepared = [self._prepared(text) for text in texts]
-        return [one.ids for one in self._tokenizer.encode_batch_fast(prepared)]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(prepared)]
 
     def reads_all(self, text: str) -> bool:
         """Whether the text has at most the model's number of tokens. Most texts are too short for

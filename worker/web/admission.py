@@ -34,7 +34,7 @@ def admission(settings: Settings) -> list[Middleware]:
     """The checks that the settings ask for."""
     found = []
     if settings.web_rate is not None:
-        networks = [ip_network(one) for one in (settings.web_proxies or "").split(",")]
+        networks = [ip_network(network) for network in (settings.web_proxies or "").split(",")]
         found.append(limited(RateLimit(settings.web_rate, settings.web_burst), networks))
     if settings.web_token is not None:
         found.append(with_token(settings.web_token.split(",")))
@@ -48,7 +48,9 @@ def with_token(tokens: Sequence[str]) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         token = given.strip().encode(errors="surrogateescape")
-        same = [hmac.compare_digest(token, one.encode()) for one in tokens]  # all, in constant time
+        same = [
+            hmac.compare_digest(token, known.encode()) for known in tokens
+        ]  # all, in constant time
         if request.path in PROBES or (any(same) and scheme.lower() == "bearer"):
             return await handler(request)
         refusal = error(401, "a token is needed: Authorization: Bearer TOKEN (COVERSUMM_WEB_TOKEN)")

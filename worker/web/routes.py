@@ -277,7 +277,7 @@ def _kind_and_extent(query: Mapping[str, str], default: str) -> tuple[type[View]
         raise ValueError("language is for the views facets and overview")
     if name in ("set", "facets"):
         return KINDS[name], None if language is None else Extent(language=language)
-    numbers = {one: _number(one, query[one]) for one in ("sentences", "words") if one in query}
+    numbers = {item: _number(item, query[item]) for item in ("sentences", "words") if item in query}
     threshold = query.get("threshold")
     if threshold is None:
         return KINDS[name], Extent(**numbers, language=language)

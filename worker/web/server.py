@@ -228,9 +228,13 @@ class _Server(web.Server):
                     MOST_CONNECTIONS,
                 )
             idle = (
-                one
-                for one in self.connections
-                if not (one._force_close or one._request_in_progress or one._messages)
+                connection
+                for connection in self.connections
+                if not (
+                    connection._force_close
+                    or connection._request_in_progress
+                    or connection._messages
+                )
             )
             if oldest := next(idle, None):
                 oldest.force_close()
@@ -242,7 +246,9 @@ class _Server(web.Server):
         """Open connections beyond `MOST_CONNECTIONS`; negative below it."""
         if len(self._connections) < MOST_CONNECTIONS:
             return -1
-        return sum(not one._force_close for one in self._connections) - MOST_CONNECTIONS
+        return (
+            sum(not connection._force_close for connection in self._connections) - MOST_CONNECTIONS
+        )
 
 
 @web.middleware
@@ -280,7 +286,11 @@ class Runner(web.AppRunner):
     def __init__(self, application: web.Application, path: str = "") -> None:
         """`path`: the prefix of paths, which are answered with it and without."""
         self._path = path
-        for old in [one for one in REQUEST_LOG.filters if isinstance(one, RequestErrors)]:
+        for old in [
+            old_filter
+            for old_filter in REQUEST_LOG.filters
+            if isinstance(old_filter, RequestErrors)
+        ]:
             REQUEST_LOG.removeFilter(old)
         REQUEST_LOG.addFilter(RequestErrors())
         super().__init__(

@@ -344,7 +344,7 @@ class GraphgroveIndex:
         ids = [self._ids[row] for row in inside.tolist()]
         return Neighborhood(
             self._vectors.rows[inside],
-            [len(one) for one in ids],
-            [sorted(one)[:ids_kept] for one in ids],
+            [len(id_) for id_ in ids],
+            [sorted(id_)[:ids_kept] for id_ in ids],
             limit,
         )

@@ -46,14 +46,15 @@ class Subsets:
     def nearest(self, searches: Mapping[int, Search]) -> list[Neighborhood]:
         """The results of a search in each of these subsets, in their order; after `totals`."""
         found = {
-            number: SearchCandidates(one.wanted, one.ids_kept) for number, one in searches.items()
+            number: SearchCandidates(search.wanted, search.ids_kept)
+            for number, search in searches.items()
         }
         for block, rows in zip(self._scan(), self._rows, strict=True):
             for number, vectors, own in _parts(block, rows, searches):
                 n, total = searches[number].n, searches[number].total
                 ids_of = partial(_ids, block, own)
                 found[number].offer(keys_of(vectors, n, total), vectors, ids_of, stored=True)
-        return [one.neighborhood(self._dimension) for one in found.values()]
+        return [subset.neighborhood(self._dimension) for subset in found.values()]
 
 
 def _parts(

@@ -169,7 +169,9 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
 def _configured(settings: Settings, partitions: int) -> CoverSummApp:
     return CoverSummApp(
         settings.app_id,
-        broker=";".join(f"kafka://{one.strip()}" for one in settings.bootstrap_servers.split(",")),
+        broker=";".join(
+            f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")
+        ),
         broker_credentials=broker_credentials(settings),
         store="rocksdb://",
         datadir=str(settings.data_dir),

@@ -69,7 +69,7 @@ class ConnectionErrors(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the message."""
         arguments = record.args if isinstance(record.args, tuple) else ()
-        found = [one for one in arguments if isinstance(one, CONNECTION_ERRORS)]
+        found = [argument for argument in arguments if isinstance(argument, CONNECTION_ERRORS)]
         for error in found:
             cause = error.__cause__ or error  # of a connection that broke
             is_tls = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
@@ -85,6 +85,8 @@ def route_errors(report: ContactErrors) -> None:
     """Report aiokafka's connection errors to this contact, and to no former one."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
-        for old in [one for one in logger.filters if isinstance(one, ConnectionErrors)]:
+        for old in [
+            old_filter for old_filter in logger.filters if isinstance(old_filter, ConnectionErrors)
+        ]:
             logger.removeFilter(old)
         logger.addFilter(ConnectionErrors(report))

@@ -203,7 +203,9 @@ class GuardedConsumer(driver.Consumer):
         for partition, records in more.items():
             before = merged.setdefault(partition, [])
             following = before[-1].offset + 1 if before else None
-            fresh = [one for one in records if following is None or one.offset >= following]
+            fresh = [
+                record for record in records if following is None or record.offset >= following
+            ]
             if following is not None and fresh and fresh[0].offset > following:
                 if self._asked.get(partition) != self.cursors.get(partition):
                     # else this fetch is the proof of a gap at the head

@@ -99,6 +99,6 @@ class RecentHistory:
         except SetupError as error:
             raise NoHistory(str(error)) from error
         if len(one_more) > MOST_CHANGES:  # a message of facets is cut out as a whole
-            changes = [one for one in one_more if one.offset > one_more[0].offset]
+            changes = [change for change in one_more if change.offset > one_more[0].offset]
             return ChangeHistory(changes, one_more[0].offset + 1, end - start)
         return ChangeHistory(one_more, start if start > bounds.start else None, end - start)

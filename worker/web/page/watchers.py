@@ -140,7 +140,11 @@ def _in_short(message: Message) -> dict[str, object]:
     body = decode_change(message.value)
     assert isinstance(body, SummaryChanged)
     added = set(body.added)
-    texts = [one.text[:SHOWN_CHARACTERS] for one in body.sentences if one.sentence_id in added]
+    texts = [
+        sentence.text[:SHOWN_CHARACTERS]
+        for sentence in body.sentences
+        if sentence.sentence_id in added
+    ]
     return {
         "entity_id": entity_id,
         "deleted": False,
