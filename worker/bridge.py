@@ -297,7 +297,7 @@ class Bridge:
         return records
 
     def _fatal(self, error: KafkaError, partition: int) -> BaseException:
-        """What an error of the consumer ends the process with."""
+        """The exception that ends the process after an error of the consumer."""
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             return SetupError(self._outside(partition))
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
@@ -315,7 +315,7 @@ class Bridge:
         )
 
     def _schemas_known(self, records: Sequence[Record]) -> bool:
-        """Whether the schemas of these records are known. If not, fetches them, and drops the
+        """True if the schemas of these records are known. If not, fetches them, and drops the
         records to be read again: the group expects a poll from time to time.
         """
         if self._schemas is None or not (ids := self._schemas.missing(records)):
@@ -377,7 +377,9 @@ class Bridge:
             self._consumer.assign(starts)
 
     def _measure_lag(self) -> None:
-        """By the ends of the last fetches; only here, for the client is of one thread."""
+        """Measure the lag by the ends of the last fetches; the client may be used by this thread
+        only.
+        """
         if time.monotonic() - self._measured_at < LAG_SECONDS:
             return
         self._measured_at = time.monotonic()
@@ -420,7 +422,7 @@ class Bridge:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the loop runs: it may stand still for at most COVERSUMM_STALL_TIMEOUT_MS."""
+        """True if the loop runs: it may stand still for at most COVERSUMM_STALL_TIMEOUT_MS."""
         return time.monotonic() - self._moved_at < self._settings.stall_timeout_ms / 1000
 
     def ready(self) -> tuple[bool, str]:
@@ -489,7 +491,7 @@ class Bridges:
 
     @property
     def is_alive(self) -> bool:
-        """Whether all loops run."""
+        """True if all loops run."""
         return all(bridge.is_alive for bridge in self._bridges.values())
 
     def ready(self) -> tuple[bool, str]:

@@ -30,7 +30,7 @@ class SetupError(CoversummError):
 
 
 class FileErrors(SetupError):
-    """What is wrong in a file: `lines`, each with its position."""
+    """Errors in a file: `lines`, each with its position."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))

@@ -1,4 +1,4 @@
-"""What settings name and what takes long to make: each start makes it once, and passes it on."""
+"""Parts of a worker that settings name and that take long to make: made once, then passed on."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Parts:
 
     @classmethod
     def of(cls, settings: Settings) -> "Parts":
-        """Those of the settings. Raises SetupError, EngineError and FileErrors."""
+        """The parts of these settings. Raises SetupError, EngineError and FileErrors."""
         mapping, schemas = with_schemas(settings, mapping_of(settings))
         if settings.facets:
             read_definitions(settings.facets)  # mistakes are named before a model is fetched

@@ -143,7 +143,7 @@ def _letters(letters: TopicReader, selection: LetterSelection) -> Iterator[DeadL
 
 
 def _starts(letters: TopicReader) -> dict[int, int]:
-    """By partition, what makes an offset in it the number of offsets read before."""
+    """By partition, the number that turns an offset into the count of offsets read before it."""
     starts, walked = {}, 0
     for partition in letters.partitions:
         bounds = letters.bounds(partition)
@@ -196,7 +196,7 @@ def _read_one(settings: Settings, place: Place) -> DeadLetter | None:
 
 
 def _value(letter: DeadLetter) -> dict[str, str | None]:
-    """As text if it is UTF-8, else in base64."""
+    """The value as text if it is UTF-8, else in base64."""
     if letter.value is None:
         return {"value": None}
     try:
@@ -302,7 +302,7 @@ def send_letters(
 def _agreed(
     settings: Settings, letters: TopicReader, selection: LetterSelection, yes: bool
 ) -> bool:
-    """Whether to send, by the user's answer; nothing to send needs none."""
+    """True if to send, by the user's answer; nothing to send needs none."""
     from worker.operations.letter_sending import resend
 
     outcomes = resend(settings, letters, selection, dry_run=True)

@@ -274,7 +274,7 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C caused it, as in an import of a native module, which raises its own error."""
+    """True if Ctrl-C caused it, as in an import of a native module, which raises its own error."""
     cause = error.__cause__ or error.__context__
     return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interrupt(cause))
 

@@ -250,7 +250,7 @@ def check_can_ask(yes: bool, dry_run: bool) -> None:
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Whether the user agrees; notes a refusal. Raises click.Abort at Ctrl-C and end of input."""
+    """True if the user agrees; notes a refusal. Raises click.Abort at Ctrl-C and end of input."""
     if yes:
         return True
     try:

@@ -97,7 +97,7 @@ def command(
 
 
 def _consequence(*, offsets: bool, changelog: bool) -> str:
-    """What the next start of a worker does."""
+    """The effect on the next start of a worker."""
     if offsets and changelog:
         return (
             "the next `run` builds everything again from the beginning of the input topic, and "

@@ -1,4 +1,4 @@
-"""How many live sentences each distinct vector of a set has, for a set in which a vector counts
+"""Copies of each distinct vector of a set: live sentences, for a set in which a vector counts
 once.
 
 A vector is known by its digest. Most have one copy: their digests are a sorted array of 16 bytes
@@ -26,7 +26,7 @@ def digest(vector: NDArray[np.int16]) -> bytes:
 
 
 class Net(NamedTuple):
-    """What a step changes."""
+    """The changes of a step."""
 
     left: NDArray[np.int16]  # vectors that have no live sentence any more, (l, D)
     joined: list[int]  # rows of the added ones that are the first of their vector
@@ -72,7 +72,9 @@ class Copies:
         return first
 
     def net(self, removed: Points, added: Points) -> Net:
-        """What a step would change. Raises UnknownSentence if a vector to remove has none."""
+        """The changes that a step would make. Raises UnknownSentence if a vector to remove has
+        none.
+        """
         before: dict[bytes, int] = {}
         counts: dict[bytes, int] = {}
         row_of: dict[bytes, int] = {}

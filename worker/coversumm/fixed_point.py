@@ -36,7 +36,7 @@ EXACT = 2**53
 
 
 def exact(n: int, max_squared_norm: float) -> bool:
-    """Whether float64 computes every key of `n` sentences exactly."""
+    """True if float64 computes every key of `n` sentences exactly."""
     return 3 * n * int(max_squared_norm) < EXACT
 
 

@@ -117,7 +117,7 @@ class CoverSumm:
         ]
 
     def __contains__(self, id: object) -> bool:
-        """Whether a sentence of this id is live."""
+        """True if a sentence of this id is live."""
         return isinstance(id, str) and id.encode() in self._index
 
     def __len__(self) -> int:

@@ -103,7 +103,7 @@ class Walk:
         *,
         by_text: bool = False,
     ) -> None:
-        """As `choose`. Between reads it holds the `candidates` alone."""
+        """See `choose`. Between reads it holds the `candidates` alone."""
         self._scan = scan
         self._dimension = dimension
         self._threshold = threshold
@@ -174,8 +174,8 @@ def choose(
 def stands_for(
     scan: Scan, chosen: NDArray[np.int16], threshold: float, group_of: Callable[[bytes], bytes]
 ) -> list[StandsFor]:
-    """How many live sentences each chosen one stands for: those nearest to it, with a cosine above
-    `threshold`. Of equally near chosen ones the first counts.
+    """The number of live sentences that each chosen sentence stands for: those nearest to it, with
+    a cosine above `threshold`. Of equally near chosen ones the first counts.
 
     `scan` reads all live sentences, those of a group (`group_of` an id) adjacent; `chosen` is (m,
     D).

@@ -16,7 +16,7 @@ from worker.coversumm.reservoir import Reservoir
 
 @dataclass(slots=True)
 class Counters:
-    """How steps were decided, and at what cost."""
+    """Counts of the decisions of steps, and their cost."""
 
     steps: int = 0
     proved_reservoir: int = 0  # the nearest in the reservoir are the nearest of all
@@ -46,7 +46,7 @@ class Counters:
 
 
 class EntityState:
-    """What a step reads and writes. S is in float64, exact below 2^53."""
+    """The state that a step reads and writes. S is in float64, exact below 2^53."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class EntityState:
         return float(self.total @ self.total) / (self.n * self.n) if self.n else 0.0
 
     def complete(self) -> bool:
-        """Whether the reservoir holds every live sentence."""
+        """True if the reservoir holds every live sentence."""
         return self.reservoir.radius_key is None or self.reservoir.live == self.live
 
     def outside(self, centroid_squared: float) -> float:

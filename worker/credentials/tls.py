@@ -43,8 +43,8 @@ def client_context(settings: Settings) -> FileContext | None:
 
 
 def certificate_expiries(settings: Settings) -> dict[str, float]:
-    """By file with a certificate of this process, when the first of its chain expires in Unix
-    seconds. A file that cannot be read is left out.
+    """Expiry by file with a certificate of this process: when the first of its chain expires, in
+    Unix seconds. A file that cannot be read is left out.
     """
     found: dict[str, float] = {}
     for of in ("ssl", "schema_registry", "web_tls"):

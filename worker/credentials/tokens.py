@@ -87,7 +87,7 @@ class TokenSource:
 
 
 class ClientCredentials(NamedTuple):
-    """What an OAuth provider asks for; `setting` is the prefix of its settings."""
+    """The credentials that an OAuth provider asks for; `setting` is the prefix of its settings."""
 
     setting: str
     url: str

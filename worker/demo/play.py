@@ -231,7 +231,7 @@ class Play:
             self._verified += 1
 
     def outcome(self) -> list[str]:
-        """What happened, for people."""
+        """The outcome, for people."""
         reviews = len(self._reviews)
         left_out = (
             f"{many(self._left_out, 'reviews')} were left out, since this machine is slow or busy "

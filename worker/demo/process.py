@@ -85,7 +85,7 @@ class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
         )
 
     def is_ready(self) -> bool:
-        """Whether its `/readyz` answers 200."""
+        """True if its `/readyz` answers 200."""
         self.check()
         return self._get("/readyz") is not None
 

@@ -102,7 +102,7 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
 
 
 def _is_bare(row: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
-    """Whether it is a review without `type`, or with a type of the source's own, like Yelp's
+    """True if it is a review without `type`, or with a type of the source's own, like Yelp's
     `review`: beside a review's fields, and not the misspelt name of an event.
     """
     if "type" not in row:
@@ -211,7 +211,7 @@ def _with_halves(line: bytes) -> Any:
 
 
 def _line(event: Mapping[str, Any]) -> ParsedLine:
-    """As JSON. A lone surrogate stays an escape, for `decode` to judge."""
+    """The line in JSON. A lone surrogate stays an escape, which `decode` judges."""
     try:
         return ParsedLine(_key(event), msgspec.json.encode(event))
     except ValueError as error:

@@ -113,12 +113,12 @@ _REMEDIES: Final = {
 
 
 def is_framed(raw: bytes) -> bool:
-    """Whether it begins like a frame: no JSON does."""
+    """True if it begins like a frame: no JSON does."""
     return raw[:1] == b"\0"
 
 
 def is_frame(raw: bytes) -> bool:
-    """Whether it begins with a complete frame, with an id that a registry may give."""
+    """True if it begins with a complete frame, with an id that a registry may give."""
     return is_framed(raw) and len(raw) >= FRAME_BYTES and 0 < schema_id(raw) <= MAX_SCHEMA_ID
 
 
@@ -141,7 +141,7 @@ def decoded(
     part: str,
     headers: Sequence[tuple[str, bytes | None]],
 ) -> T:
-    """What `decode` makes of a part of a record, "key" or "value". Raises BadEvent, which names a
+    """The decoded part of a record, "key" or "value". Raises BadEvent, which names a
     known format that is not read.
     """
     if headers and is_framed(raw) and (unread := _unread(raw, part, headers)):

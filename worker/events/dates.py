@@ -137,7 +137,7 @@ def milliseconds(timestamp: str) -> int:
 
 
 def is_future(occurred_at: str | None, timestamp_ms: int) -> bool:
-    """Whether this date is more than a day after the record that says it, or after 2099. A record
+    """True if this date is more than a day after the record that says it, or after 2099. A record
     of a file has no time (-1, or 0 where it was sent on).
 
     >>> is_future("2026-11-22T00:00:00Z", milliseconds("2026-11-20T12:00:00Z"))

@@ -33,7 +33,7 @@ class RecordMapping(Protocol):
 
     @property
     def needs_headers(self) -> bool:
-        """Whether records must come with their headers."""
+        """True if records must come with their headers."""
 
     @property
     def digest(self) -> str:

@@ -136,12 +136,12 @@ _matches: Final = re.compile(TIMESTAMP_PATTERN).match
 
 
 def is_timestamp(text: str) -> bool:
-    """Whether `text` is an RFC 3339 timestamp of a day that exists."""
+    """True if `text` is an RFC 3339 timestamp of a day that exists."""
     return _matches(text) is not None and is_day(text)
 
 
 def is_day(timestamp: str) -> bool:
-    """Whether the day of a timestamp exists: the pattern accepts days up to 31 in every month."""
+    """True if the day of a timestamp exists: the pattern accepts days up to 31 in every month."""
     if timestamp[8:10] <= "28":
         return True
     year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])

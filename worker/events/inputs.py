@@ -183,7 +183,7 @@ class GivenSentence(NamedTuple):
 
 
 class ReviewDetails(NamedTuple):
-    """What messages say of a sentence's review; None: unknown."""
+    """A review's details in messages; None: unknown."""
 
     rating: float | None = None
     occurred_at: str | None = None
@@ -194,7 +194,7 @@ class ReviewDetails(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """Whether it has what builds before these last three fields cannot store."""
+        """True if it has what builds before these last three fields cannot store."""
         return self[3:] != (None, None, None)
 
 
@@ -215,7 +215,7 @@ class ReviewUpserted(Struct, frozen=True):
 
     @property
     def occurred_at(self) -> str | None:
-        """As other events have it."""
+        """The time in the form of other events."""
         return self.details.occurred_at
 
 

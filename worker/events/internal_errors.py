@@ -31,7 +31,7 @@ def internal_error(error: Exception) -> Rejected:
 
 
 def internal_errors(in_a_row: int, outcomes: Iterable[object]) -> int:
-    """How many of the last records are internal errors, after these outcomes.
+    """The number of last records that are internal errors, after these outcomes.
 
     Raises Crash at MOST_IN_A_ROW.
     """

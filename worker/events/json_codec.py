@@ -72,7 +72,7 @@ def body_of(members: dict[str, Any], kind: type[Body]) -> Body:
 
 
 def _raw(value: Any, where: str) -> msgspec.Raw:
-    """As the decoder leaves a field that is checked only if it is used."""
+    """The raw JSON of a field that is checked only if it is used."""
     try:
         return msgspec.Raw(_encode_body(value))
     except (TypeError, ValueError, OverflowError):
@@ -233,7 +233,7 @@ _ESCAPED: Final = re.compile(
 
 
 class LoneSurrogates:
-    """How often a thread has read U+FFFD for some: in values that it parsed, in records."""
+    """Counts of U+FFFD read for lone surrogates by thread: in parsed values, in records."""
 
     def __init__(self) -> None:
         self.values = 0

@@ -43,7 +43,7 @@ TOPICS: Final = (SUMMARIES, FACETS)
 
 
 def are_mentions_due(published: int, now: int, percent: int) -> bool:
-    """Whether a facet must be published for the number of reviews that mention it, which was
+    """True if a facet must be published for the number of reviews that mention it, which was
     `published`: with `percent` above 0, if it differs by at least so much.
     """
     return percent > 0 and now != published and 100 * abs(now - published) >= percent * published
@@ -55,7 +55,7 @@ def is_due(
     min_changes: int,
     deleted: Collection[bytes] = (),
 ) -> bool:
-    """Whether a set, as `{sentence id: text digest}`, must be published after the last published
+    """True if a set, as `{sentence id: text digest}`, must be published after the last published
     one.
 
     It must if at least `min_changes` of its sentences are new or edited, or as many are gone; if

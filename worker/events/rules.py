@@ -39,7 +39,7 @@ decode_labels: Final = Decoder(list[str] | None).decode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one event may contain, and an entity hold. Defaults are in the settings.
+    """Limits of the content of an event, and of an entity. Defaults are in the settings.
 
     `model` names the worker's embedding model (None: any is accepted); `embeds`: an engine exists.
     """
@@ -232,7 +232,7 @@ Embedding: TypeAlias = bytes | list[float]  # little-endian float32, or numbers
 
 
 def is_of_dimension(embedding: Embedding, dimension: int) -> bool:
-    """Whether it has this many numbers."""
+    """True if it has this many numbers."""
     return len(embedding) == (4 * dimension if isinstance(embedding, bytes) else dimension)
 
 

@@ -57,7 +57,7 @@ class RatingRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     max: float | None = None
 
     def has(self, rating: float) -> bool:
-        """Whether the rating is in the range."""
+        """True if the rating is in the range."""
         return (self.min is None or rating >= self.min) and (self.max is None or rating <= self.max)
 
 
@@ -66,7 +66,7 @@ OPTIONAL_FIELDS: Final = frozenset(("language", "mentions", "pros", "cons"))
 
 
 class Polarity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What praise and complaints are, for facets with `sides`.
+    """The definition of praise and complaints, for facets with `sides`.
 
     Attributes:
         good: complete sentences of praise.
@@ -87,7 +87,7 @@ class Polarity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many good and bad phrases or vectors it has."""
+        """The numbers of good and bad phrases or vectors."""
         return len(self.good or self.good_vectors or ()), len(self.bad or self.bad_vectors or ())
 
     @property
@@ -143,7 +143,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether it has phrases or vectors: it shares no sentence with others of its `rivals`."""
+        """True if it has phrases or vectors: it shares no sentence with others of its `rivals`."""
         return self.phrases is not None or self.vectors is not None
 
     @property

@@ -63,7 +63,7 @@ class Rivals:
         return squares
 
     def facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
-        """By row of (m, D) the facets of the phrase with the highest cosine, none if that is below
+        """The facets of the phrase with the highest cosine, by row of (m, D); none if that is below
         its threshold.
         """
         norms = np.sqrt(self._squares)
@@ -162,7 +162,7 @@ class FacetCriteria:
 
     @cached_property
     def needs_reviews(self) -> bool:
-        """Whether a facet depends on more than a sentence's vector."""
+        """True if a facet depends on more than a sentence's vector."""
         return any(facet.rivals != Facet("", k=1) for facet in self.definitions.facets)
 
     @cached_property
@@ -172,13 +172,13 @@ class FacetCriteria:
 
     @cached_property
     def most_recent(self) -> int:
-        """How many of the newest reviews decide about facets; all of them for a facet by days."""
+        """The number of newest reviews that decide about facets; all for a facet by days."""
         if any(recent_facet.within_days is not None for recent_facet in self.recent):
             return sys.maxsize // 8
         return max([recent_facet.newest or 0 for recent_facet in self.recent], default=0)
 
     def nearest_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
-        """By row of (m, D) the facets of its nearest phrases, a bit for each."""
+        """The facets of the nearest phrases by row of (m, D), a bit for each."""
         found = np.zeros(len(vectors), np.uint64)
         for rivals in self.rivals:
             found |= rivals.facets(vectors)
@@ -227,13 +227,13 @@ class FacetCriteria:
         return _detector(tuple(sorted(named))) if named else None
 
     def language_of(self, texts: Iterable[str], tag: str | None) -> str:
-        """Of a review with these texts and this language tag; empty if no facet depends on it."""
+        """The language of a review with these texts and this tag; empty if no facet needs it."""
         detector = self.detector
         return "" if detector is None else detector.language_of(" ".join(texts), tag)
 
     @property
     def has_words(self) -> bool:
-        """Whether a visible facet has words."""
+        """True if a visible facet has words."""
         return bool(self._words)
 
     def mentions(self, texts: Iterable[str], language: str | None) -> int:
@@ -274,7 +274,7 @@ class _Values:
 
 
 def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> Mapping[str, int]:
-    """By value of this field the bits of the facets that name it."""
+    """Bits of the facets that name a value of this field, by value."""
     found: dict[str, int] = defaultdict(int)
     for bit, facet in facets:
         for value in getattr(facet, name) or ():
@@ -355,5 +355,5 @@ def _fixed_point(name: str, embeddings: NDArray[np.floating[Any]]) -> NDArray[np
 
 
 def label_bits(facets: FacetCriteria | None) -> Mapping[str, int]:
-    """By label the facets that take it; empty without facets."""
+    """Bits of the facets that take a label, by label; empty without facets."""
     return {} if facets is None else facets.label_bits

@@ -95,7 +95,7 @@ class NewestReviews:
 
     @property
     def is_short(self) -> bool:
-        """Whether reviews that were left out may be among the wanted ones."""
+        """True if reviews that were left out may be among the wanted ones."""
         return not self.is_complete and len(self._items) < self.wanted
 
     def end(self, count: int | None, days: int | None) -> Item:

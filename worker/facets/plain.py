@@ -129,7 +129,7 @@ def _has_rating(facet: Facet, rating: float | None) -> bool:
 
 
 def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> dict[str, int]:
-    """By value of this field the facets that admit it; by the empty text those of all others."""
+    """The facets that admit a value of this field, by value; by "" those of all others."""
     given = [(bit, getattr(facet, name)) for bit, facet in facets]
     others = sum(bit for bit, values in given if values is None)
     named = sorted({value for _, values in given for value in values or ()})

@@ -38,8 +38,8 @@ class Direction:
         self.beyond = float(margin * SCALE * SCALE * good * bad // 1)
 
     def signs(self, vectors: NDArray[np.int16]) -> NDArray[np.int8]:
-        """By row of (m, D) 1 if it points to the good phrases, -1 if to the bad ones, by more than
-        the margin; else 0.
+        """Signs by row of (m, D): 1 if it points to the good phrases, -1 if to the bad ones, by
+        more than the margin; else 0.
         """
         products = vectors.astype(np.float64) @ self.vector
         good, bad = products > self.beyond, products < -self.beyond

@@ -107,7 +107,7 @@ class ShortSentences:
 
 
 def is_short(text: str) -> bool:
-    """Whether the sentence is of the length that clusters are made of."""
+    """True if the sentence is of the length that clusters are made of."""
     return len(text) <= MAX_CHARS and len(text.split()) in WORDS_OF_A_SENTENCE
 
 

@@ -12,7 +12,7 @@ Place = tuple[str | int, ...]
 
 
 def positions(text: str) -> dict[Place, int]:
-    """By place the line, from 1, of valid TOML; what is inside a value has the value's line."""
+    """Line numbers, from 1, by place in valid TOML; places inside a value have the value's line."""
     found: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
@@ -48,7 +48,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def near(name: object, names: Iterable[str], ask: str = ", did you mean") -> str:
-    """What follows an unknown name in a message: the most similar of these, if one is similar."""
+    """The end of a message about an unknown name: the most similar of these, if one is similar."""
     found = get_close_matches(str(name), list(names), 1)
     return f"{ask} {found[0]}?" if found else ""
 

@@ -38,7 +38,7 @@ Meaning = tuple[int, Sequence[tuple[Sequence[Part], int]]]
 
 
 class _Hit:
-    """What one word of a text matches: slots, and the rest of runs that it begins."""
+    """The matches of a word of a text: slots, and the rest of runs that it begins."""
 
     __slots__ = ("runs", "slots")
 
@@ -78,7 +78,7 @@ class Words:
         self._known: dict[str, _Hit] = {}
 
     def __bool__(self) -> bool:
-        """Whether a facet has words."""
+        """True if a facet has words."""
         return bool(self._exact or self._prefixes or self._substrings)
 
     def bits(self, texts: Iterable[str], language: str | None) -> int:
@@ -135,7 +135,7 @@ class Words:
             hits[first] = hits.get(first, _NO_HIT).joined(hit)
 
     def _look_up(self, word: str) -> _Hit:
-        """What the word matches, remembered."""
+        """The matches of the word, from a cache."""
         hit = self._exact.get(word, _NO_HIT)
         for length in self._lengths:
             if length > len(word):
@@ -195,7 +195,7 @@ def _parse(pattern: str) -> str | list[Part]:
 
 
 def _follows(rest: tuple[Part, ...], words: list[str], at: int) -> bool:
-    """Whether the words from `at` on begin with these."""
+    """True if the words from `at` on begin with these."""
     if at + len(rest) > len(words):
         return False
     for number, (part, is_prefix) in enumerate(rest, at):

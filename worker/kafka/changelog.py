@@ -100,7 +100,7 @@ class ChangelogReader:
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called: a restore that returns then is incomplete."""
+        """True if `stop` was called: a restore that returns then is incomplete."""
         return self._stop.is_set()
 
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
@@ -300,7 +300,7 @@ class ChangelogLog:
     _read: set[int] = field(default_factory=set, init=False)  # partitions that had a reader
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
-        """By partition its present bounds. Raises KafkaException and Unanswered without an answer.
+        """Present bounds by partition. Raises KafkaException and Unanswered without an answer.
 
         As long as the life of tombstones is unknown, no copy of an earlier process is trusted, and
         one of this process for UNKNOWN_LIFE_MS.

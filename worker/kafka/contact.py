@@ -96,7 +96,7 @@ class Contact:
         self._refused.clear()
 
     def silent_seconds(self) -> dict[str, float]:
-        """By client the seconds since it last heard from a broker."""
+        """Seconds by client since it last heard from a broker."""
         now = self.clock.monotonic()
         return {client: max(0.0, now - at) for client, at in sorted(self._heard.items())}
 

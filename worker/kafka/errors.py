@@ -129,7 +129,7 @@ PAUSE_SECONDS = 0.2  # seconds between two attempts
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the call that raised this may succeed later."""
+    """True if the call that raised this may succeed later."""
     if isinstance(error, KafkaException):
         return error.args[0].code() in RETRIABLE
     return isinstance(error, Unanswered)
@@ -250,14 +250,14 @@ class Diagnosis:
 
     @property
     def denied(self) -> bool:
-        """Whether a broker answered and refused the client, so that more waiting hardly helps."""
+        """True if a broker answered and refused the client, so that more waiting hardly helps."""
         texts = " ".join(self._errors.values())
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
         return known or "alert" in texts or "PLAINTEXT broker" in texts
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing listens at the address, or its name does not resolve."""
+        """True if nothing listens at the address, or its name does not resolve."""
         refused = "Connection refused" in self._errors.get(KafkaError._TRANSPORT, "")
         return refused or KafkaError._RESOLVE in self._errors
 

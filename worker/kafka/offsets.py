@@ -57,7 +57,7 @@ def committed_offsets(
     timeout_seconds: float = TIMEOUT_SECONDS,
     clock: Clock = time,
 ) -> dict[int, CommittedOffset]:
-    """By partition what the consumer's group has committed; without the others.
+    """Committed offsets of the consumer's group by partition; partitions without one are absent.
 
     A committed reader waits for transactions in flight; an uncommitted one gets the offsets before
     them. Raises KafkaException if the broker does not answer for a partition.
@@ -117,7 +117,8 @@ class InputLog:
     ends: Mapping[int, int] = field(default_factory=dict)  # by partition the first offset not read
 
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
-        """By partition where the group resumes, once its previous owner's transaction is decided.
+        """The offset by partition where the group resumes, once its previous owner's transaction is
+        decided.
 
         Raises:
             SetupError: an offset is outside the log, or a permission is missing.
@@ -210,7 +211,7 @@ def offsets_at(
     timeout_seconds: float,
     clock: Clock = time,
 ) -> dict[int, int]:
-    """By partition the first offset whose timestamp is not before `time_ms`, if any.
+    """The first offset by partition whose timestamp is not before `time_ms`, if any.
 
     A transaction marker or an aborted record may be there, with the broker's clock;
     `first_records_at` finds the first record. Waits as `watermarks` does. Raises KafkaException if
@@ -229,7 +230,7 @@ def _offsets_at(
     timeout_seconds: float,
     clock: Clock,
 ) -> dict[int, int]:
-    """By partition the offset at a time, -1 for none; OFFSET_BEGINNING and OFFSET_END are times.
+    """The offset at a time by partition, -1 for none; OFFSET_BEGINNING and OFFSET_END are times.
 
     librdkafka passes the time to the broker, and Kafka's protocol has these two among its
     timestamps.
@@ -251,7 +252,7 @@ def _offsets_at(
 def first_records_at(
     asker: Consumer, reader: Consumer, topic: str, bounds: Mapping[int, range], time_ms: int
 ) -> dict[int, int]:
-    """By partition the offset of the first committed record at or after a time, else the end.
+    """The offset by partition of the first committed record at or after a time, else the end.
 
     The broker's index by time counts transaction markers and aborted records, so its answer is a
     lower bound; a committed reader with the options `READ_TO_END` finds the record from there. It

@@ -83,7 +83,7 @@ class TopicReader(AbstractContextManager["TopicReader"]):
 
     @property
     def group_metadata(self) -> Any:
-        """Of the reader's group, so that a transaction can commit offsets for it."""
+        """The metadata of the reader's group, so that a transaction can commit offsets for it."""
         return self._consumer.consumer_group_metadata()
 
     @property
@@ -96,14 +96,14 @@ class TopicReader(AbstractContextManager["TopicReader"]):
         return self._bounds[partition]
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """By partition the offset of the first message at or after a time, else the end."""
+        """The offset by partition of the first message at or after a time, else the end."""
         with broker_errors(f"could not fetch offsets by time of {self.topic}"):
             return first_records_at(
                 self._consumer, self._consumer, self.topic, self._bounds, time_ms
             )
 
     def committed(self, *, wait: bool = True) -> dict[int, CommittedOffset]:
-        """By partition what the group has committed; `wait`: for transactions in flight."""
+        """Committed offsets of the group by partition; `wait`: for transactions in flight."""
         with broker_errors(f"could not fetch the committed offsets of {self.topic}"):
             if wait:
                 return committed_offsets(self._consumer, self.topic, self.partitions)
@@ -161,7 +161,7 @@ def removing(config: Mapping[str, str]) -> list[str]:
 
 
 def reach(clients: Clients, topic: str, group: str, config: Mapping[str, str]) -> str | None:
-    """How far back an input with this configuration reaches, if replays lack records, now or later.
+    """The reach of an input with this configuration, if replays lack records, now or later.
 
     Raises SetupError if the broker does not answer.
     """
@@ -190,7 +190,7 @@ def _first(reader: TopicReader, partition: int) -> str:
 
 
 def is_unreadable(message: Any) -> bool:
-    """Whether it stands for a batch that the client does not decompress.
+    """True if it stands for a batch that the client does not decompress.
 
     librdkafka bounds what zstd takes (`receive.message.max.bytes`, 100 MB), and no other codec.
     """
@@ -225,7 +225,7 @@ def passed_by(clients: Clients, group: str, message: Any) -> Record:
 
 
 def _at_end(message: Any, end: int) -> bool:
-    """Whether no record before the end follows: only markers and aborted messages may."""
+    """True if no record before the end follows: only markers and aborted messages may."""
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)

@@ -261,7 +261,7 @@ class RecreatedTopic:
 
     @property
     def exists(self) -> bool:
-        """Whether the broker has the topic now."""
+        """True if the broker has the topic now."""
         return self._described() is not None
 
     def recreate(self) -> None:

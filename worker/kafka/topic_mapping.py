@@ -1,4 +1,4 @@
-"""How the records of the input topic are read: its schemas, and its mapping, which also refuses
+"""The reading of the input topic's records: its schemas, and its mapping, which also refuses
 records in the wrong partition.
 
 All records of an entity must be in one partition, or their order is lost. A record whose key is the

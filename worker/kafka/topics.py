@@ -119,7 +119,7 @@ class TopicSpec:
 
     @property
     def operations(self) -> Operations:
-        """Those of `run` or a bridge on it."""
+        """The operations of `run` or a bridge on the topic."""
         return OPERATIONS.get(self.role, WRITE)
 
 
@@ -227,7 +227,7 @@ class Topics:
         self._lists_all = str(found.cluster_id).startswith(EMBEDDED)
 
     def exists(self, name: str, operations: Operations) -> bool:
-        """Whether the topic exists. Raises SetupError if no broker tells this client.
+        """True if the topic exists. Raises SetupError if no broker tells this client.
 
         The list of all topics lacks those that this client may not describe, so a broker is asked
         for this one by name. `operations` are those to allow in that case.
@@ -353,7 +353,7 @@ def prepare_topics(
 
 
 def has_progress(clients: Clients, settings: Settings, partitions: int) -> bool:
-    """Whether the group has committed any offset of the input. Raises SetupError."""
+    """True if the group has committed any offset of the input. Raises SetupError."""
     group = settings.app_id
     try:
         with closing(clients.standalone_consumer(group, "read_committed")) as consumer:

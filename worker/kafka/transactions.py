@@ -86,7 +86,7 @@ class TransactionError(Exception):
 
     @property
     def fenced(self) -> bool:
-        """Whether another producer has taken over the transactional id."""
+        """True if another producer has taken over the transactional id."""
         return self.error.code() in FENCED
 
 
@@ -281,7 +281,7 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open or in doubt."""
+        """True if a transaction is open or in doubt."""
         return self._open is not None
 
     def suspect(self) -> None:

@@ -65,7 +65,7 @@ class Expressions:
     def __init__(self) -> None:
         self.problems: list[tuple[Place, str]] = []
         self._has_items = False
-        """Whether paths may begin at an item: they are of a rule with `each`."""
+        """True if paths may begin at an item: they are of a rule with `each`."""
 
     def _wrong(self, place: Place, what: str) -> None:
         self.problems.append((place, f"{_shown(place)}{what}"))
@@ -168,7 +168,7 @@ class Expressions:
         return piped(of_parts(*paths), paths, self._last(given))
 
     def _options(self, place: Place, given: Mapping[str, Any], field: str) -> bool:
-        """Whether the table's options fit the field."""
+        """True if the table's options fit the field."""
         before = len(self.problems)
         for name in OPTIONS.keys() & given.keys():
             if field not in OPTIONS[name]:
@@ -189,7 +189,7 @@ class Expressions:
         return len(self.problems) == before
 
     def _last(self, given: Mapping[str, Any]) -> list[Take]:
-        """What is done to a checked value at the end."""
+        """The last step of a checked expression."""
         bounds, number = given.get("scale"), given.get("add")
         steps = [rescaled(*bounds)] if bounds else []
         steps += [of_escaped] if given.get("unescape") else []
@@ -234,7 +234,7 @@ def _is_within(value: Any, low: int, high: int) -> bool:
 
 
 def _is_range(value: Any) -> bool:
-    """Whether it is two numbers, the lower one first."""
+    """True if it is two numbers, the lower one first."""
     is_pair = isinstance(value, list) and len(value) == 2
     return (
         is_pair

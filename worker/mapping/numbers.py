@@ -91,7 +91,7 @@ def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
 
 
 def _schema_at(schema: Any, names: Sequence[str]) -> dict[str, Any] | None:
-    """What a schema of Kafka Connect says of a member."""
+    """A Kafka Connect schema's description of a member."""
     for name in names:
         fields = schema.get("fields") if type(schema) is dict else None
         if type(fields) is not list:

@@ -89,7 +89,7 @@ def parse_path(text: str, has_items: bool = False) -> Path:
 
 
 def getter(path: Path) -> Get:
-    """What a record has at the path."""
+    """The value of a record at the path."""
     root, names = path.root, path.names
     if root == HEADERS:
         return _header(names[0])
@@ -112,7 +112,7 @@ def getter(path: Path) -> Get:
 
 
 def is_there(path: Path, roots: Roots) -> bool:
-    """Whether the record has the member, possibly null."""
+    """True if the record has the member, possibly null."""
     if path.root == HEADERS:
         return path.names[0] in roots.headers
     node: Any = roots[path.root]
@@ -162,7 +162,7 @@ def unavailable(what: str) -> NoReturn:
 
 
 def step(node: Any, name: str, otherwise: object) -> Any:
-    """What a node has under a name or at a place in a list."""
+    """The value of a node under a name or at a place in a list."""
     if type(node) is dict:
         return node.get(name, otherwise)
     if type(node) is list and name.isdecimal() and len(name) < 10 and int(name) < len(node):

@@ -34,7 +34,7 @@ ANY_OF: Final = ("text", "sentences")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a rule asks of one path: one of these values, or with none of them any but null; or that
+    """A rule's condition on a path: one of these values, or with none of them any but null; or that
     it and another path have values that differ.
     """
 
@@ -46,7 +46,7 @@ class Condition:
     get_other: Get | None = None
 
     def holds(self, roots: Roots) -> bool:
-        """Whether it holds for a record. Raises BadEvent if the source left the value out."""
+        """True if it holds for a record. Raises BadEvent if the source left the value out."""
         value = self.get(roots)
         if self.get_other is not None:
             return self._differs(value, self.get_other(roots))
@@ -74,7 +74,7 @@ class Condition:
         )
 
     def implies(self, other: Condition) -> bool:
-        """Whether the other one holds wherever this one does."""
+        """True if the other one holds wherever this one does."""
         if self.path[1:] != other.path[1:]:
             return False
         if self.other is not None or other.other is not None:
@@ -150,21 +150,21 @@ class Rule:
         object.__setattr__(self, "reads_key", KEY in roots)
 
     def matches(self, roots: Roots) -> bool:
-        """Whether all conditions hold."""
+        """True if all conditions hold."""
         for condition in self.conditions:  # noqa: SIM110 - a third of the time of all()
             if not condition.holds(roots):
                 return False
         return True
 
     def hides(self, later: Rule) -> bool:
-        """Whether a later rule can never apply, because this one always does before it."""
+        """True if a later rule can never apply, because this one always does before it."""
         return all(
             any(condition.implies(own) for condition in later.conditions) for own in self.conditions
         )
 
     @property
     def may_make_several(self) -> bool:
-        """Whether it may make more than one event of a record."""
+        """True if it may make more than one event of a record."""
         return len(self.events) > 1 or self.each is not None
 
     @property

@@ -76,12 +76,12 @@ class TopicMapping:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether records must come with their headers: of framed ones they may have the ids."""
+        """True if records must come with their headers: of framed ones they may have the ids."""
         return self.reads_headers or "framed" in (self.key, self.value)
 
     @property
     def reads_headers(self) -> bool:
-        """Whether rules read headers, so that a record without readable ones is refused."""
+        """True if rules read headers, so that a record without readable ones is refused."""
         _, reads_ce, reads_headers = self._reads
         return reads_ce or reads_headers
 
@@ -197,7 +197,7 @@ class TopicMapping:
     def _decoded(
         self, raw: bytes, form: str, part: str, headers: Sequence[tuple[str, bytes | None]]
     ) -> Any:
-        """What a key or value has. Raises BadEvent."""
+        """The decoded key or value. Raises BadEvent."""
         is_json = form != "framed" or (part == "value" and not is_framed(raw))
         try:
             return decoded(parse if is_json else self._unframed, raw, part, headers)
@@ -219,7 +219,7 @@ def _check_number(events: int, size: int) -> None:
 
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
-    """Whether a list is a batch of CloudEvents: by its header, or by a member."""
+    """True if a list is a batch of CloudEvents: by its header, or by a member."""
     content_type = (headers.get("content-type") or b"").strip().lower()
     is_said = content_type.startswith(BATCH)
     return is_said or any(type(member) is dict and "specversion" in member for member in value)

@@ -139,7 +139,7 @@ IDS: Final = ("entity_id", "review_id", "author_id")
 
 
 def taker(field: str) -> Take | None:
-    """How values become this field's; None: as they are."""
+    """The conversion of values for this field; None: no conversion."""
     takers: dict[str, Take] = {
         "review_version": _version,
         "rating": _rating,

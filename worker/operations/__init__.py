@@ -1,1 +1,1 @@
-"""What commands do to a group: checks of its broker, its copies, dead letters, sending, removal."""
+"""The work of commands: checks of a broker, copies, dead letters, sending, removal."""

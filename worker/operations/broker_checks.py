@@ -1,4 +1,4 @@
-"""Whether a broker has and allows what `run` needs.
+"""True if a broker has and allows what `run` needs.
 
 Kafka describes what a client may do with topics, groups and the cluster, and validates the creation
 of a topic without doing it. It does not describe transactional ids: only a transaction would show,
@@ -62,7 +62,7 @@ class ConfigCheck:
 
     @property
     def advice(self) -> str:
-        """What was found, and what to do."""
+        """The finding and the remedy."""
         return f"{self.found}; {self.remedy}" if self.remedy else self.found
 
 
@@ -93,7 +93,7 @@ def _check_registry(settings: Settings) -> ConfigCheck:
 
 
 def _check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
-    """Whether the first rows of the changelog have the fingerprint of these settings, and its last
+    """True if the first rows of the changelog have the fingerprint of these settings, and its last
     rows no newer formats. Loads the embedder, whose model is part of the fingerprint.
     """
     changelog = topics.specs["changelog"].name
@@ -145,7 +145,7 @@ class _Broker:
     settings: Settings
 
     def check_topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
-        """Whether the topic exists with the right settings, and may be used."""
+        """True if the topic exists with the right settings, and may be used."""
         of = f"{spec.role} topic {spec.name}"
         try:
             found = _answer(
@@ -216,7 +216,7 @@ class _Broker:
             yield self._history(spec, of, config)
 
     def _history(self, spec: TopicSpec, of: str, config: Mapping[str, str]) -> ConfigCheck:
-        """How far back the input reaches; never a failure, since only replays need more."""
+        """The reach of the input; never a failure, since only replays need more."""
         try:
             found = reach(self.clients, spec.name, self.settings.app_id, config)
         except SetupError as cause:
@@ -224,7 +224,7 @@ class _Broker:
         return ConfigCheck(of, "history", OK, found or "it has its first records, and keeps all")
 
     def check_group(self) -> Iterator[ConfigCheck]:
-        """Whether the worker may join its group, which its changelog readers use too, and other
+        """True if the worker may join its group, which its changelog readers use too, and other
         clients are in it.
         """
         name = self.settings.app_id
@@ -247,7 +247,7 @@ class _Broker:
         yield self._allowed(of, READ, granted, f"--group {name}")
 
     def check_transactions(self) -> ConfigCheck:
-        """Whether this client may do anything; Kafka does not describe transactional ids."""
+        """True if this client may do anything; Kafka does not describe transactional ids."""
         name = self.settings.transactional_id
         of = f"transactional id {name}"
         try:

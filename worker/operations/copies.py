@@ -46,7 +46,7 @@ class Copy:
 
     @property
     def is_current(self) -> bool | None:
-        """Whether it is the group's state; None if that is unknown."""
+        """True if it is the group's state; None if that is unknown."""
         if self.is_partial:
             return False
         return None if self.committed_offset is None else self.committed_offset <= self.next_offset
@@ -108,7 +108,7 @@ class GroupOffsets:
 
 
 def _is_reachable(servers: str) -> bool:
-    """Whether a broker accepts connections; librdkafka would wait for its whole timeout."""
+    """True if a broker accepts connections; librdkafka would wait for its whole timeout."""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
         try:

@@ -62,7 +62,7 @@ class ServedEntities:
 
 @dataclass
 class Listing:
-    """What was listed so far; `after` is the position of the next page, None at the end."""
+    """The entities listed so far; `after` is the position of the next page, None at the end."""
 
     shown: int = 0
     searched: int = 0

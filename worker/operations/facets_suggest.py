@@ -67,7 +67,7 @@ class LiveSentences:
         return None
 
     def entities_of(self) -> dict[str, Counter[str]]:
-        """By text, how often each entity has it."""
+        """Counts of each text by entity."""
         found: dict[str, Counter[str]] = {}
         for entity, reviews in self._entities.items():
             for sentences in reviews.values():

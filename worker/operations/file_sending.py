@@ -25,7 +25,7 @@ LAST_WAIT_SECONDS = 10.0  # seconds to wait for events in flight when sending en
 
 
 class SendReport(NamedTuple):
-    """What was sent, as JSON has it; `skipped` counts lines that could not be used."""
+    """The report of sending, as JSON has it; `skipped` counts lines that could not be used."""
 
     topic: str
     sent: int

@@ -120,7 +120,7 @@ class _Walk:
         yield from (LetterOutcome(letter, SENT) for letter, _ in batch)
 
     def _sent(self, partition: int) -> TopicPartition:
-        """What was sent of the partition so far, as an offset to commit."""
+        """The sent part of the partition, as an offset to commit."""
         sent = self.tally.now()
         try:
             return TopicPartition(self.letters.topic, partition, sent.first_unsent, sent.metadata())

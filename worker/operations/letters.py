@@ -81,14 +81,14 @@ class DeadLetter:
 
     @property
     def truncated(self) -> bool:
-        """Whether the key or value was cut, or headers were dropped."""
+        """True if the key or value was cut, or headers were dropped."""
         from worker.events import TRUNCATED_HEADERS
 
         return not self.headers.keys().isdisjoint(TRUNCATED_HEADERS)
 
     @property
     def attempts(self) -> int:
-        """How often its record was sent again before it became this letter."""
+        """The number of times its record was sent again before it became this letter."""
         return self._number("dlq.attempts") or 0
 
     def again(self, record: Record) -> Record:
@@ -99,7 +99,7 @@ class DeadLetter:
 
     @property
     def own_headers(self) -> tuple[tuple[str, bytes], ...]:
-        """Those of the original record, which a worker keeps if its mapping reads headers."""
+        """The headers of the original record, which a worker keeps if its mapping reads headers."""
         return tuple((name, raw) for name, raw in self.headers.items() if name[:4] != "dlq.")
 
     @property

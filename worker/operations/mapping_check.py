@@ -1,4 +1,4 @@
-"""What a mapping makes of sample records of a file or of its topics."""
+"""The outcome of a mapping for sample records of a file or of its topics."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ DEAD_LETTER: Final = "dead letter"
 
 @dataclass(frozen=True, slots=True)
 class SampleOutcome:
-    """What becomes of a record: an event's type, `ignored` or `dead letter`, and by which rule.
+    """The outcome of a record: an event's type, `ignored` or `dead letter`, and by which rule.
 
     `event` is its body, `detail` why it is a dead letter. `place` is a line, or partition:offset.
     """
@@ -72,7 +72,7 @@ class MappingCheck:
     """By topic and rule: for each part of a joined text whether a record has it, possibly null."""
 
     def judge(self, place: str, record: Record) -> list[SampleOutcome]:
-        """What becomes of a record of one of the topics: several events, or one other outcome.
+        """The outcomes of a record of one of the topics: several events, or one other outcome.
         Raises SetupError for another topic.
         """
         mapping = self.topics.get(record.topic)
@@ -176,7 +176,7 @@ class MappingCheck:
 
 
 def _doubts_of(event: Mapping[str, Any]) -> Iterator[str]:
-    """What makes no sense in an event, although it may be right."""
+    """Doubtful parts of an event, which may still be right."""
     if event["entity_id"] == "0":
         yield "entity_id is 0: does the source fill it in where it knows none?"
     if event["entity_id"][0] in '{["':

@@ -1,4 +1,4 @@
-"""What a reset removes: the state of a data directory, a group's offsets, and a changelog."""
+"""The steps of a reset: the state of a data directory, a group's offsets, and a changelog."""
 
 import shutil
 import time

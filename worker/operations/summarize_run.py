@@ -92,12 +92,12 @@ class AllChanges:
     """Writes each change at once, as a line."""
 
     def at_once(self, outcome: Outcome) -> bytes:
-        """What is written after some records."""
+        """The output after some records."""
         bodies = (change.value for change in outcome.changes if change.value is not None)
         return b"".join(body_lines(bodies))
 
     def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
-        """What is written after all records."""
+        """The output after all records."""
         return ()
 
 

@@ -37,7 +37,7 @@ def changed_rows(
     load: Load,
     native: Processed | None = None,
 ) -> dict[int, dict[bytes, bytes | None]]:
-    """By partition: changed rows, None for removed ones; those of native code are counted already.
+    """Changed rows by partition, None for removed ones; rows of native code are counted already.
 
     Raises TooMuch, and changes nothing.
     """

@@ -28,7 +28,7 @@ Outcome = Ignored | Rejected | None  # of a record; None: it is applied
 
 
 class EntityCounts(NamedTuple):
-    """Of an entity: live reviews, live sentences, and the ratings of these reviews."""
+    """Counts of an entity: live reviews, live sentences, ratings of these reviews."""
 
     reviews: int = 0
     sentences: int = 0
@@ -191,8 +191,8 @@ class EntityChanges:
         reviews: Mapping[bytes, Review],
         before: Mapping[bytes, Review | None],
     ) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """By review the facets of the newest reviews that it was in, and is in after these changes:
-        of these reviews, and of those between the two ends, which alone move.
+        """The facets of the newest reviews by review: those it was in, and is in after these
+        changes: of these reviews, and of those between the two ends, which alone move.
         """
         was: dict[bytes, int] = {}
         now: dict[bytes, int] = {}
@@ -262,7 +262,7 @@ def _joined(steps: Sequence[PlannedStep]) -> PlannedStep:
 
 
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
-    """Of the live ones."""
+    """The items of live sentences."""
     return [
         (recency(review.date), name)
         for name, review in reviews.items()

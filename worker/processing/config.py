@@ -37,16 +37,16 @@ class RecordSelection:
 
     @property
     def is_all(self) -> bool:
-        """Whether every record is selected."""
+        """True if every record is selected."""
         return self.entities is None and not self.is_by_time
 
     @property
     def is_by_time(self) -> bool:
-        """Whether events are selected by their own time."""
+        """True if events are selected by their own time."""
         return self.since_ms is not None or self.until_ms is not None
 
     def has_entity(self, record: Record, event: Event | Rejected | None = None) -> bool:
-        """Whether the event, or without one the record's key, is of one of the entities."""
+        """True if the event, or without one the record's key, is of one of the entities."""
         if self.entities is None:
             return True
         if event is None or isinstance(event, Rejected):
@@ -54,14 +54,14 @@ class RecordSelection:
         return event.entity_id.encode() in self.entities
 
     def has_time(self, record: Record, event: Event | Rejected) -> bool:
-        """Whether the event occurred in the span."""
+        """True if the event occurred in the span."""
         occurred_ms = occurred(record, event)
         return (self.since_ms is None or occurred_ms >= self.since_ms) and (
             self.until_ms is None or occurred_ms < self.until_ms
         )
 
     def is_late(self, record: Record) -> bool:
-        """Whether the record arrived after the end of the span."""
+        """True if the record arrived after the end of the span."""
         return self.until_ms is not None and record.timestamp_ms >= self.until_ms
 
 
@@ -79,7 +79,7 @@ OPTIONAL_BYTES: Final = 24  # upper bound of the name and the brackets of anothe
 NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Native = Literal["auto", "off", "require"]
-"""Whether native code takes usual events: if it is installed; never; always, or the worker ends."""
+"""Use of native code for usual events: if it is installed; never; always, or the worker ends."""
 Emit = Literal["every", "coalesced", "final", "none"]
 """The published changes of an entity: each; the net one of each micro-batch; the last; none."""
 LEAST_LOADED_BYTES: Final = 64 * 2**20
@@ -148,7 +148,7 @@ class ProcessorConfig:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What stored rows must have been made with."""
+        """The fingerprint that stored rows must have."""
         detector = None if self.facets is None else self.facets.detector
         return Fingerprint(
             model=self.limits.model or NO_MODEL,
@@ -171,7 +171,7 @@ class ProcessorConfig:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the set last published may differ from the current set."""
+        """True if the set last published may differ from the current set."""
         return self.min_changes > 1 and self.emit in ("every", "coalesced")
 
 

@@ -93,12 +93,12 @@ class CachedEntity:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the core is in memory."""
+        """True if the core is in memory."""
         return self._set.core is not None
 
     @property
     def has_facets_loaded(self) -> bool:
-        """Whether its facets are in memory; True without any."""
+        """True if its facets are in memory; True without any."""
         return self.criteria is None or (self._facets is not None and self._facets.is_loaded)
 
     def load(self) -> None:
@@ -141,7 +141,7 @@ class CachedEntity:
         return sentence
 
     def sentences(self, identifiers: Sequence[bytes]) -> list[SetSentence]:
-        """As `sentence`, for several."""
+        """The sentences with these ids, see `sentence`."""
         try:
             return list(map(self.cached.__getitem__, identifiers))  # most often
         except KeyError:

@@ -127,7 +127,7 @@ class Source(NamedTuple):
         return EntityCore.load(k, dimension, index, distinct=shown, by_text=self.by_text)
 
     def fitting(self, ids: Iterable[bytes]) -> list[tuple[int, str, ReviewDetails]]:
-        """Of the sentences those that fit into the words of the extent: the position of each, its
+        """The sentences that fit into the words of the extent: the position of each, its
         text, and the details of its review.
         """
         facts = [self.entity.text_and_details(identifier) for identifier in ids]
@@ -138,7 +138,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """What each view of an entity has; read by `read_view`."""
+    """The common parts of an entity's views; read by `read_view`."""
 
     entity_id: str
     incarnation: int  # source offset of the event that created it

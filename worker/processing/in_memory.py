@@ -73,7 +73,7 @@ class ProcessorInMemory:
         return self._processor.view(EntityKey(PARTITION, entity_id), kind, extent)
 
     def knows(self, entity_id: str) -> bool:
-        """Whether the entity exists."""
+        """True if the entity exists."""
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:

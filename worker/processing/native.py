@@ -80,7 +80,7 @@ def why_python(config: ProcessorConfig) -> str:
 
 
 def unusual_settings(config: ProcessorConfig) -> str:
-    """Those under which the pool does not know what events do; empty if it does."""
+    """The settings under which the pool cannot process events; empty if it can."""
     unusual = {
         "--emit final": config.emit == "final",
         "COVERSUMM_EMIT_MIN_CHANGES": config.min_changes != 1,
@@ -151,7 +151,7 @@ class NativeEntities:
             self._defined.add(number)
 
     def _is_kept(self, partition: int, entity: bytes | None) -> bool:
-        """Whether Python has the entity in memory, and the pool would not take it."""
+        """True if Python has the entity in memory, and the pool would not take it."""
         if entity is None:
             return False
         key = EntityKey(partition, entity.decode(errors="replace"))

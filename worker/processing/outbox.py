@@ -141,7 +141,7 @@ def encode(drafts: Sequence[Draft], config: ProcessorConfig) -> list[bytes]:
 
 
 def _last_change(draft: Draft, config: ProcessorConfig) -> LastChange:
-    """As it is stored until it is published."""
+    """The last change in the form that is stored until it is published."""
     record, body = draft.record, draft.body
     if draft.topic is FACETS:
         (value,) = encode([draft], config)

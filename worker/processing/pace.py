@@ -176,7 +176,7 @@ class Pace:
         return first, limit if len(first) == most < len(records) else None
 
     def is_too_long(self, records: int, characters: int) -> bool:
-        """Whether these records with this much new text are expected to exceed the limit."""
+        """True if these records with this much new text are expected to exceed the limit."""
         return self._records.seconds(records) + self._texts.seconds(characters) > self.limit_seconds
 
     def most_records(self, loaded_bytes: float = math.inf) -> int:

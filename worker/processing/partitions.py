@@ -70,7 +70,7 @@ class Partitions:
         )
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
-        """By partition: the next source offset once these records are applied."""
+        """The next source offset by partition once these records are applied."""
         ends = {record.partition: record.offset + 1 for record in records}
         return {number: max(end, self[number].next_offset or 0) for number, end in ends.items()}
 

@@ -120,7 +120,7 @@ class Processor:
 
     @property
     def is_native(self) -> bool:
-        """Whether usual events go through native code."""
+        """True if usual events go through native code."""
         return self._native is not None
 
     # -- partitions

@@ -128,7 +128,7 @@ class Summaries:
         return self._begun.get(partition)
 
     def is_large(self, rows: Rows, key: EntityKey) -> bool:
-        """Whether reading the entity's rows takes long."""
+        """True if reading the entity's rows takes long."""
         header = read_header(rows, key.entity_id.encode())
         return header is not None and header.sentences > LARGE
 

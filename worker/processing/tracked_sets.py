@@ -71,7 +71,7 @@ class SetPart:
 
     @property
     def quotes(self) -> list[bytes]:
-        """By rank."""
+        """The quotes by rank."""
         return [sentence.quote for sentence in self.sentences]
 
     @property
@@ -126,7 +126,7 @@ class TrackedSet:
 
     @property
     def name(self) -> str:
-        """Of the facet, with its language."""
+        """The facet's name with its language."""
         return "" if self.facet is None else self.facet.label
 
     @property
@@ -193,7 +193,7 @@ class TrackedSets:
                 key.published_mentions = count
 
     def changed(self) -> list[TrackedSet]:
-        """Those that are not as last published, or whose mentions are due."""
+        """The sets that differ from those last published, or whose mentions are due."""
         percent = self.emit_mentions
         return [
             tracked
@@ -203,7 +203,7 @@ class TrackedSets:
         ]
 
     def is_due(self, min_changes: int, deleted: Collection[bytes]) -> bool:
-        """Whether one of them must be published."""
+        """True if one of them must be published."""
         percent = self.emit_mentions
         for tracked in self.sets:
             count = tracked.mentions.reviews
@@ -237,7 +237,7 @@ class TrackedSets:
             tracked.published, tracked.published_mentions = tracked.now, tracked.mentions.reviews
 
     def row(self) -> PublishedSets | None:
-        """What is stored; None before the first change is published."""
+        """The stored row; None before the first change is published."""
         if self.sequence is None:
             return None
         mentions = (

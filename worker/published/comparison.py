@@ -48,7 +48,7 @@ class Digest(NamedTuple):
         return cls(body.k, hash(_encode(common)), members)
 
     def pack(self) -> bytes:
-        """As bytes: 16, plus 8 per sentence."""
+        """The summary in bytes: 16, plus 8 per sentence."""
         return array("q", (self.k, self.body, *self.members)).tobytes()
 
     @classmethod
@@ -59,7 +59,7 @@ class Digest(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How the two summaries of an entity compare."""
+    """The comparison of an entity's two summaries."""
 
     k_a: int | None  # None where A has no summary
     k_b: int | None  # None where B has no summary
@@ -122,7 +122,7 @@ class _Choice:
                 self._changed = sorted(self._changed)[: self._most]
 
     def changed(self) -> dict[bytes, int]:
-        """How many sentences differ, by key; the most changed entity first."""
+        """Counts of different sentences by key; the most changed entity first."""
         return {key: -differing for differing, key in sorted(self._changed)[: self._most]}
 
 

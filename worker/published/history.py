@@ -1,4 +1,4 @@
-"""How an entity's summary or its facets came about: published changes, each with the set before."""
+"""The history of an entity's summary or facets: published changes, each with the set before."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a published message says: a summary, the facets of an entity, or that it was deleted.
+"""The content of a published message: a summary, an entity's facets, or a deletion.
 
 One type serves both kinds of changes. A message of facets is read as one publication of each facet,
 whose body is that of a summary: with the facet's sentences and counts. What came to a facet and
@@ -42,7 +42,7 @@ class Publication(NamedTuple):
 
     @property
     def name(self) -> SetName:
-        """Of its set."""
+        """The name of its set."""
         return SetName(self.entity_id, self.facet)
 
     @property
@@ -138,4 +138,4 @@ def _missing_in(some: Sequence[SummarySentence], others: Sequence[SummarySentenc
 
 
 FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
-"""What `decoded` raises for a message that is none of the worker's."""
+"""Raised by `decoded` for a message that is none of the worker's."""

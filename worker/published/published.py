@@ -24,7 +24,7 @@ _ENDINGS: Final = (".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def names_file(value: str) -> bool:
-    """Whether a value names a file: it has a slash or a known ending (also followed by .gz). All
+    """True if a value names a file: it has a slash or a known ending (also followed by .gz). All
     other values name topics.
 
     >>> names_file("./reviews"), names_file("epoch-2.jsonl.gz"), names_file("summaries.v1")
@@ -112,7 +112,7 @@ class PublishedTopic(PublishedSource):
 
     @property
     def bounds(self) -> dict[int, range]:
-        """By partition its offsets."""
+        """The offsets by partition."""
         return {partition: self._reader.bounds(partition) for partition in self._reader.partitions}
 
     def __iter__(self) -> Iterator[Publication]:
@@ -127,7 +127,7 @@ class PublishedTopic(PublishedSource):
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """As for every source. Reads only offsets within the span, by the topic's time index."""
+        """See `Source`. Reads only offsets within the span, by the topic's time index."""
         starts = {} if span.since_ms is None else self._reader.offsets_at(span.since_ms)
         ends = {} if span.until_ms is None else self._reader.offsets_at(span.until_ms)
         records = self.records(entity_id, starts, ends, progress)
@@ -184,7 +184,7 @@ class PublishedFile(PublishedSource):
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """As for every source. A line without `occurred_at` has the time of the line before."""
+        """See `Source`. A line without `occurred_at` has the time of the line before."""
         key = entity_id.encode()
         since_ms, until_ms = span
         has_begun = since_ms is None

@@ -75,7 +75,7 @@ class TopicWatch(AbstractContextManager["TopicWatch"]):
 
     @property
     def lost_seconds(self) -> float | None:
-        """How long no broker has answered; None while one does."""
+        """Seconds since a broker last answered; None while a broker answers."""
         return time.monotonic() - self._heard_at if self._is_lost else None
 
     def current(self, entity_id: str, progress: Progress) -> Record | None:

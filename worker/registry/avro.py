@@ -134,7 +134,7 @@ class AvroSchema:
 
 
 class _Measure(NamedTuple):
-    """What is known of a type: see `_Shape`; `height` is how deep its values may be."""
+    """The measure of a type: see `_Shape`; `height` is how deep its values may be."""
 
     excess: int
     height: int
@@ -291,7 +291,7 @@ def _types(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _aliased(schema: Mapping[str, Any]) -> int:
-    """How many values of a record are read under a second name."""
+    """The number of values of a record that are read under a second name."""
     return sum(len(one.get("aliases", ())) for one in schema.get("fields", ()))
 
 
@@ -309,7 +309,7 @@ def _add_aliases(value: Any, aliases: Mapping[tuple[str, ...], Mapping[str, str]
 
 
 def _scale(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What reading a decimal needs beside its type; nothing for other types."""
+    """The scale that reading a decimal needs beside its type; nothing for other types."""
     scale = schema.get("scale", 0)
     is_decimal = schema.get("logicalType") == "decimal" and type(scale) is int
     return {"logicalType": _DECIMAL, "scale": scale} if is_decimal else {}

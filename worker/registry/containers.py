@@ -61,7 +61,7 @@ class Scan:
 
 
 def skip_of(schema: Any, named: dict[str, Skip]) -> Skip:
-    """How to pass a value of a checked schema; adds the types that it defines to `named`."""
+    """The way to skip a value of a checked schema; adds the types that it defines to `named`."""
     if isinstance(schema, list):
         branches = [skip_of(one, named) for one in schema]
         return lambda scan: branches[scan.long()](scan)

@@ -61,7 +61,7 @@ class FramedCodec:
         return json_codec.body_of(members, kind)
 
     def unframe(self, value: bytes) -> Any:
-        """What a framed key or value has, for a mapping. Raises BadEvent."""
+        """The content of a framed key or value, for a mapping. Raises BadEvent."""
         schema = self._schema(value)
         if isinstance(schema, JsonSchema):
             return json_codec.parse(value[FRAME_BYTES:])

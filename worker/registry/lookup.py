@@ -154,7 +154,7 @@ class SchemaLookup:
 
 
 def usable(found: SchemaTexts) -> KnownSchema:
-    """What a schema is good for."""
+    """The uses of a schema."""
     if found.schema_type == "JSON":
         return JsonSchema()
     if found.schema_type != "AVRO":

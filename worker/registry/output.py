@@ -50,7 +50,7 @@ _END: Final = b"\0"
 
 
 class Subject(NamedTuple):
-    """What is registered under a subject: the schema of a type, without fields that the facets of
+    """The registered schema of a subject: that of a type, without fields that the facets of
     these settings do not use.
     """
 
@@ -65,7 +65,7 @@ class Subject(NamedTuple):
 
 
 def subjects(settings: Settings) -> list[Subject]:
-    """Those of the messages that workers of these settings publish. Raises SetupError."""
+    """The subjects of the messages that workers with these settings publish. Raises SetupError."""
     found = [Subject(f"{settings.output_topic}{VALUE}", SummaryChanged)]
     if settings.facets:
         unused = read_definitions(settings.facets).unused
@@ -213,7 +213,7 @@ class AvroOutput:
 
 
 def frame(identifier: int) -> bytes:
-    """What comes before a value of the schema with this id."""
+    """The bytes before a value of the schema with this id."""
     return b"\0" + identifier.to_bytes(4, "big")
 
 
@@ -266,7 +266,7 @@ def _encoder(schema: Any, named: Mapping[str, Any]) -> Encode:
 
 
 def _long(number: int) -> bytes:
-    """As Avro writes a number that is not negative: zigzag, then seven bits in each byte."""
+    """The Avro form of a number that is not negative: zigzag, then seven bits in each byte."""
     if number < len(_LONGS):
         return _LONGS[number]
     number <<= 1

@@ -101,7 +101,7 @@ def _places(ends: Collection[int], common: range) -> list[int]:
 
 
 def difference(archived: Record, stored: Record) -> str:
-    """How an archived record differs from that of the log, for people; empty if it does not.
+    """The difference of an archived record from that of the log, for people; empty if equal.
 
     An archive may lack timestamps and keys, cut timestamps to seconds, and have JSON written
     otherwise, or in columns. Members that only one of both has do not count: archivers add and
@@ -146,7 +146,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def _contradict(archived: Any, stored: Any) -> bool:
-    """Whether two values cannot be the same one, which an archiver may have converted."""
+    """True if two values cannot be the same one, which an archiver may have converted."""
     match archived, stored:
         case dict(), dict():
             common = archived.keys() & stored.keys()
@@ -188,7 +188,7 @@ class Missing(Struct, frozen=True):
 
 
 class Holes(Struct, frozen=True):
-    """What a history in files lacks: unreadable rows, and missing offsets by partition."""
+    """Gaps of a history in files: unreadable rows, and missing offsets by partition."""
 
     unreadable: int = 0
     first_unreadable: str = ""
@@ -228,7 +228,7 @@ def listed(missing: Mapping[str, Missing]) -> str:
 
 
 def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes:
-    """What the history lacks of the ranges. Reads the files. Raises SetupError."""
+    """The gaps of the history within the ranges. Reads the files. Raises SetupError."""
     if history is None:
         return Holes()
     count, first = 0, ""

@@ -1,4 +1,4 @@
-"""What a replay has done so far: an account for each partition, committed as its offset's note.
+"""The ledger of a replay: an account for each partition, committed as its offset's note.
 
 An account is part of the transaction that did the work, so it is exact after any failure.
 """
@@ -115,5 +115,5 @@ class ReplayLedger(Ledger):
         self.offsets |= batch.next_offsets
 
     def is_over(self, partition: int) -> bool:
-        """Whether the partition is done and committed; False before it is taken over."""
+        """True if the partition is done and committed; False before it is taken over."""
         return partition in self.accounts and self.accounts[partition].over

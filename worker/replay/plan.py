@@ -14,7 +14,7 @@ OUTPUT_FORMAT = "output format"  # in `made_with`: kept changes are stored in it
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
-    """What all processes and restarts of a replay keep to.
+    """The plan that all processes and restarts of a replay share.
 
     `request`, `made_with` and `read_with` must be the same for a resume, by name.
     """
@@ -45,7 +45,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
         return sum(span.size for span in self.ranges.values())
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """The plan in JSON."""
         return json.encode(self)
 
 

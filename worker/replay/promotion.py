@@ -115,7 +115,7 @@ class Promotion:
         return PromotionCheck(what, complaint is None, complaint or spec.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
-        """Whether the new build has read everything that the present one has."""
+        """True if the new build has read everything that the present one has."""
         what = "it has caught up"
         wanted = self._committed(self.present)
         if not wanted:

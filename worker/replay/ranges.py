@@ -39,12 +39,12 @@ class Range(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many offsets; some may hold no record."""
+        """The number of offsets; some may hold no record."""
         return max(0, self.end - self.first)
 
 
 def gone_before(ranges: Mapping[int, Range]) -> dict[str, int]:
-    """By partition the first offset that is left, where retention has removed the beginning."""
+    """The first remaining offset of each partition whose beginning retention has removed."""
     return {str(partition): span.log_start for partition, span in ranges.items() if span.log_start}
 
 

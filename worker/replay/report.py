@@ -93,7 +93,7 @@ def report_of(replay: Replay, seconds: float) -> dict[str, Any]:
 def lacking_facts(
     holes: Holes, gone: Mapping[str, int], lacking: Mapping[str, int], request: Request
 ) -> dict[str, Any]:
-    """What the history lacks: its beginning, rows and offsets of files. `lacking` is the part of
+    """The gaps of the history: its beginning, rows and offsets of files. `lacking` is the part of
     `gone` that makes the replay partial.
     """
     facts: dict[str, Any] = {}

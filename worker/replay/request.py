@@ -1,4 +1,4 @@
-"""What to replay, and the settings of the replay's worker."""
+"""The request of a replay, and the settings of its worker."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ ACCEPT_GONE = "--accept-gone"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to replay."""
+    """A request of a replay."""
 
     name: str  # of the replay; the same name resumes it
     topic: str  # the history; empty if it is in plain files
@@ -51,7 +51,7 @@ class Request:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all history is published to a topic, so that a worker may continue."""
+        """True if all history is published to a topic, so that a worker may continue."""
         is_all = self.selection.is_all and self.since_ms is None and self.partitions is None
         return is_all and self.to_topic is not None and bool(self.topic)
 
@@ -72,7 +72,7 @@ class Request:
         }
 
     def lacking(self, gone: Mapping[str, int]) -> dict[str, int]:
-        """Of the records before these offsets, those that keep the replay from being whole."""
+        """The missing records before these offsets that keep the replay from being complete."""
         return dict(gone) if self.is_whole and not self.accept_gone else {}
 
 

@@ -176,7 +176,7 @@ class Replay:
         return {**fields, MAPPING: digest, OUTPUT_FORMAT: self.settings.output_format}
 
     def _read_with(self) -> dict[str, str]:
-        """What else decides a result: limits, the registry, and files with their columns."""
+        """Other facts that decide a result: limits, the registry, and files with their columns."""
         history, names = self.names.request.history, [limit.name for limit in fields(Limits)]
         limits = [name for name in names if name.startswith("max_")]
         return {
@@ -199,7 +199,7 @@ class Replay:
         return parts.config(partitions, request.emit, request.selection)
 
     def estimate(self, parts: Parts, vectors: VectorStore | None) -> Estimate:
-        """How long the replay would take, by a sample; begins nothing. Raises SetupError."""
+        """The estimated duration of the replay, by a sample; begins nothing. Raises SetupError."""
         partitions = (
             Topics(self.settings, self.clients).input_partitions if self.names.request.topic else 1
         )
@@ -285,7 +285,7 @@ class Replay:
         return self.plan
 
     def accounts(self) -> dict[int, tuple[int, Account]]:
-        """By partition the next offset and the account that are committed, once a plan is known.
+        """The committed next offset and account by partition, once a plan is known.
 
         Raises KafkaException if the broker does not answer.
         """
@@ -324,7 +324,7 @@ def not_whole(gone: Mapping[str, int]) -> str:
 
 
 def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
-    """Whether no record can be missing. An unreadable row may precede the first record."""
+    """True if no record can be missing. An unreadable row may precede the first record."""
     return not holes.missing and (
         not holes.unreadable or all(span.log_start == 0 for span in ranges.values())
     )
@@ -333,7 +333,7 @@ def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
 def accounts(
     clients: Clients, group: str, plan: ReplayPlan, clock: Clock = time
 ) -> dict[int, tuple[int, Account]]:
-    """By partition the next offset and the account that a replay's group has committed.
+    """The next offset and the account, by partition, that a replay's group has committed.
 
     Raises KafkaException if the broker does not answer.
     """

@@ -51,7 +51,7 @@ class Archive:
         return self._topic.name
 
     def partitions(self) -> dict[int, range]:
-        """By partition, its offsets; a topic that continues the archive does so at `stop`."""
+        """The offsets by partition; a topic that continues the archive does so at `stop`."""
         return {
             partition: range(pieces[0].first, max(piece.last for piece in pieces) + 1)
             for partition, pieces in sorted(self._pieces.items())
@@ -97,7 +97,7 @@ class Archive:
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is an archive, by its columns or its first lines. Raises SetupError."""
+    """True if a file is an archive, by its columns or its first lines. Raises SetupError."""
     return _source(path, NO_FIELDS, Topic()).is_archived()
 
 

@@ -75,7 +75,7 @@ class ArchiveFile:
     topic: Topic
 
     def is_archived(self) -> bool:
-        """Whether its columns, or one of its first lines, are those of an archive."""
+        """True if its columns, or one of its first lines, are those of an archive."""
         raise NotImplementedError
 
     def pieces(self) -> Iterator[Piece]:

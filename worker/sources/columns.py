@@ -150,7 +150,7 @@ def rows(lines: Iterable[bytes], delimiter: str) -> Iterator[Row | Faulty]:
 
 
 def is_header(cells: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a row has the names of the header, in any order: files with headers were joined."""
+    """True if a row has the names of the header, in any order: files with headers were joined."""
     return cells[-1].strip('" ') in header and (
         sorted(cell.strip('\ufeff" ') for cell in cells) == sorted(header)
     )

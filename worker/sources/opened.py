@@ -280,7 +280,7 @@ _DELIMITERS: Final = ",;\t|"
 
 
 class Format(NamedTuple):
-    """How to read an unpacked file: Parquet, or text in `encoding` after `skip` bytes of byte
+    """The format of an unpacked file: Parquet, or text in `encoding` after `skip` bytes of byte
     order mark.
     """
 
@@ -351,7 +351,7 @@ def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collect
 
 
 def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
-    """Whether the first line names several columns, by the file's name or by ours."""
+    """True if the first line names several columns, by the file's name or by ours."""
     if not any(delimiter in line for delimiter in _DELIMITERS):
         return False
     for ending in ENDINGS:

@@ -206,7 +206,7 @@ class ParquetTable:
 
     @property
     def _batch_rows(self) -> int:
-        """By what the file says that rows take, unpacked, and have of values: a list in a few
+        """Rows of a batch by the unpacked size of a row and its number of values: a list in a few
         bytes may have millions.
         """
         metadata = self.file.metadata
@@ -253,7 +253,7 @@ class ParquetTable:
 
 
 def _chunks(metadata: Any) -> dict[str, list[int]]:
-    """By column of texts and bytes, also within lists and structs, whose rows share values of a
+    """The columns of texts and bytes, also within lists and structs, whose rows share values of a
     dictionary: the bytes of its chunks, unpacked.
     """
     chunks: dict[str, list[int]] = {}

@@ -54,7 +54,7 @@ class FacetMembers:
     def bits(
         self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]
     ) -> NDArray[np.uint64]:
-        """By sentence its visible facets, a bit for each; `vectors` is (m, D), and `places` has the
+        """The visible facets by sentence, a bit for each; `vectors` is (m, D), and `places` has the
         review and the ordinal of each row.
         """
         facets, nearest = self._facets, self._facets.nearest_facets(vectors)
@@ -71,8 +71,8 @@ class FacetMembers:
         )
 
     def mention_counts(self) -> Counter[tuple[int, float | None]]:
-        """How many reviews mention exactly these facets, whose criteria on reviews they meet, and
-        have this rating.
+        """The numbers of reviews that mention exactly these facets, whose criteria on reviews they
+        meet, and have this rating.
         """
         every = self._facets.every
         return Counter(
@@ -83,7 +83,7 @@ class FacetMembers:
     def signs(
         self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]
     ) -> NDArray[np.int8]:
-        """By sentence 1 if it is praise, -1 if it is a complaint, else 0; see `bits`."""
+        """Signs by sentence: 1 if it is praise, -1 if it is a complaint, else 0; see `bits`."""
         direction = self._facets.direction
         if direction is None:
             return np.zeros(len(vectors), np.int8)
@@ -103,7 +103,7 @@ class FacetMembers:
 
 
 class ReviewBits:
-    """By review the facets of its sentences, which come review by review."""
+    """The facets of a review's sentences, by review; sentences arrive review by review."""
 
     def __init__(self) -> None:
         self._names: list[bytes] = []
@@ -122,7 +122,7 @@ class ReviewBits:
                 found.append(value)
 
     def counts(self, members: FacetMembers) -> Counter[tuple[int, float | None]]:
-        """How many reviews have sentences in exactly these facets, and this rating.
+        """The numbers of reviews with sentences in exactly these facets, and this rating.
 
         Raises CorruptRow if there is a sentence without a live review.
         """

@@ -32,7 +32,7 @@ GARBAGE_ROWS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What the stored summaries depend on besides the events, and their epoch.
+    """The facts that stored summaries depend on besides the events, and their epoch.
 
     State with another fingerprint is never continued.
     """
@@ -109,7 +109,7 @@ def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
 
 
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
-    """Whether the partition has this fingerprint; False if it has no rows yet.
+    """True if the partition has this fingerprint; False if it has no rows yet.
 
     Raises FingerprintMismatch for another one, IncompleteState for rows without one.
     """

@@ -51,7 +51,7 @@ class MemoryRows:
 
     @property
     def size_bytes(self) -> int:
-        """Of all keys and values."""
+        """Bytes of all keys and values."""
         return sum(len(key) + len(value) for key, value in self._values.items())
 
     def _sort(self) -> None:

@@ -208,7 +208,7 @@ def note_held(data_dir: Path, partitions: Iterable[int]) -> None:
 
 
 def read_held(data_dir: Path, partitions: int) -> list[int]:
-    """Those of the partitions below a number that were noted last, and whose rows are there."""
+    """The partitions below a number that were noted last, and whose rows are there."""
     try:
         noted = [int(number) for number in (data_dir / HELD).read_text().split()]
     except (OSError, ValueError):

@@ -48,7 +48,7 @@ def refuse_running(data_dir: Path) -> None:
 
 
 def is_running(data_dir: Path) -> bool:
-    """Whether a worker holds the data directory now."""
+    """True if a worker holds the data directory now."""
     try:
         file = os.open(data_dir / _NAME, os.O_RDONLY)
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _file(folder: Path, variable: str = _DATA_DIR) -> int:
 
 
 def _lock(file: int, kind: int) -> bool:
-    """Whether the lock was free; closing the file releases it."""
+    """True if the lock was free; closing the file releases it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError:

@@ -46,7 +46,7 @@ class StoredPartition:
     topic: str  # the input
     model: str  # the engine's, or `processing.config.NO_MODEL`
     is_partial: bool
-    """Whether the rows may contradict each other: a restore was interrupted, or has not ended."""
+    """True if the rows may contradict each other: a restore was interrupted, or has not ended."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
@@ -59,7 +59,7 @@ def databases(data_dir: Path) -> dict[int, Path]:
 
 
 def some_databases(data_dir: Path) -> dict[int, Path]:
-    """As `databases`. Raises SetupError if there are none."""
+    """See `databases`. Raises SetupError if there are none."""
     found = databases(data_dir)
     if not found:
         raise SetupError(

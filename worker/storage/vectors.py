@@ -125,7 +125,7 @@ class StoredVectors:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process writes the store."""
+        """True if this process writes the store."""
         return self._lock is not None
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
@@ -228,7 +228,7 @@ class StoredVectors:
         self._database = database
 
     def _look_again(self) -> None:
-        """As a reader: see later writes, or become the writer if there is none any more."""
+        """Read later writes, or become the writer if there is none any more."""
         if not self.is_writer and self._clock.monotonic() >= self._looks_again_at:
             self._open()
 
@@ -248,7 +248,7 @@ class Contents(NamedTuple):
 
 
 def contents(folder: Path) -> list[Contents]:
-    """By engine; reads every key beside a writer. Raises SetupError."""
+    """Contents by engine; reads every key beside a writer. Raises SetupError."""
     database = _view(folder)
     if database is None:
         raise SetupError(

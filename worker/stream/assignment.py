@@ -35,7 +35,7 @@ class Progress:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a part of a micro-batch is being processed or committed."""
+        """True if a part of a micro-batch is being processed or committed."""
         return self._in_flight > 0
 
     def made(self) -> None:
@@ -76,7 +76,7 @@ class Assignment:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether neither the group has revoked the partitions nor the worker stops."""
+        """True if neither the group has revoked the partitions nor the worker stops."""
         return not (self._is_revoked or self._is_over)
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:

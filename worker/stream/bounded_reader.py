@@ -57,7 +57,7 @@ class Tail:
         self._short_since: float | None = None
 
     def is_reached(self, cursor: int, position: int) -> bool:
-        """Whether nothing is left, with this cursor and the next fetch from this position."""
+        """True if nothing is left, with this cursor and the next fetch from this position."""
         return (
             cursor >= self.end
             or cursor == self._hole
@@ -65,7 +65,7 @@ class Tail:
         )
 
     def needs_second_fetch(self, cursor: int, position: int) -> bool:
-        """Whether the end was reached for the first time from this cursor."""
+        """True if the end was reached for the first time from this cursor."""
         if self._shown == cursor or not self._leaves_nothing(position):
             return False
         self._shown = cursor
@@ -91,7 +91,7 @@ class Tail:
             )
 
     def is_cut_short(self, high_watermark: int, now: float) -> bool:
-        """Whether the log has ended below the end for `CUT_SHORT_SECONDS`; `now` is monotonic."""
+        """True if the log has ended below the end for `CUT_SHORT_SECONDS`; `now` is monotonic."""
         if high_watermark >= self.end:
             self._short_since = None
         elif self._short_since is None:
@@ -121,7 +121,7 @@ class FileBacklog:
 
 
 def file_backlogs(bounds: RunBounds, starts: Mapping[int, Start]) -> dict[int, FileBacklog]:
-    """By partition the file-backed records from its start on, if there are any."""
+    """The file-backed records by partition, from its start on, if there are any."""
     if bounds.history is None:
         return {}
     found = {}

@@ -91,7 +91,7 @@ class Delivery:
         self._latest: MicroBatch | None = None  # the last one that was delivered
 
     def commit_started(self, batch: MicroBatch) -> bool:
-        """Whether the last commit of this micro-batch has begun, and none came after it."""
+        """True if the last commit of this micro-batch has begun, and none came after it."""
         return self._latest is batch
 
     async def deliver(self, batch: MicroBatch, done: Callable[[], Awaitable[Any]]) -> None:

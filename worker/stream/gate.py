@@ -125,7 +125,7 @@ class Gate:
         return stored + 1
 
     def _is_of_this_changelog(self, partition: int) -> bool:
-        """Whether the local rows are from the present changelog; True if an id is unknown."""
+        """True if the local rows are from the present changelog; True if an id is unknown."""
         stored = self.databases.rows(partition).get(CHANGELOG_ID_KEY)
         known = self.topic_ids.known(self.changelog)
         return not (stored and known) or stored == known.encode()

@@ -220,7 +220,7 @@ class OnceAMinute:
         self._next = float("-inf")
 
     def count(self) -> int:
-        """How often it happened since the last line, this time included; 0 if no line is due."""
+        """The count since the last line, this time included; 0 if no line is due."""
         self._count += 1
         if self.clock.monotonic() < self._next:
             return 0

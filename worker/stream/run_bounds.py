@@ -36,7 +36,7 @@ class Ledger:
         """The batch is committed with these notes."""
 
     def is_over(self, partition: int) -> bool:
-        """Whether a held partition is committed up to its end."""
+        """True if a held partition is committed up to its end."""
         return False
 
 
@@ -47,7 +47,7 @@ class FileRecords(Protocol):
     """Records replayed from files before the log."""
 
     def partitions(self) -> Mapping[int, range]:
-        """By partition, the offsets of its records in files."""
+        """Offsets by partition of records in files."""
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
         """The records of a partition from an offset on, in order."""
@@ -69,7 +69,7 @@ class RateThrottle:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a limit."""
+        """True if there is a limit."""
         return self.events_per_s is not None or self.bytes_per_s is not None
 
     @property

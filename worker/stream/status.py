@@ -47,7 +47,7 @@ class WorkerStatus:
         self._empty_at: dict[int, float] = {}  # `Clock.monotonic()` when no record waited last
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the worker processes its partitions, and the reason in words.
+        """True if the worker processes its partitions, and the reason in words.
 
         A worker without contact to a broker is not ready, though it may have no work.
         """
@@ -76,12 +76,12 @@ class WorkerStatus:
         )
 
     def partitions(self) -> tuple[int, int]:
-        """How many partitions are processed here now, and how many the input topic has."""
+        """The number of partitions processed here now, and of the input topic."""
         held = self._assignment.positions if self._assignment.is_flowing else ()
         return len(held), self._partitions
 
     def lag(self) -> dict[int, int | None]:
-        """By partition: uncommitted records up to the last stable offset; None before a fetch.
+        """Uncommitted records by partition up to the last stable offset; None before a fetch.
 
         With nothing in flight the fetch position counts, which passes transaction markers.
         """
@@ -92,7 +92,7 @@ class WorkerStatus:
         return lags
 
     def oldest_unprocessed_seconds(self) -> dict[int, float]:
-        """By partition, how long the first record that is not committed waits; 0 without one.
+        """Seconds by partition that the first uncommitted record waits; 0 without such a record.
 
         By its timestamp, which a producer may set to any time: but no longer than since the
         partition was last seen without such a record. A partition is missing while it is unknown.
@@ -137,7 +137,7 @@ class WorkerStatus:
             return [stored.record for first in each for stored in first]
 
     def passed(self) -> dict[int, tuple[int, int]]:
-        """By partition the applied offset, and a later one: no record is between them."""
+        """The applied offset by partition, and a later one: no record is between them."""
         consumer = self._app.consumer
         found: dict[int, tuple[int, int]] = {}
         for partition, position in list(self._assignment.positions.items()):
@@ -148,12 +148,12 @@ class WorkerStatus:
         return found
 
     def undecided(self) -> dict[int, int]:
-        """By partition: records that wait for the end of an upstream producer's transaction."""
+        """Records by partition that wait for the end of an upstream producer's transaction."""
         consumer = self._app.consumer
         return {p: consumer.undecided(p) for p in list(self._assignment.positions)}
 
     def broker_silent_seconds(self) -> dict[str, float]:
-        """By client, the seconds since it last heard from a broker."""
+        """Seconds by client since it last heard from a broker."""
         self._app.contact_watch.listen()
         return self._contact.silent_seconds()
 
@@ -174,7 +174,7 @@ class WorkerStatus:
         return self._worker.surroundings.databases.memory_bytes
 
     def stall(self) -> str | None:
-        """What hinders progress now, None if nothing does; the watchdog ends a lasting hindrance.
+        """The present hindrance of progress, if any; the watchdog ends a lasting hindrance.
 
         An outage is no hindrance, because a restart would not end it. It counts as one only if all
         clients are silent: if the consumer alone is, a restart may help.
@@ -203,7 +203,7 @@ class WorkerStatus:
         return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """Whether this worker owns the entity's partition, and the owner's URL, if known."""
+        """True if this worker owns the entity's partition, and the owner's URL, if known."""
         partition = partition_of(entity_id, self._partitions)
         if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)
@@ -248,7 +248,7 @@ class WorkerStatus:
         return await self._worker.entities.read(partitions, search, limit, seconds)
 
     def others(self) -> dict[str, list[int]]:
-        """By URL the partitions of other workers, as the group has assigned them."""
+        """The partitions of other workers by URL, as the group has assigned them."""
         found = {}
         for url, partitions in self._held():
             if others := set(partitions) - self._assignment.positions.keys():

@@ -175,7 +175,7 @@ class Surroundings:
 
 
 class WorkerMetrics(Protocol):
-    """What a worker reports of its work."""
+    """A worker's reports of its work."""
 
     def observe_form(self, is_native: bool) -> None:
         """Native code takes usual events, or Python takes all."""

@@ -158,7 +158,7 @@ class Takeover:
             self._follow(epoch, sorted(standbys))
 
     def _may_continue(self) -> bool:
-        """Whether this takeover's assignment has not ended."""
+        """True if this takeover's assignment has not ended."""
         return self.assignment.is_lasting and not self._leaving
 
     # -- the changelog

@@ -1,1 +1,1 @@
-"""What a worker reports of itself: metrics, traces, logs."""
+"""Metrics, traces and logs of a worker."""

@@ -45,21 +45,21 @@ class GaugeSource(Protocol):
     """The current state of a running worker."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether it processes its partitions, and the reason."""
+        """True if it processes its partitions, and the reason."""
 
     def partitions(self) -> tuple[int, int]:
         """Number of partitions it processes, and of the input topic."""
 
     def lag(self) -> Mapping[int, int | None] | Mapping[str, int | None]:
-        """By partition, records that are not committed yet; None if unknown. With several topics by
+        """Uncommitted records by partition; None if unknown. With several topics by
         TOPIC-PARTITION.
         """
 
     def undecided(self) -> dict[int, int]:
-        """By partition, records behind an open transaction of an upstream producer."""
+        """Records by partition behind an open transaction of an upstream producer."""
 
     def broker_silent_seconds(self) -> dict[str, float]:
-        """By client, seconds since it last heard of a broker."""
+        """Seconds by client since it last heard of a broker."""
 
     def refusal(self) -> str | None:
         """Why brokers refuse its login; None if they do not."""

@@ -1,4 +1,4 @@
-"""What a deployment declares of its model: languages, prefix and threshold, in a JSON file."""
+"""A deployment's declaration of its model: languages, prefix and threshold, in a JSON file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENGLISH: Final = ModelFacts(languages=("en",))
 
 
 def facts_of(engine: EmbeddingEngine | None) -> ModelFacts:
-    """What is declared of the engine's model."""
+    """The declared facts of the engine's model."""
     found: ModelFacts = getattr(engine, "facts", NOTHING)
     return found
 
@@ -79,7 +79,7 @@ class DeclaredEngine:
         return self._engine.embed([self._prefixed(text) for text in texts])
 
     def reads_all(self, text: str) -> bool:
-        """Whether the model reads the text to its end, with the prefix before it."""
+        """True if the model reads the text to its end, with the prefix before it."""
         return self._reads_all(self._prefixed(text))
 
     def _prefixed(self, text: str) -> str:

@@ -167,7 +167,7 @@ def _declared(engine: EmbeddingEngine | None, file: Path | None) -> EmbeddingEng
 
 
 def resolve_precision(spec: str, precision: str) -> Precision:
-    """What the engine `spec` multiplies: `auto` is bf16 if this process can, and logs its choice.
+    """The precision of the engine `spec`: `auto` is bf16 if this process can, and logs its choice.
 
     Raises EngineError for `bf16` where it cannot.
     """

@@ -1,4 +1,4 @@
-"""What determines the bits of a vector: weights, software, processor, and a test of the result.
+"""The identity of vectors: weights, software, processor, and a test of the result.
 
 A stored vector may replace a new one only if both have the same bits. Declared facts (versions,
 instruction sets) may miss something, such as another kernel or build flag of a library. The

@@ -118,7 +118,7 @@ class _Model:
         self._count = visit_counts
 
     def visits(self, text: str) -> dict[int, int] | None:
-        """How often the text has each feature; prepared as the texts that the model learned."""
+        """Counts of features in the text; prepared as the texts that the model learned."""
         cased = text.lower() if text.isupper() else text
         letters = normalize("NFC", cased).encode("utf-8", "surrogatepass")
         counts: dict[int, int] | None = self._count(self._next, self._rows, self._found, letters)

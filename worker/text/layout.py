@@ -17,7 +17,7 @@ from worker.text.engine import EngineError
 
 
 class Layout(NamedTuple):
-    """How a model turns a text into a vector, besides its weights."""
+    """The layout of a model: how a text becomes a vector, besides its weights."""
 
     tokenizer: Path
     lower_case: bool

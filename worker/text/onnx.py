@@ -141,7 +141,7 @@ class OnnxEngine:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(prepared)]
 
     def reads_all(self, text: str) -> bool:
-        """Whether the text has at most the model's number of tokens. Most texts are too short for
+        """True if the text has at most the model's number of tokens. Most texts are too short for
         more, so that nothing is tokenized.
         """
         cased = text.lower() if self._layout.lower_case else text

@@ -64,7 +64,7 @@ class SentenceTransformersEngine:
         return vectors
 
     def reads_all(self, text: str) -> bool:
-        """Whether the text has at most the model's number of tokens."""
+        """True if the text has at most the model's number of tokens."""
         longest = self._encoder.max_seq_length
         prepared = well_formed(text).strip()
         if longest is None or most_tokens(prepared) + _SPECIAL <= longest:

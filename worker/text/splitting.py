@@ -124,7 +124,7 @@ def _before_base(text: str, start: int, stop: int) -> int:
 
 
 def _continues(text: str, at: int) -> bool:
-    """Whether the code point belongs to the one before it: marks, conjuncts of Indic scripts,
+    """True if the code point belongs to the one before it: marks, conjuncts of Indic scripts,
     vowels and final consonants of Hangul, emoji that are joined or have a tone, flags.
     """
     one, before = text[at], text[at - 1]
@@ -172,7 +172,7 @@ _GAP = re.compile(r"\s|(?<=[、，；])")
 
 
 def says_something(text: str) -> bool:
-    """Whether it has a letter or digit of any script (Unicode categories L and N).
+    """True if it has a letter or digit of any script (Unicode categories L and N).
 
     >>> says_something("很好"), says_something("½"), says_something("!!! 👍")
     (True, True, False)
@@ -221,7 +221,7 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def _begins_within(line: str) -> bool:
-    """Whether its first letter may be in the middle of a sentence: a small one, or one of a script
+    """True if its first letter may be in the middle of a sentence: a small one, or one of a script
     that has no capitals and writes blanks.
     """
     first = line[0]

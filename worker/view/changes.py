@@ -99,7 +99,7 @@ class Board:
 
 
 def _change(published: Publication, before: Publication | None) -> ShownChange | None:
-    """What changed since `before`. None if a facet has the sentences it had: its message changes
+    """The changes since `before`. None if a facet has the sentences it had: its message changes
     mentions, or another language of its name.
     """
     body = published.body
@@ -173,7 +173,7 @@ def _entered(change: ShownChange) -> str:
 
 
 def _of_cause(change: ShownChange) -> int:
-    """How many of the removed sentences are of the cause's review: ids are `review_id#number`."""
+    """The number of removed sentences of the cause's review: ids are `review_id#number`."""
     review_id = change.body.cause.review_id
     return sum(one.rpartition("#")[0] == review_id for one in change.body.removed)
 

@@ -33,7 +33,7 @@ json_option = click.option(
 
 
 def is_terminal(stream: "TextIO | None") -> bool:
-    """Whether a standard stream is a terminal; it is None if the process started without it."""
+    """True if a standard stream is a terminal; it is None if the process started without it."""
     return stream is not None and stream.isatty()
 
 

@@ -50,7 +50,7 @@ def _rated(counts: Mapping[str, Any]) -> list[str]:
 
 
 def _label(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> str:
-    """As the overview's sentences name it: in one language by its name alone."""
+    """The facet's label in an overview: the name alone if all facets have one language."""
     name: str = facet["name"]
     return name if "language" in overview else facet_label(name, facet.get("language"))
 

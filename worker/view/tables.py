@@ -1,4 +1,4 @@
-"""What a command shows: rows as JSON lines, or as a table for people.
+"""The output of a command: rows as JSON lines, or as a table for people.
 
 Ids and names are never cut, so that they can be copied. On a narrow terminal the least important
 columns are left out, and the last line names them.

@@ -123,7 +123,7 @@ def partial_file(path: str) -> str:
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths name the same existing file."""
+    """True if two paths name the same existing file."""
     with suppress(OSError):
         return os.path.samefile(one, other)
     return False

@@ -142,7 +142,7 @@ class Peers:
 
 
 def peers_of(settings: Settings, *, is_command: bool = False) -> Peers:
-    """What asks other workers with these settings. Raises SetupError."""
+    """The client of other workers with these settings. Raises SetupError."""
     token = settings.web_token and settings.web_token.split(",")[0]
     return Peers(token, client_context(settings), is_command=is_command)
 

@@ -144,7 +144,7 @@ class Pages:
         return web.json_response({"healthy": True, "waiting_for": self.worker.stall()})
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        """Whether the worker processes its partitions."""
+        """True if the worker processes its partitions."""
         ready, reason = self.worker.ready()
         return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 
@@ -268,7 +268,9 @@ def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
 
 
 def _kind_and_extent(query: Mapping[str, str], default: str) -> tuple[type[View], Extent | None]:
-    """Of a view; the extent is None for views that have none. Raises ValueError with a message."""
+    """The view and its extent in a request; None as extent for views without limits. Raises
+    ValueError with a message.
+    """
     name = query.get("view", default)
     if name not in KINDS:
         raise ValueError("view is set, short, facets or overview")

@@ -185,7 +185,7 @@ class RequestErrors(logging.Filter):
         self._bad, self._failed = OnceAMinute(clock), OnceAMinute(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log the record, which is rewritten as the line."""
+        """True if to log the record, which is rewritten as the line."""
         if record.levelno < logging.ERROR:
             return True
         cause = record.exc_info[1] if record.exc_info else None

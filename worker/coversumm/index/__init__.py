@@ -1,4 +1,4 @@
-"""What a refill searches: of all live sentences, those nearest to the centroid.
+"""The search of a refill: of all live sentences, those nearest to the centroid.
 
 flat        scans every sentence; stored ones stay where they are
 sgtree      searches an SG tree in memory, the paper's structure

@@ -101,7 +101,7 @@ class FlatIndex:
             self._rows[last] = row
 
     def __contains__(self, id_: bytes) -> bool:
-        """Whether this sentence is live and in memory."""
+        """True if this sentence is live and in memory."""
         return id_ in self._rows
 
     def points(self, ids: Sequence[bytes]) -> Points:

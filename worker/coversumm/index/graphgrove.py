@@ -159,7 +159,7 @@ class _Tree:
         self.error = 2 * (dimension + 8) * 2.0**-24 * (2 * self._half + 1)
 
     def covers(self, max_squared_norm: float) -> bool:
-        """Whether vectors of at most this squared norm lie inside the frame."""
+        """True if vectors of at most this squared norm lie inside the frame."""
         return 1.1 * (sqrt(max_squared_norm) + 1) <= self._half
 
     def insert(self, vectors: NDArray[np.int16]) -> None:

@@ -140,7 +140,7 @@ class SGTree:
         self.sentences = Sentences()
 
     def __contains__(self, id_: bytes) -> bool:
-        """Whether a sentence is live."""
+        """True if a sentence is live."""
         return id_ in self.sentences.node_of
 
     @property

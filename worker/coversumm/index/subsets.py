@@ -60,7 +60,7 @@ class Subsets:
 def _parts(
     block: Block, rows: Sequence[Rows], numbers: Iterable[int]
 ) -> Iterator[tuple[int, NDArray[np.int16], Rows]]:
-    """Of these subsets those with rows in the block, with their vectors."""
+    """The subsets with rows in the block, with their vectors."""
     for number in numbers:
         own = rows[number]
         if own is None:

@@ -24,7 +24,7 @@ class HolderAssignor(CopartitionedAssignor):
     """
 
     def get_assignment(self) -> Any:
-        """By member its active and its standby partitions."""
+        """The active and standby partitions by member."""
         members = self._client_assignments
         wanted = {  # by members that have room
             partition
@@ -73,7 +73,9 @@ class StaticAssignor(PartitionAssignor):
     _assignment: ClientAssignment
 
     def metadata(self, topics: set[str]) -> Any:
-        """What this member announces as it joins; without a partition, those whose rows it has."""
+        """The announcement of this member as it joins; without a partition, those whose rows it
+        has.
+        """
         if not self._assignment.actives:
             held = read_held(Path(self.app.conf.datadir), self.app.conf.topic_partitions)
             self._assignment = ClientAssignment(actives={}, standbys=dict.fromkeys(topics, held))

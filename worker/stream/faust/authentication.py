@@ -1,4 +1,4 @@
-"""How the consumer of the input logs in to the brokers, by the same settings as other clients."""
+"""The login of the input's consumer, by the same settings as other clients."""
 
 import asyncio
 from typing import Any

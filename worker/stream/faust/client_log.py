@@ -67,7 +67,7 @@ class ConnectionErrors(logging.Filter):
         self._report = report
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log the message."""
+        """True if to log the message."""
         arguments = record.args if isinstance(record.args, tuple) else ()
         found = [argument for argument in arguments if isinstance(argument, CONNECTION_ERRORS)]
         for error in found:

@@ -177,7 +177,7 @@ class GuardedConsumer(driver.Consumer):
         return {tp.partition: records for tp, records in fetched.items()}
 
     def holds(self, tenure: Tenure | None) -> bool:
-        """Whether what was fetched under this tenure may be handed over."""
+        """True if what was fetched under this tenure may be handed over."""
         return tenure is not None and self.flow_active and tenure == self._held.tenure
 
     def read_again(self, partitions: Iterable[int]) -> None:
@@ -245,7 +245,7 @@ class GuardedConsumer(driver.Consumer):
         return MicroBatch(tuple(handed), starts, ends, tenure, contexts=contexts)
 
     async def is_empty(self, partition: int, position: int, end: int) -> bool:
-        """Whether the log has no record from a position to an end."""
+        """True if the log has no record from a position to an end."""
         client = self._thread._ensure_consumer()._client
         tp = self._input(partition)
         return bool(await self._thread.call_thread(is_empty, client, tp, position, end))
@@ -361,7 +361,8 @@ class LiveReader:
         return batch
 
     async def _linger(self, fetched: Fetched) -> list[Fetched]:
-        """What arrives during the linger time, and while the previous micro-batch is busy.
+        """The records that arrive during the linger time, and while the previous micro-batch is
+        busy.
 
         Each micro-batch waits for the commits before its own, and a small one takes nearly as long
         as a large one. So a micro-batch that would wait takes more records first.

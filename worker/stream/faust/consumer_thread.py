@@ -40,7 +40,7 @@ READ_COMMITTED = 1
 
 
 async def is_empty(client: Any, tp: TopicPartition, position: int, end: int) -> bool:
-    """Whether a partition has no record from `position` on, though its stable part reaches `end`.
+    """True if a partition has no record from `position` on, though its stable part reaches `end`.
 
     It is fetched alone: an answer about several may have no room for it. A broker returns at least
     one batch of any size. Without an answer the partition does not count as empty.
@@ -69,7 +69,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     logger = FAUST_LOG
     has_owners = True
-    """Whether the group's last assignment gave partitions of the input to its members."""
+    """True if the group's last assignment gave partitions of the input to its members."""
 
     async def on_start(self) -> None:
         """Start. A coordination error that aiokafka cannot recover from ends the process.

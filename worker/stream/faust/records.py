@@ -116,7 +116,7 @@ class Batches:
         return self._at + LENGTH_ENDS + int(length)
 
     def has_next(self) -> bool:
-        """Whether a complete batch follows."""
+        """True if a complete batch follows."""
         return self._end() <= len(self._fetched)
 
     def next_batch(self) -> Any:
