@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.harness.embedded import embedded_broker
 from tests.harness.eventually import eventually
 from worker.kafka.clients import READ_TO_END, SILENT, WORKER_LOG, KafkaClients
 from worker.settings import Settings
+
+__all__ = ["embedded_broker"]
 
 NOBODY = Settings(bootstrap_servers="127.0.0.1:1")
 

@@ -68,6 +68,21 @@ def test_a_processor_that_is_throttled_under_way_is_noticed_after_one_micro_batc
     assert all(took <= 4 for _, took, _ in made[2:])
 
 
+def test_a_record_of_very_many_sentences_is_progress_all_the_way():
+    driver = SlowDriver(seconds_a_character=0.01)
+    many = [f"{i:08d} is a sentence" for i in range(900)]
+    started = driver.engine.now
+    batch = driver.run(upsert(0, "r0", *many), upsert(1, "r1", "another"))
+    assert batch.taken == 1
+    gaps = [
+        after - before
+        for before, after in zip([started, *driver.progress], driver.progress, strict=False)
+    ]
+    assert driver.engine.now - started > 300
+    assert max(gaps) < 25  # the first part was tried blindly
+    assert sorted(gaps)[len(gaps) // 2] <= 2
+
+
 def test_texts_without_a_vector_are_not_counted_again_when_the_plan_is_made_anew():
     """The engine was measured in between, and would now be thought too slow for what is embedded
     already.
