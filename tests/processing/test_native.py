@@ -186,7 +186,7 @@ def test_the_same_is_published_and_stored(
     seed: int, k: int, cache_bytes: int, most: int, changes: dict[str, Any]
 ) -> None:
     limits = {"max_sentences_per_entity": most}
-    check_same(seed, 150, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
+    check_same(seed, 100, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
 
 
 @settings(max_examples=300)
@@ -200,7 +200,7 @@ def test_facets_are_the_same(seed: int, cache_bytes: int, most: int, emit_mentio
     limits = {"max_sentences_per_entity": most}
     facets = random_facets(Random(seed), DIMENSION)
     made = of_facets(facets, limits=limits, emit_mentions=emit_mentions, cache_bytes=cache_bytes)
-    check_same(seed, 150, k=1 + seed % 5, **made)
+    check_same(seed, 100, k=1 + seed % 5, **made)
 
 
 CUTS = {"records": st.integers(4, 60), "sentences": st.integers(5, 60)}
