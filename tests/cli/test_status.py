@@ -124,14 +124,6 @@ def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
     assert group_status._page(member("a", 0))["reason"].startswith(reason)
 
 
-def test_a_worker_of_a_version_without_the_page(monkeypatch):
-    pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
-    monkeypatch.setattr(group_status, "ask", pages)
-    answer = group_status._page(member("a", 0))
-    (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
-    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
-
-
 def test_what_is_wrong():
     def problems(state, *members, pages=None):
         group = WorkerGroup(state, list(members))

@@ -81,7 +81,6 @@ class Site:
             self.assignment,
             thread,
             CommitQueue(self, settlement, self.assignment, surroundings),  # type: ignore[arg-type]
-            lambda limit: None,
             surroundings,
         )
 
