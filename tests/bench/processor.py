@@ -21,10 +21,11 @@ import numpy as np
 from rocksdict import Options, Rdict
 
 from tests.bench.machine import began, write
-from tests.harness.drive import summary_of
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
+from worker.processing.entities import EntityKey
+from worker.processing.entity_view import SummaryView, read_view
 from worker.processing.processor import Processor
 from worker.storage.rows import RocksRows, write_rows
 
@@ -159,7 +160,7 @@ def cold_touch(folder, sentences):
         store.write(batch.rows[0])
         worker.committed(batch)
     started = time.perf_counter()
-    summary_of(processor(store, 0), store.rows, 0, "entity-000000")
+    read_view(store.rows, EntityKey(0, "entity-000000"), SummaryView, worker.config)
     return {
         "sentences": sentences,
         "build_us_per_event": built["process_us_per_event"],

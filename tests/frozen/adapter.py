@@ -29,7 +29,14 @@ from worker.facets.definitions import parse_definitions
 from worker.mapping import load_mapping
 from worker.processing.config import ProcessorConfig, RecordSelection, processor_config
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import Extent, FacetsView, Overview, ShortView, SummaryView
+from worker.processing.entity_view import (
+    Extent,
+    FacetsView,
+    Overview,
+    ShortView,
+    SummaryView,
+    read_view,
+)
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.registry.avro import AvroSchema
 from worker.registry.contract import TYPES, schema_text
@@ -237,13 +244,16 @@ class _Work:
         yield "outcomes", "", repr(sorted(self._outcomes.items())).encode()
 
     def _views(self, key: EntityKey) -> Iterator[tuple[str, Any]]:
-        view = self._processor.view
-        yield "set", view(key, SummaryView)
-        yield "short", view(key, ShortView, Extent())
-        yield "words", view(key, ShortView, Extent(words=14, threshold=0.5))
+        def view(*asked: Any) -> Any:
+            kind, *extent = asked
+            return read_view(self._rows[key.partition], key, kind, self._config, *extent)
+
+        yield "set", view(SummaryView)
+        yield "short", view(ShortView, Extent())
+        yield "words", view(ShortView, Extent(words=14, threshold=0.5))
         if self._config.facets is not None:
-            yield "facets", view(key, FacetsView)
-            yield "overview", view(key, Overview, Extent(4))
+            yield "facets", view(FacetsView)
+            yield "overview", view(Overview, Extent(4))
 
     def _commit(self, batch: ProcessedBatch) -> Iterator[Part]:
         self._batches += 1

@@ -43,12 +43,10 @@ def test_a_stream_publishes_and_stores_the_same(stream: Stream, recorded: Any) -
     "stream", [one for one in STREAMS if one.is_usual], ids=lambda stream: stream.name
 )
 def test_native_code_publishes_and_stores_the_same(stream: Stream, recorded: Any) -> None:
-    """The rows of a transaction may be in another order, and a view says what is in memory; so does
-    the order of a facet's sentences in its row.
-    """
+    """Rows of a transaction may be in another order, and sentences of a facet in its row."""
     now, before = stream.hashes("require"), recorded[stream.name]
     other = {kind for kind in now | before if now.get(kind) != before.get(kind)}
-    assert other <= {"changelog", "view set"} | {FACETS_ROWS} & before.keys()
+    assert other <= {"changelog"} | {FACETS_ROWS} & before.keys()
     if FACETS_ROWS in other:
         assert facets_rows(stream, "require") == facets_rows(stream, "off")
 

@@ -11,7 +11,7 @@ from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import SummaryView
+from worker.processing.entity_view import SummaryView, read_view
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 
@@ -63,14 +63,6 @@ def config(**changes):
     return ProcessorConfig(**{**defaults, **changes})
 
 
-def summary_of(processor, rows, partition, entity_id):
-    """An entity's committed summary, as a running worker would find it."""
-    key = EntityKey(partition, entity_id)
-    return processor.summaries.from_memory(key) or processor.summaries.from_rows(
-        rows, key, SummaryView
-    )
-
-
 class Driver:
     """Processes and commits micro-batches; may be restarted on the same rows."""
 
@@ -98,7 +90,8 @@ class Driver:
 
     def summary(self, partition, entity_id):
         """As of the last commit."""
-        return summary_of(self.processor, self.rows[partition], partition, entity_id)
+        key = EntityKey(partition, entity_id)
+        return read_view(self.rows[partition], key, SummaryView, self.config)
 
     def bodies(self, *records):
         """The values sent to the output topic, None for a tombstone."""

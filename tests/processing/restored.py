@@ -1,4 +1,4 @@
-"""A processor's stored state, and what is asked of it."""
+"""A processor's stored state, and events that lead to it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ def stored(driver, entity_id):
         rows, entity_id, dimension=DIMENSION, k=made.k, distinct=made.distinct, by_text=made.by_text
     )
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
-
-
-def answered(driver, entity_id):
-    """The answer to a query, without the fields that only memory has."""
-    view = driver.summary(0, entity_id)
-    return view and replace(view, reservoir=None, refills=None)
 
 
 def events(chance, offset, count, reviews=12):

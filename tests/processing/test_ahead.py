@@ -1,19 +1,14 @@
-"""A micro-batch that is processed before the one before it is committed comes to the same, and
-no query sees it too early.
-"""
+"""A micro-batch that is processed before the one before it is committed comes to the same."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from tests.harness.drive import Driver, config, upsert
-from tests.processing.restored import ENTITIES, answered, events, stored
-from worker.processing import summaries as module
-from worker.processing.entities import EntityKey
+from tests.processing.restored import events
 from worker.state import MemoryRows
 
 
@@ -95,98 +90,6 @@ def _finish(driver, *, ahead):
             return messages
 
 
-@pytest.mark.parametrize("large", [0, 500])
-@pytest.mark.parametrize("seed", range(6))
-def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
-    """Not what waits for its commit, nor what is ranked on top of it: asked between all steps of
-    both.
-    """
-    monkeypatch.setattr(module, "LARGE", large)
-    monkeypatch.setattr(module, "KEPT", 2)
-    chance = random.Random(seed)
-    driver = Driver(config(cache_bytes=chance.choice([0, 6000, 10**8])))
-
-    def check():
-        asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [answered(driver, entity) for entity in asked] == [
-            stored(driver, entity) for entity in asked
-        ]
-
-    driver.run(*events(chance, 0, 5))
-    offset, waiting = 5, None
-    for _ in range(40):
-        count = chance.randrange(1, 6)
-        batch = driver.processor.process(events(chance, offset, count))
-        offset += count
-        check()
-        if waiting is not None:
-            commit(driver, waiting)
-            check()
-        waiting = batch
-        if chance.random() < 0.3:
-            commit(driver, waiting)
-            waiting = None
-            check()
-        if chance.random() < 0.1:  # a doubt: what is not committed is read again, or was by others
-            driver.processor.forget([0])
-            offset = driver.processor.check_partition(0)
-            driver.processor.begin(0)
-            waiting = None
-            check()
-
-
-def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
-    """Of those that were ranked already, and of those that will be."""
-    driver = Driver()
-    driver.run(*(upsert(at, "r0", "one", entity_id=entity) for at, entity in enumerate(ENTITIES)))
-    waiting = driver.processor.process([upsert(3, "r1", "two", entity_id="a")])
-    asked = []
-
-    def ask():
-        asked.append([answered(driver, entity) == stored(driver, entity) for entity in ENTITIES])
-
-    driver.processor._pace.on_progress = ask
-    driver.processor.process(
-        [upsert(4 + at, "r2", "three", entity_id=e) for at, e in enumerate(ENTITIES)]
-    )
-    assert len(asked) >= len(ENTITIES)
-    assert all(map(all, asked))
-    commit(driver, waiting)
-    assert answered(driver, "a") == stored(driver, "a")
-
-
-def many(offset, count, entity_id="e"):
-    """One review of so many sentences."""
-    return upsert(
-        offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id
-    )
-
-
-def test_of_a_large_entity_the_view_is_there_though_it_is_touched_again_before_its_commit(
-    monkeypatch,
-):
-    """The rows of a hot entity would else be read for everyone who asks."""
-    monkeypatch.setattr(module, "LARGE", 3)
-    driver = Driver()
-    driver.run(many(0, 5))
-    from_memory = driver.processor.summaries.from_memory
-    key = EntityKey(0, "e")
-    assert from_memory(key).sentence_count == 5
-    waiting = driver.processor.process([many(1, 2)])
-    for offset in range(2, 6):
-        batch = driver.processor.process([many(offset, 2)])
-        assert from_memory(key).sentence_count == 5 + 2 * (offset - 2)
-        commit(driver, waiting)
-        view = from_memory(key)
-        assert (view.sentence_count, view.next_offset) == (5 + 2 * (offset - 1), offset)
-        assert _plain(view) == stored(driver, "e")
-        waiting = batch
-
-
-def _plain(view):
-    return replace(view, reservoir=None, refills=None)
-
-
 def test_what_is_forgotten_before_its_commit_is_read_from_the_rows_again():
     driver = Driver()
     driver.run(upsert(0, "r0", "one"))
@@ -198,7 +101,6 @@ def test_what_is_forgotten_before_its_commit_is_read_from_the_rows_again():
     whole = Driver()
     whole.run(upsert(0, "r0", "one"))
     assert again.rows == whole.run(upsert(1, "r1", "two")).rows
-    assert answered(driver, "e") == stored(driver, "e")
 
 
 def test_rows_are_given_up_with_their_commit():

@@ -21,6 +21,7 @@ from worker.coversumm import brute_force
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria, label_bits
 from worker.processing import entity_view
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import (
     Extent,
     FacetsView,
@@ -50,19 +51,7 @@ BY_LANGUAGE = facet_criteria(
 
 
 def view_of(driver, key, kind=FacetsView, extent=None):
-    (partition, entity_id), settings = key, driver.config
-    return read_view(
-        driver.rows[partition],
-        entity_id,
-        kind,
-        extent,
-        partition=partition,
-        dimension=DIMENSION,
-        k=settings.k,
-        distinct=settings.distinct,
-        by_text=settings.by_text,
-        language_min=settings.language_min,
-    )
+    return read_view(driver.rows[key[0]], EntityKey(*key), kind, driver.config, extent)
 
 
 def main_language(model, key):

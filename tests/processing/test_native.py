@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 from tests.frozen.events import DIMENSION
 from tests.harness.drive import config
 from tests.native.definitions import in_any_order, of_facets, random_facets
-from tests.native.streams import ENTITIES
 from tests.native.streams import records as random_records
 from worker.errors import SetupError
 from worker.events import Record
@@ -31,7 +29,6 @@ from worker.facets.membership import FacetCriteria
 from worker.processing import native
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import FacetsView, SummaryView
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.state import MemoryRows
 
@@ -86,19 +83,6 @@ class Work:
         self.commit_all()
         self.processor.forget([partition])
         self.processor.begin(partition)
-
-    def views(self) -> Iterator[SummaryView | FacetsView | None]:
-        """As of the last commit, as any thread finds them."""
-        summaries = self.processor.summaries
-        for partition in PARTITIONS:
-            for entity in (*ENTITIES, "nobody"):
-                key = EntityKey(partition, entity)
-                rows = self.rows[partition]
-                view = summaries.from_memory(key) or summaries.from_rows(rows, key, SummaryView)
-                # what depends on how it is in memory
-                yield view and replace(view, reservoir=None, refills=0)
-                if self.config.facets is not None:
-                    yield self.processor.view(key, FacetsView)
 
 
 def both(lag: int, **changes: Any) -> tuple[Work, Work]:
@@ -165,12 +149,9 @@ def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
             partition = random.choice(PARTITIONS)
             for work in works:
                 work.rebalance(partition)
-        elif chance < 0.5:
-            assert list(python.views()) == list(pool.views())
     for work in works:
         work.commit_all()
     assert list(map(in_any_order, stored(python))) == list(map(in_any_order, stored(pool)))
-    assert list(python.views()) == list(pool.views())
     return works
 
 

@@ -11,14 +11,14 @@ from tests.coversumm.naive_short_view import naive
 from tests.harness.drive import DIMENSION, Driver, config, delete, delete_entity, upsert
 from worker.events import Record, read_line
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import Extent, ShortView, fitting
+from worker.processing.entity_view import Extent, ShortView, fitting, read_view
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import review_of
 
 
 def short(driver, entity_id="e", **extent):
-    summaries, key = driver.processor.summaries, EntityKey(0, entity_id)
-    return summaries.from_rows(driver.rows[0], key, ShortView, Extent(**extent))
+    key = EntityKey(0, entity_id)
+    return read_view(driver.rows[0], key, ShortView, driver.config, Extent(**extent))
 
 
 def stored(driver, entity_id):

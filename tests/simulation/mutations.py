@@ -21,7 +21,6 @@ from worker.kafka.transactions import Transactions
 from worker.processing import changed_rows
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
-from worker.processing.summaries import Summaries
 from worker.state.keys import APPLIED
 from worker.state.overlay import Overlay
 from worker.stream.bounded_reader import BoundedReader
@@ -64,16 +63,6 @@ def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
         apply(self, role, epoch, partition, changes, last, after)
 
     return patch.object(Gate, "apply", in_two)
-
-
-def what_is_under_way_told() -> AbstractContextManager[Any]:
-    """Who asks for a summary while events are ranked sees what is not committed."""
-    return patch.object(Summaries, "touch", lambda self, key: None)
-
-
-def what_waits_for_its_commit_told() -> AbstractContextManager[Any]:
-    """Who asks for a summary sees what is processed, though its commit is under way."""
-    return patch.object(Summaries, "processed", lambda self, touched: self._touched.clear())
 
 
 def rows_on_their_way_not_seen() -> AbstractContextManager[Any]:
@@ -382,8 +371,6 @@ MUTATIONS: dict[str, Mutation] = {
     for mutation in (
         local_rows_before_the_transaction,
         changelog_offset_before_its_rows,
-        what_is_under_way_told,
-        what_waits_for_its_commit_told,
         rows_on_their_way_not_seen,
         sent_before_what_comes_before_it,
         no_seek_back_after_a_dropped_fetch,
@@ -426,8 +413,6 @@ FOCUS = {
     "takeover_of_what_is_committed_by_then": "zombie",
     "membership_read_live": "zombie",
     "acknowledged_before_it_is_committed": "zombie",
-    "what_is_under_way_told": "arm",
-    "what_waits_for_its_commit_told": "arm",
     "rows_on_their_way_not_seen": "arm",
     "sent_before_what_comes_before_it": "arm",
     "failed_commits_passed_over": "arm",

@@ -40,11 +40,11 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.databases = Databases(folder, 32 * 2**20, 2, die)
-        self.summaries = Driver().processor.summaries
+        self.processor = Driver().processor
         for partition in (0, 1):
             self.databases.open(partition)
-            self.summaries.begin(partition, 0)
-        self.lister = EntityLister(self.summaries, self.databases, Threads(), die)
+            self.processor.begin(partition)
+        self.lister = EntityLister(self.processor.begun, self.databases, Threads(), die)
 
     async def page(self, limit: int = 10, seconds: float = LONG, **search: str) -> Page:
         return await self.lister.read([0, 1], EntitySearch(**search), limit, seconds)
@@ -115,10 +115,10 @@ async def test_a_partition_that_is_not_here_or_goes_away(
 
 
 async def test_rows_that_are_restored_are_not_listed(site: Site) -> None:
-    site.summaries.forget([1])  # they may end amid a transaction
+    site.processor.forget([1])  # they may end amid a transaction
     with pytest.raises(NotHere):
         await site.page()
-    site.summaries.begin(1, 0)
+    site.processor.begin(1)
     assert ids(await site.page()) == ["a", "b", "c", "d"]
 
 

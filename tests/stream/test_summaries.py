@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,12 +15,13 @@ import pytest
 from tests.harness.drive import Driver, FakeEngine, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
-from worker.processing import summaries as processing
 from worker.processing.config import ProcessorConfig
+from worker.processing.entities import EntityKey
 from worker.processing.entity_view import ShortView, SummaryView
 from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import header_key
 from worker.storage.rows import NotOpen
+from worker.stream import queries
 from worker.stream.queries import NotHere, ViewReader
 from worker.stream.surroundings import ProcessorThread, Threads
 
@@ -51,7 +51,8 @@ class Site:
         threads = Threads()
         self.thread = ProcessorThread(self.driver.processor, threads.in_order("processing"))
         databases: Any = self
-        self.reader = ViewReader(self.driver.processor.summaries, databases, threads, die)
+        begun, config = self.driver.processor.begun, self.driver.config
+        self.reader = ViewReader(begun, databases, threads, die, config)
 
     @contextmanager
     def look(self, partition: int, within: bytes) -> Iterator[Rows]:
@@ -84,9 +85,7 @@ async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None
     assert not under_way.done()
     site.engine.go.set()
     batch = await under_way
-    # and not committed: it comes from rows, which have no reservoir
-    ranked = await site.reader.read(0, "e", SummaryView)
-    assert ranked == replace(view, reservoir=None, refills=None)
+    assert await site.reader.read(0, "e", SummaryView) == view  # it is not committed
     site.driver.rows[0].write(batch.rows[0])
     await site.thread.run(lambda processor: processor.committed(batch))
     view = await site.reader.read(0, "e", SummaryView)
@@ -99,16 +98,13 @@ async def test_a_partition_that_is_not_here_or_goes_away(
 ) -> None:
     with pytest.raises(NotHere):
         await site.reader.read(1, "e", SummaryView)
-    site.driver.restart()
-    site.driver.processor.begin(0)
 
     def goes(*_: Any, **__: Any) -> None:
         raise NotOpen
 
-    monkeypatch.setattr(processing, "read_view", goes)
-    reader = ViewReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
+    monkeypatch.setattr(queries, "read_view", goes)
     with pytest.raises(NotHere):
-        await reader.read(0, "e", SummaryView)
+        await site.reader.read(0, "e", SummaryView)
 
 
 async def test_a_late_report_of_a_commit_makes_followed_rows_no_summary(site: Site) -> None:
@@ -170,22 +166,19 @@ async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> No
 async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processing, "LARGE", 5)
-    reads, reading, go = processing.read_view, threading.Event(), threading.Event()
+    monkeypatch.setattr(queries, "LARGE", 5)
+    reads, reading, go = queries.read_view, threading.Event(), threading.Event()
 
-    def slowly(rows: Rows, entity_id: str, *more: Any, **settings: Any) -> Any:
-        if entity_id == "big":
+    def slowly(rows: Rows, key: EntityKey, *more: Any) -> Any:
+        if key.entity_id == "big":
             reading.set()
             assert go.wait(PATIENCE_SECONDS)
-        return reads(rows, entity_id, *more, **settings)
+        return reads(rows, key, *more)
 
-    monkeypatch.setattr(processing, "read_view", slowly)
-    site.driver.restart()  # nothing is in memory
-    site.driver.processor.begin(0)
-    reader = ViewReader(site.driver.processor.summaries, site, Threads(), die)  # type: ignore[arg-type]
-    large = asyncio.ensure_future(reader.read(0, "big", SummaryView))
+    monkeypatch.setattr(queries, "read_view", slowly)
+    large = asyncio.ensure_future(site.reader.read(0, "big", SummaryView))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
-    view = await reader.read(0, "e", SummaryView)
+    view = await site.reader.read(0, "e", SummaryView)
     assert view is not None
     assert view.sentence_count == 2
     assert not large.done()
@@ -200,18 +193,18 @@ async def test_a_short_view_is_reported_beside_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
     """Of a large entity in the thread of the large ones, so that the others need not wait."""
-    monkeypatch.setattr(processing, "LARGE", large)
+    monkeypatch.setattr(queries, "LARGE", large)
     records = [upsert(2, "r2", "wait")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
     assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
     names: list[str] = []
-    from_rows = processing.Summaries.from_rows
+    reads = queries.read_view
 
     def noted(*asked: Any) -> Any:
         names.append(threading.current_thread().name)
-        return from_rows(*asked)
+        return reads(*asked)
 
-    monkeypatch.setattr(processing.Summaries, "from_rows", noted)
+    monkeypatch.setattr(queries, "read_view", noted)
     view = await site.reader.read(0, "e", ShortView)
     assert view is not None
     assert (view.sentence_count, view.next_offset) == (2, 2)
@@ -236,6 +229,6 @@ async def test_a_question_that_cannot_be_answered_ends_nothing(
     def fails(*_: Any) -> Any:
         raise RuntimeError("not about the state")
 
-    monkeypatch.setattr(processing.Summaries, "from_rows", fails)
+    monkeypatch.setattr(queries, "read_view", fails)
     with pytest.raises(RuntimeError):
         await site.reader.read(0, "e", ShortView)

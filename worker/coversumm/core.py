@@ -11,7 +11,7 @@ import numpy as np
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Index
 from worker.coversumm.index.subsets import Subsets
-from worker.coversumm.knn import Neighbors, knn
+from worker.coversumm.knn import Neighbors
 from worker.coversumm.points import Step, check
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.state import Counters, EntityState
@@ -85,16 +85,6 @@ class EntityCore(EntityState):
         neighbors = self.knn()
         if neighbors is None or not self.proves(neighbors):
             neighbors = self.refill()
-        return self.ranking_of(neighbors)
-
-    def look(self) -> Ranking | None:
-        """The current summary by the reservoir alone, or None; changes no state and no counter."""
-        if self.reservoir.exhausted:
-            return None
-        neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
-        # The set is known from the last step; what is not known is its order and its distances now.
-        if self.members != set(neighbors.ids):
-            return None
         return self.ranking_of(neighbors)
 
     @property

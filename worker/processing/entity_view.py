@@ -12,7 +12,7 @@ unless another is asked for. `everything` repeats the others and has no turn.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,6 +35,10 @@ from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 from worker.state.keys import review_of
 from worker.state.partition import read_criteria
 from worker.state.rows import Header
+
+if TYPE_CHECKING:
+    from worker.processing.config import ProcessorConfig
+    from worker.processing.entities import EntityKey
 
 CANDIDATES: Final = 512
 """Distinct vectors of each facet that an overview holds; more are read again if these do not do."""
@@ -156,31 +160,25 @@ V = TypeVar("V", bound=EntityView)
 
 def read_view(
     rows: Rows,
-    entity_id: str,
+    key: "EntityKey",
     kind: type[V],
+    config: "ProcessorConfig",
     extent: Extent | None = None,
-    *,
-    partition: int,
-    dimension: int,
-    k: int,
-    distinct: bool,
-    by_text: bool = False,
-    language_min: int,
 ) -> V | None:
     """The entity's view of this kind as of the last commit, or None if there is no such entity.
 
-    Reads all of its vectors: twice if they are many, and for facets once more for each facet.
-    `partition` is the number of these rows' partition; `k`, `distinct` and `by_text` are those of
-    the sets. An overview leaves out facets of a language with fewer than `language_min` sentences.
-    Raises NoFacets, UnknownLanguage, CorruptRow.
+    Reads all of its vectors: twice if they are many, and for facets once more for each facet. An
+    overview leaves out facets of a language with fewer than `language_min` sentences. Raises
+    NoFacets, UnknownLanguage, CorruptRow.
     """
-    header, applied = read_header(rows, entity_id.encode()), read_applied(rows)
+    name = key.entity_id.encode()
+    header, applied = read_header(rows, name), read_applied(rows)
     if header is None or applied is None:
         return None
-    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
-    extent = extent or Extent()
-    view = kind.read(Source(entity, header, k, distinct, by_text, language_min, extent))
-    place = {"partition": partition, "next_offset": applied.next_offset}
+    entity = EntityRows(rows, name, header.incarnation, config.limits.dimension)
+    sets = config.k, config.distinct, config.by_text, config.language_min
+    view = kind.read(Source(entity, header, *sets, extent or Extent()))
+    place = {"partition": key.partition, "next_offset": applied.next_offset}
     return replace(view, **place)  # type: ignore[arg-type]  # fields of each kind
 
 
@@ -210,13 +208,11 @@ class SummaryView(EntityView):
     sentences: tuple[ViewSentence, ...]
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
-    reservoir: int | None = None
-    """Distinct vectors in the reservoir; None if a worker's view comes from rows."""
-    refills: int | None = None  # since it came into memory
+    reservoir: int | None = None  # distinct vectors in that of a worker that has just loaded it
+    refills: int | None = None  # always None: a view is read from rows
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        """See `EntityView`. Its reservoir is that of a worker that has just loaded the entity."""
         entity, published = source.entity, source.entity.published(SUMMARIES)
         core = source.core(source.k, entity.blocks)
         ranking = core.ranking()

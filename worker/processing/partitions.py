@@ -27,6 +27,7 @@ class Partition:
     review_format: int  # the newest of its reviews so far
     new_outputs: set[OutputTopic] = field(default_factory=set)  # those that the rows do not contain
     has_garbage: bool = True  # until the rows are searched
+    begun: object | None = None  # see `Partitions.begun`
     finished: bytes | None = None
     """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
 
@@ -68,6 +69,11 @@ class Partitions:
             min_changes,
             review_format,
         )
+
+    def begun(self, number: int) -> object | None:
+        """The mark of a held partition whose rows are complete, as of a commit; from any thread."""
+        partition = self._partitions.get(number)
+        return None if partition is None else partition.begun
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
         """The next source offset by partition once these records are applied."""

@@ -20,7 +20,7 @@ micro-batches (except for `emit=coalesced`), on caches, or on restarts. After an
 batch cannot be committed, discard the processor: its caches may be ahead.
 
 Processed rows are laid over the committed ones (`Overlay`), so a micro-batch may be processed while
-the one before it is committed. Other threads see only committed state (`Summaries`).
+the one before it is committed. Queries read the committed rows (`entity_view`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from worker.processing.changes import Outcome
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities, EntityKey
-from worker.processing.entity_view import Extent, SummaryView, V
 from worker.processing.facets import ReviewMove, classify
 from worker.processing.native import count_native, open_native
 from worker.processing.outbox import Outbox, last_message
@@ -51,7 +50,6 @@ from worker.processing.partitions import Partitions
 from worker.processing.plan import BatchPlan
 from worker.processing.publish import publish, publish_dead_letters
 from worker.processing.stats import NO_EVENT, SEVERAL, UNREADABLE, Stats
-from worker.processing.summaries import Summaries
 from worker.state import Rows
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
@@ -115,7 +113,6 @@ class Processor:
         self._partitions = Partitions(rows, config)
         self._entities = Entities(config, self._partitions)
         self._native = open_native(config, self._partitions, self._entities)
-        self.summaries = Summaries(config, self._entities)  # for any thread
         self._internal_errors = 0  # in a row, at the end of what is processed
 
     @property
@@ -131,7 +128,11 @@ class Processor:
 
     def begin(self, partition: int) -> None:
         """Answer queries of the partition: its rows are complete, as of a commit."""
-        self.summaries.begin(partition, self._partitions[partition].next_offset or 0)
+        self._partitions[partition].begun = object()
+
+    def begun(self, partition: int) -> object | None:
+        """An object that identifies the partition's `begin`, None before it; from any thread."""
+        return self._partitions.begun(partition)
 
     def topic_id(self, partition: int) -> str:
         """The id of the input topic that the rows were made from, or empty."""
@@ -155,21 +156,12 @@ class Processor:
         if held.outputs[topic] != stored:
             held.new_outputs.add(topic)
 
-    def view(self, key: EntityKey, kind: type[V], extent: Extent | None = None) -> V | None:
-        """The entity as of the last commit, or None; only for the processor's own thread."""
-        found = self.summaries.from_memory(key) if kind is SummaryView else None
-        if isinstance(found, kind):
-            return found
-        rows = self._partitions[key.partition].rows
-        return self.summaries.from_rows(rows, key, kind, extent)
-
     def forget(self, partitions: Iterable[int]) -> None:
         """Drop the caches of these partitions, which are no longer held."""
         gone = set(partitions)
         self._entities.forget(gone)
         if self._native is not None:
             self._native.forget(gone)
-        self.summaries.forget(gone)
         self._partitions.forget(gone)
 
     # -- a micro-batch
@@ -307,7 +299,6 @@ class Processor:
         if entity is None:
             row = describe(last_change_key(key.entity_id.encode()))
             raise CorruptRow(row, "of an entity without rows")
-        self.summaries.touch(key)
         return [last_message(entity, key.partition, one, self.config) for one in last]
 
     def _add_rows(self, batch: ProcessedBatch) -> ProcessedBatch:
@@ -319,7 +310,6 @@ class Processor:
         evicted = entities.evict(self.config.cache_bytes) if native is None else native.evict()
         if evicted:
             stats.limits[Limit.CACHE_BYTES] = evicted
-        self.summaries.processed(batch.touched)
         stats.cached_entities, stats.cache_bytes = len(entities), entities.memory_bytes
         if native is not None:
             stats.cached_entities += len(native)
@@ -328,7 +318,6 @@ class Processor:
 
     def committed(self, batch: ProcessedBatch) -> None:
         """The batch's rows are stored. Call it from any thread, also beside `process`."""
-        self.summaries.commit(batch.touched, batch.next_offsets)
         self._partitions.on_stored(batch.rows)
 
     def _plan(
@@ -410,7 +399,6 @@ class Processor:
         if done is not None:
             outbox.put_counted(done.messages)
         for changes in planned.plan.changes:
-            self.summaries.touch(changes.key)
             entity = changes.entity
             is_loaded = entity.is_loaded and entity.has_facets_loaded
             publish(changes, outbox)

@@ -6,9 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
+from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import Extent, SummaryView, V
-from worker.processing.summaries import Summaries
+from worker.processing.entity_view import Extent, V, read_view
+from worker.state.entity import read_header
 from worker.state.errors import StateError
 from worker.state.keys import ENTITY, header_key
 from worker.state.listing import EntitySearch, Page, read_page
@@ -16,6 +17,8 @@ from worker.state.store import Rows
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
 from worker.stream.surroundings import Threads
+
+LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
 
 
 class NotHere(Exception):
@@ -30,7 +33,7 @@ class _Large(Exception):
 class _Reader:
     """Reads rows as of the last commit. Damaged rows end the process."""
 
-    summaries: Summaries
+    begun: Callable[[int], object | None]  # see `Processor.begun`
     databases: PartitionDatabases
     threads: Threads
     die: Callable[[BaseException], NoReturn]
@@ -38,10 +41,10 @@ class _Reader:
     @contextmanager
     def _committed(self, partition: int, within: bytes) -> Iterator[Rows]:
         """A snapshot of the partition. Raises NotHere."""
-        begun = self.summaries.begun(partition)
+        begun = self.begun(partition)
         try:
             with self.databases.look(partition, within) as rows:
-                if begun is None or begun is not self.summaries.begun(partition):
+                if begun is None or begun is not self.begun(partition):
                     raise NotHere  # restored or followed rows may end amid a transaction
                 yield rows
         except NotOpen:
@@ -53,6 +56,8 @@ class _Reader:
 @dataclass(eq=False)
 class ViewReader(_Reader):
     """Reads views of entities, with two threads, so that large ones do not delay the others."""
+
+    config: ProcessorConfig
 
     def __post_init__(self) -> None:
         self._quick = self.threads.in_order("summaries")
@@ -74,13 +79,12 @@ class ViewReader(_Reader):
         self, key: EntityKey, kind: type[V], extent: Extent | None, is_slow: bool
     ) -> V | None:
         """The view, in a thread. Raises NotHere, and _Large unless the thread is the slow one."""
-        with self._committed(key.partition, header_key(key.entity_id.encode())) as rows:
-            found = self.summaries.from_memory(key) if kind is SummaryView else None
-            if isinstance(found, kind):
-                return found
-            if not is_slow and self.summaries.is_large(rows, key):
+        name = key.entity_id.encode()
+        with self._committed(key.partition, header_key(name)) as rows:
+            header = read_header(rows, name)
+            if header is not None and header.sentences > LARGE and not is_slow:
                 raise _Large
-            return self.summaries.from_rows(rows, key, kind, extent)
+            return read_view(rows, key, kind, self.config, extent)
 
 
 @dataclass(eq=False)
