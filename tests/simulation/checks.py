@@ -326,7 +326,7 @@ def _check_view(world: World, partition: int, view: SummaryView) -> None:
         raise Violation(
             "view", f"what was committed up to {view.next_offset} is no state: {error}"
         ) from error
-    found = replace(view, partition=None, next_offset=None)
+    found = replace(view, partition=None, next_offset=None, reservoir=None)
     if found != wanted:
         raise Violation("view", f"as of offset {view.next_offset}: {found}, committed is {wanted}")
 
