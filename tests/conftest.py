@@ -110,8 +110,8 @@ def _answers_for_its_sockets() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _module_answers_for_its_fixtures() -> Iterator[None]:
-    """Collect what a module's fixtures leave behind: else the warning fails whichever test of
-    another module allocates enough for a collection. Later collections skip what is left.
+    """Collect the garbage of a module's fixtures, so that its warning fails no other module's test.
+    Later collections do not visit the objects that are alive then.
     """
     yield
     gc.collect()

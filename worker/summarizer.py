@@ -271,9 +271,9 @@ class Summarizer:
         """The records without a valid event."""
         checked = zip(records, decode(records, self._config.limits), strict=True)
         return [
-            Skipped(record.offset - self._next, value.reason, value.detail)
-            for record, value in checked
-            if isinstance(value, Rejected)
+            Skipped(record.offset - self._next, event.reason, event.detail)
+            for record, event in checked
+            if isinstance(event, Rejected)
         ]
 
 

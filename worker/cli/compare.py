@@ -131,10 +131,10 @@ class Shown:
         source = self.source
         what = source.kind.name
         with output.file_progress(source.size, f"{what} of {source.name}") as progress:
-            for count, value in enumerate(source):
+            for count, published in enumerate(source):
                 if count % STEP == 0:
                     progress.update(source.position, count)
-                yield value
+                yield published
 
 
 def _judge(

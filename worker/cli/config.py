@@ -65,8 +65,8 @@ def command(check: bool, as_json: bool) -> int:
         show(found, (), as_json)
     else:
         _show_checks(found)
-    failed = [item for item in found if item.status == "failed"]
-    code = output.exit_code(f"{item.of}: {item.check}: {item.advice}" for item in failed)
+    failed = [check for check in found if check.status == "failed"]
+    code = output.exit_code(f"{check.of}: {check.check}: {check.advice}" for check in failed)
     if not as_json:
         output.say(_verdict(found), style="bold")
     return code
@@ -81,8 +81,8 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
         return row.value if row.value in (None, HIDDEN) else text[row.setting](row.value)
 
     rows = [
-        ShownSetting(item.variable, settings.shown(name), origin[name])
-        for name, item in described.items()
+        ShownSetting(setting.variable, settings.shown(name), origin[name])
+        for name, setting in described.items()
         if as_json or not only_set or origin[name] not in ("default", COMPUTED)
     ]
     columns = (
@@ -115,7 +115,7 @@ def _show_checks(found: list[ConfigCheck]) -> None:
 
     console = output.console()
     width = max(len(check.check) for check in found)
-    for of, group in groupby(found, key=lambda item: item.of):
+    for of, group in groupby(found, key=lambda check: check.of):
         output.say(of, style="bold")
         for check in group:
             # the remedies of failed checks are written below

@@ -56,14 +56,12 @@ def target_option(help: str) -> Callable[[F], F]:
 
 def found_files(named: Sequence[str]) -> list[str]:
     """The files of names, patterns and folders; notes skipped ones. Raises SetupError."""
-    from worker.operations.findings import MAX_NAMES
+    from worker.operations.findings import first_names
     from worker.sources import find_files
 
     paths, skipped = find_files(named)
     if skipped:
-        more = f" and {len(skipped) - MAX_NAMES:,} more" if len(skipped) > MAX_NAMES else ""
-        names = ", ".join(skipped[:MAX_NAMES])
-        output.note(f"skipped, no reviews by their names: {names}{more}")
+        output.note(f"skipped, no reviews by their names: {first_names(skipped)}")
     return paths
 
 

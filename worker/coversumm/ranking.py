@@ -77,7 +77,7 @@ def measure(rankings: Sequence[Ranking]) -> None:
     """Compute the distances of each ranking, in one pass; all rankings have one scale."""
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
-        all_found = _distances([item._measured for item in new], new[0]._scale)
+        all_found = _distances([ranking._measured for ranking in new], new[0]._scale)
         for ranking, found in zip(new, all_found, strict=True):
             ranking._distances = found
 
@@ -96,13 +96,13 @@ def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, .
     Exact: computed in integers where float64 does not decide.
     """
     found = []
-    for key, numbers in zip(centroids, _in_float64(centroids, scale), strict=True):
+    for centroid, numbers in zip(centroids, _in_float64(centroids, scale), strict=True):
         if None in numbers:
-            total_squared = _squared(key.total)
+            total_squared = _squared(centroid.total)
             for at, number in enumerate(numbers):
                 if number is None:
-                    numerator = key.n * int(key.keys[at]) + total_squared
-                    numbers[at] = _micros(numerator, (key.n * scale) ** 2) / MICRO
+                    numerator = centroid.n * int(centroid.keys[at]) + total_squared
+                    numbers[at] = _micros(numerator, (centroid.n * scale) ** 2) / MICRO
         found.append(tuple(cast(list[float], numbers)))
     return found
 

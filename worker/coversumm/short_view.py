@@ -167,8 +167,8 @@ def choose(
         if nearest is None:
             break
         found.append(nearest)
-    vectors = np.array([item.vector for item in found], np.int16).reshape(-1, dimension)
-    return Chosen([item.id for item in found], tuple(map(walk.distance, found)), vectors)
+    vectors = np.array([candidate.vector for candidate in found], np.int16).reshape(-1, dimension)
+    return Chosen([candidate.id for candidate in found], tuple(map(walk.distance, found)), vectors)
 
 
 def stands_for(

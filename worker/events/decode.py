@@ -83,8 +83,8 @@ def decode(
     if mapping is None:
         return found
     return [
-        mapping.explain(record, value) if isinstance(value, Rejected) else value
-        for record, value in zip(records, found, strict=True)
+        mapping.explain(record, event) if isinstance(event, Rejected) else event
+        for record, event in zip(records, found, strict=True)
     ]
 
 

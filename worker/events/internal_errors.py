@@ -23,7 +23,8 @@ def internal_error(error: Exception) -> Rejected:
     """
     if isinstance(error, CoversummError | MemoryError | OSError | ImportError):
         raise error
-    frames = [(Path(key.f_code.co_filename), line) for key, line in walk_tb(error.__traceback__)]
+    traceback = walk_tb(error.__traceback__)
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback]
     file, line = [frame for frame in frames if _PACKAGE in frame[0].parents][-1]
     what = f"{type(error).__name__} at {file.relative_to(_PACKAGE.parent)}:{line}"
     words = shown(str(error).encode(errors="backslashreplace"))

@@ -191,10 +191,6 @@ class LastSummary(Struct, array_like=True, frozen=True):
     authors: Sequence[str | None] = ()
 
 
-decode_summary = Decoder(SummaryChanged).decode
-"""The body of a `summary.changed` from its JSON. Raises msgspec.DecodeError."""
-
-
 class Mentions(Struct, frozen=True):
     """The live reviews in which a sentence has one of a facet's words."""
 

@@ -66,6 +66,6 @@ def is_due(
         return now != published
     if any(facet in published and now.get(facet) != published[facet] for facet in deleted):
         return True
-    come = sum([published.get(key) != digest for key, digest in now.items()])
-    gone = sum([now.get(key) != digest for key, digest in published.items()])
+    come = sum([published.get(facet) != digest for facet, digest in now.items()])
+    gone = sum([now.get(facet) != digest for facet, digest in published.items()])
     return max(come, gone) >= min_changes

@@ -139,7 +139,7 @@ class FacetCriteria:
         self.visible = sum(1 << number for number in definitions.visible)
         self._without_phrases = self.every & ~self.phrase_bits
         self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
-        self._ratings = [(bit, item.rating) for bit, item in facets if item.rating is not None]
+        self._ratings = [(bit, facet.rating) for bit, facet in facets if facet.rating is not None]
         self._verified = {
             value: sum(bit for bit, facet in facets if facet.verified == value)
             for value in (True, False)
@@ -251,7 +251,7 @@ class FacetCriteria:
         """The facets with the words of these definitions."""
         if not bits:
             return 0
-        return sum([value for at, value in enumerate(self._of_definition) if bits >> at & 1])
+        return sum([bit for at, bit in enumerate(self._of_definition) if bits >> at & 1])
 
 
 @cache

@@ -115,7 +115,7 @@ class Contact:
         """The first reason of a failure after a client's last answer."""
         failures = ((client, self._failed[client]) for client in clients if client in self._failed)
         return next(
-            (value.reason for client, value in failures if value.at > self._heard[client]), ""
+            (failure.reason for client, failure in failures if failure.at > self._heard[client]), ""
         )
 
 

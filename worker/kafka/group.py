@@ -139,7 +139,8 @@ def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
         found: Any = admin.list_groups(group, timeout=ADDRESS_SECONDS)
     except KafkaException:
         return {}
-    return {member.id: subscribed_url(member.metadata) for item in found for member in item.members}
+    members = (member for group in found for member in group.members)
+    return {member.id: subscribed_url(member.metadata) for member in members}
 
 
 def subscribed_url(subscription: bytes) -> str | None:

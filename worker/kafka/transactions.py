@@ -139,9 +139,9 @@ class Transaction:
         batch: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in others]
         if batch and self.producer.produce_batch(topic, batch, partition) < len(batch):
             self.produce(
-                (topic, partition, item["key"], item["value"], ())
-                for item in batch
-                if "_error" in item
+                (topic, partition, message["key"], message["value"], ())
+                for message in batch
+                if "_error" in message
             )
         self._enqueue((topic, partition, key, value, ()), on_delivery)
 

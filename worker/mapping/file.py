@@ -83,7 +83,7 @@ class _Check(Expressions):
         ]
         if not self.problems:
             for number, before in hidden_rules(made):
-                takers = " and ".join(made[item].name for item in before)
+                takers = " and ".join(made[name].name for name in before)
                 verb = "take" if len(before) > 1 else "takes"
                 why = f"never applies: {takers} {verb} all of its records"
                 self._wrong((*place, "rule", number), why)
@@ -118,7 +118,9 @@ class _Check(Expressions):
         """
         events = [event for rule in rules for event in rule.events if "entity_id" in event.fields]
         ids = [event.fields["entity_id"] for event in events]
-        are_keys = bool(ids) and all(id_.is_path and id_.paths[0].text == "key" for id_ in ids)
+        are_keys = bool(ids) and all(
+            expression.is_path and expression.paths[0].text == "key" for expression in ids
+        )
         given = table.get("tombstone", IGNORE if unwrap is not None else None)
         if given is None and not are_keys:
             return None

@@ -183,9 +183,9 @@ class Rule:
 
     def _several(self, roots: Roots) -> Iterator[Body]:
         for where, at in self.members(roots):
-            for number, value in enumerate(self.events, start=1):
+            for number, expressions in enumerate(self.events, start=1):
                 try:
-                    yield value.body(at)
+                    yield expressions.body(at)
                 except BadEvent as bad:
                     event = f"event {number}: " if len(self.events) > 1 else ""
                     raise bad.under(f"{where}{event}") from None
@@ -228,4 +228,4 @@ def _hiding(rule: Rule, earlier: Sequence[Rule]) -> list[int]:
 
 
 def _first_hiding(rule: Rule, earlier: Sequence[Rule]) -> int | None:
-    return next((number for number, value in enumerate(earlier) if value.hides(rule)), None)
+    return next((number for number, other in enumerate(earlier) if other.hides(rule)), None)

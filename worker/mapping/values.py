@@ -92,8 +92,8 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
     def get(roots: Roots) -> str | None:
         texts: list[str] = []
         found = not has_paths
-        for key, reads in gets:
-            text = key(roots)
+        for value_of, reads in gets:
+            text = value_of(roots)
             if text is None and whole:
                 return None
             for each in text if type(text) is list else (text,):

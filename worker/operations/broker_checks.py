@@ -1,4 +1,4 @@
-"""True if a broker has and allows what `run` needs.
+"""Checks of a broker: it has and allows what `run` needs.
 
 Kafka describes what a client may do with topics, groups and the cluster, and validates the creation
 of a topic without doing it. It does not describe transactional ids: only a transaction would show,
@@ -93,8 +93,8 @@ def _check_registry(settings: Settings) -> ConfigCheck:
 
 
 def _check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
-    """True if the first rows of the changelog have the fingerprint of these settings, and its last
-    rows no newer formats. Loads the embedder, whose model is part of the fingerprint.
+    """Check that the first rows of the changelog have the fingerprint of these settings, and its
+    last rows no newer formats. Loads the embedder, whose model is part of the fingerprint.
     """
     changelog = topics.specs["changelog"].name
     of, what = f"state in {changelog}", "built with these settings"
@@ -145,7 +145,7 @@ class _Broker:
     settings: Settings
 
     def check_topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
-        """True if the topic exists with the right settings, and may be used."""
+        """Check that the topic exists with the right settings, and may be used."""
         of = f"{spec.role} topic {spec.name}"
         try:
             found = _answer(
@@ -224,8 +224,8 @@ class _Broker:
         return ConfigCheck(of, "history", OK, found or "it has its first records, and keeps all")
 
     def check_group(self) -> Iterator[ConfigCheck]:
-        """True if the worker may join its group, which its changelog readers use too, and other
-        clients are in it.
+        """Check that the worker may join its group, as its changelog readers do, and that no
+        other clients are in it.
         """
         name = self.settings.app_id
         of = f"group {name}"
@@ -247,7 +247,7 @@ class _Broker:
         yield self._allowed(of, READ, granted, f"--group {name}")
 
     def check_transactions(self) -> ConfigCheck:
-        """True if this client may do anything; Kafka does not describe transactional ids."""
+        """Check that this client may do anything; Kafka does not describe transactional ids."""
         name = self.settings.transactional_id
         of = f"transactional id {name}"
         try:

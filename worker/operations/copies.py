@@ -84,7 +84,7 @@ class GroupOffsets:
         self._changelog_id = str(asked[changelog].result(ANSWER_SECONDS + 1).topic_id)
         with closing(clients.standalone_consumer(settings.app_id, "read_committed")) as consumer:
             found = committed_offsets(consumer, self._topic, partitions, ANSWER_SECONDS)
-        self._committed = {partition: value.offset for partition, value in found.items()}
+        self._committed = {partition: committed.offset for partition, committed in found.items()}
 
     def _offset(self, part: StoredPartition) -> int | None:
         """The group's offset; None if it is unknown, or the rows are of another changelog."""

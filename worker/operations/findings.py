@@ -1,12 +1,19 @@
 """Lines of files that cannot be used, and values that look wrong, named for people."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from worker.sources import BREAKS, HALVES, HEADER, Faulty, ReviewFiles
 from worker.view import output
 
 MAX_NAMES = 5  # files that a message lists
 MAX_FINDINGS = 10  # unusable lines that are shown one by one
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(names[:MAX_NAMES])}{more}"
 
 
 class Findings:
@@ -36,9 +43,7 @@ class Findings:
     def complain(self, lines: int, unit: str) -> None:
         """Warn about files without a record, and write one error line about all unusable lines."""
         if empty := self._reviews.empty:
-            more = f" and {len(empty) - MAX_NAMES:,} more" if len(empty) > MAX_NAMES else ""
-            names = ", ".join(empty[:MAX_NAMES])
-            output.note(f"warning: no reviews and no events in {names}{more}")
+            output.note(f"warning: no reviews and no events in {first_names(empty)}")
         if self.total:
             output.complain(
                 f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"

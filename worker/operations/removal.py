@@ -159,8 +159,8 @@ def _group_offsets(admin: AdminClient, group: str) -> Removal:
     with broker_errors(f"could not fetch the offsets of the group {group}"):
         found = retry(fetch).topic_partitions
     offsets: dict[str, dict[str, int]] = {}
-    for item in sorted(found, key=lambda item: (item.topic, item.partition)):
-        offsets.setdefault(item.topic, {})[str(item.partition)] = item.offset
+    for offset in sorted(found, key=lambda offset: (offset.topic, offset.partition)):
+        offsets.setdefault(offset.topic, {})[str(offset.partition)] = offset.offset
     what = [
         f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in of.items())
         for topic, of in offsets.items()

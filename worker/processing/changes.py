@@ -163,14 +163,9 @@ class EntityChanges:
             bits &= review_bits(review.details, review.language)
             return ReviewMove(name, review, bits, is_arriving)
 
-        gone = [
-            (name, value)
-            for name, value in before.items()
-            if value is not None and not value.deleted
-        ]
-        come = [(name, value) for name, value in reviews.items() if not value.deleted]
         moves = [
-            move(name, value, ~recent | was.get(name, 0), is_arriving=False) for name, value in gone
+            move(name, review, ~recent | was.get(name, 0), is_arriving=False)
+            for name, review in _live(before)
         ]
         for name in (was.keys() | now.keys()) - reviews.keys():
             left, joined = was.get(name, 0), now.get(name, 0)
@@ -181,7 +176,8 @@ class EntityChanges:
                     moves.append(move(name, other, left & ~joined, is_arriving=False))
                     moves.append(move(name, other, joined & ~left, is_arriving=True))
         moves += [
-            move(name, value, ~recent | now.get(name, 0), is_arriving=True) for name, value in come
+            move(name, review, ~recent | now.get(name, 0), is_arriving=True)
+            for name, review in _live(reviews)
         ]
         return [moved for moved in moves if moved.review.sentences and moved.bits]
 
@@ -199,19 +195,17 @@ class EntityChanges:
         recent = facets.criteria.recent
         if not recent:
             return was, now
-        gone, come = _items(before), _items(reviews)
+        removed, added = _items(before), _items(reviews)
         newest = facets.newest.copy() if self.newest is None else self.newest
-        ends = [
-            newest.end(recent_facet.newest, recent_facet.within_days) for recent_facet in recent
-        ]
+        ends = [newest.end(facet.newest, facet.within_days) for facet in recent]
         self.newest = newest = self._updated(newest, reviews, before)
-        for key, old in zip(recent, ends, strict=True):
-            new = newest.end(key.newest, key.within_days)
+        for facet, old in zip(recent, ends, strict=True):
+            new = newest.end(facet.newest, facet.within_days)
             others = [item for item in newest.between(old, new) if item[1] not in reviews]
-            for bits, end, own in ((was, old, gone), (now, new, come)):
-                for item in (*others, *own):
+            for bits, end, changed in ((was, old, removed), (now, new, added)):
+                for item in (*others, *changed):
                     if item < end:
-                        bits[item[1]] = bits.get(item[1], 0) | key.bit
+                        bits[item[1]] = bits.get(item[1], 0) | facet.bit
         return was, now
 
     def _updated(
@@ -221,16 +215,14 @@ class EntityChanges:
         before: Mapping[bytes, Review | None],
     ) -> NewestReviews:
         """The newest reviews after these changes; reads all reviews if too few are known."""
-        for name, value in before.items():
-            if value is not None and not value.deleted:
-                newest.remove(name, value.date)
+        for name, review in _live(before):
+            newest.remove(name, review.date)
         if not newest.is_short:
-            for name, review in reviews.items():
-                if not review.deleted:
-                    newest.add(name, review.date)
+            for name, review in _live(reviews):
+                newest.add(name, review.date)
             return newest
         written = self.reviews | dict(reviews)
-        live = [(name, value.date) for name, value in written.items() if not value.deleted]
+        live = [(name, review.date) for name, review in _live(written)]
         if not self.is_new:
             live += [
                 (name, date_of(row.details, row.is_future))
@@ -262,9 +254,11 @@ def _joined(steps: Sequence[PlannedStep]) -> PlannedStep:
 
 
 def _items(reviews: Mapping[bytes, Review | None]) -> list[Item]:
-    """The items of live sentences."""
-    return [
-        (recency(review.date), name)
-        for name, review in reviews.items()
-        if review is not None and not review.deleted
-    ]
+    """The live reviews as items of the newest."""
+    return [(recency(review.date), name) for name, review in _live(reviews)]
+
+
+def _live(reviews: Mapping[bytes, Review | None]) -> list[tuple[bytes, Review]]:
+    """The live reviews, by name."""
+    found = ((name, review) for name, review in reviews.items() if review is not None)
+    return [(name, review) for name, review in found if not review.deleted]

@@ -161,7 +161,7 @@ class CachedEntity:
 
     def keep_sentences_only(self, names: Collection[bytes]) -> None:
         """Drop all other sentences."""
-        self.cached = {name: value for name, value in self.cached.items() if name in names}
+        self.cached = {name: sentence for name, sentence in self.cached.items() if name in names}
         self.cached_bytes = sum(
             [cached_sentence.memory_bytes for cached_sentence in self.cached.values()]
         )

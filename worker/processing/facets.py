@@ -100,9 +100,9 @@ class EntityFacets:
         reviews = list(self.rows.review_facts())
         if self.criteria.recent:
             live = (
-                (n, date_of(value.details, value.is_future))
-                for n, value in reviews
-                if not value.deleted
+                (n, date_of(review.details, review.is_future))
+                for n, review in reviews
+                if not review.deleted
             )
             self._newest = NewestReviews(self._newest.wanted, live)
         members = FacetMembers(self.criteria, reviews)
@@ -169,7 +169,7 @@ class EntityFacets:
         changed = self.tracked.emit_mentions > 0 and mentions != self._mentions()
         for key in removed.keys() | added.keys():
             gone, come = removed.get(key, {}), added.get(key, {})
-            for name in [name for name, value in gone.items() if come.get(name) is value]:
+            for name in [name for name, moved in gone.items() if come.get(name) is moved]:
                 del gone[name], come[name]
             facet = self._sets[key]
             ranking = self._step(key, gone.values(), come.values()) if gone or come else None

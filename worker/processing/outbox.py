@@ -88,7 +88,7 @@ class Outbox:
             changes.last[draft.topic] = _last_change(draft, self.config)
         found = sorted(self._messages, key=itemgetter(0, 1))
         if self.config.mapping is not None:  # a record may have events of several entities
-            found.sort(key=lambda item: (item[0], item[2].key or b""))
+            found.sort(key=lambda message: (message[0], message[2].key or b""))
         return [message for _, _, message in found]
 
     def _make(self) -> None:
@@ -221,8 +221,8 @@ def _value_of(
     )
     quote = config.output.quote
     quotes = [
-        quote(key.sentence_id, key.review_id, key.text, ReviewDetails(*of_review))
-        for key, of_review in zip(sentences, zip(*details, strict=True), strict=True)
+        quote(sentence.sentence_id, sentence.review_id, sentence.text, ReviewDetails(*of_review))
+        for sentence, of_review in zip(sentences, zip(*details, strict=True), strict=True)
     ]
     change = RankedChange(body, quotes, last.distances, last.support)
     return offset, config.output.encode_ranked([change])[0]

@@ -146,7 +146,7 @@ class BatchPlan:
             self.changes = [kept.get(id(change), change) for change in self.changes[:length]]
             for key in keys:
                 self._open.pop(key, None)
-            self._open |= {key: value and kept[id(value)] for key, value in opened.items()}
+            self._open |= {key: entity and kept[id(entity)] for key, entity in opened.items()}
             for text, waiting in list(self.unembedded.items()):
                 waiting[:] = [rest for rest in waiting if rest[0] != index]
                 if not waiting:

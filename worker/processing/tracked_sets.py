@@ -187,10 +187,10 @@ class TrackedSets:
         self.sequence: int | None = None
         if stored is not None:
             self.sequence = stored.sequence
-            for key, published in zip(sets, stored.sets, strict=True):
-                key.published = published
-            for key, count in zip(sets, stored.mentions, strict=False):  # of none, maybe
-                key.published_mentions = count
+            for nearest_set, published in zip(sets, stored.sets, strict=True):
+                nearest_set.published = published
+            for nearest_set, count in zip(sets, stored.mentions, strict=False):  # of none, maybe
+                nearest_set.published_mentions = count
 
     def changed(self) -> list[TrackedSet]:
         """The sets that differ from those last published, or whose mentions are due."""
@@ -255,8 +255,8 @@ class TrackedSets:
         made = TrackedSets(
             self.topic, [TrackedSet(tracked.facet, tracked.sign) for tracked in self.sets]
         )
-        for key, present in zip(made.sets, self.sets, strict=True):
-            key.now = present.now
+        for nearest_set, present in zip(made.sets, self.sets, strict=True):
+            nearest_set.now = present.now
         return made
 
     def parts(self, texts: Texts) -> list[SetPart]:
@@ -266,6 +266,8 @@ class TrackedSets:
         named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
         for tracked in self.sets:
             named.setdefault(tracked.name, []).append(tracked)
-        ordered = sorted([(-value.sentences, name) for name, (value, *_) in named.items()])
+        ordered = sorted(
+            [(-nearest_set.sentences, name) for name, (nearest_set, *_) in named.items()]
+        )
         of_facets = (named[name] for _, name in ordered)
-        return [key.make_part(texts, sides) for key, *sides in of_facets]
+        return [nearest_set.make_part(texts, sides) for nearest_set, *sides in of_facets]

@@ -204,22 +204,26 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
     changed = choice.changed()
     last_a = _last(a, {*changed, *choice.missing_in_b})
     last_b = _last(b, {*changed, *choice.missing_in_a})
-    of_both = {item: count for item, count in counts.items() if None not in (item.k_a, item.k_b)}
+    of_both = {
+        verdict: count
+        for verdict, count in counts.items()
+        if None not in (verdict.k_a, verdict.k_b)
+    }
     differing: Counter[int] = Counter()
-    for item, count in of_both.items():
-        differing[item.differing] += count
-    equal = sum(count for item, count in of_both.items() if item.is_equal)
+    for verdict, count in of_both.items():
+        differing[verdict.differing] += count
+    equal = sum(count for verdict, count in of_both.items() if verdict.is_equal)
     # An entity may be absent from the second reading of a file that is being written.
     return Comparison(
         equal=equal,
         contained=differing[0] - equal,
         changed=differing.total() - differing[0],
-        missing_in_a=sum(count for item, count in counts.items() if item.k_a is None),
-        missing_in_b=sum(count for item, count in counts.items() if item.k_b is None),
-        identical=sum(count for item, count in of_both.items() if item.is_identical),
-        k_differs=sum(count for item, count in of_both.items() if item.k_a != item.k_b),
-        k_a=sorted({item.k_a for item in counts if item.k_a is not None}),
-        k_b=sorted({item.k_b for item in counts if item.k_b is not None}),
+        missing_in_a=sum(count for verdict, count in counts.items() if verdict.k_a is None),
+        missing_in_b=sum(count for verdict, count in counts.items() if verdict.k_b is None),
+        identical=sum(count for verdict, count in of_both.items() if verdict.is_identical),
+        k_differs=sum(count for verdict, count in of_both.items() if verdict.k_a != verdict.k_b),
+        k_a=sorted({verdict.k_a for verdict in counts if verdict.k_a is not None}),
+        k_b=sorted({verdict.k_b for verdict in counts if verdict.k_b is not None}),
         differing={number: differing[number] for number in sorted(+differing)},
         examples=[
             _example(number, last_a[key], last_b[key])

@@ -50,8 +50,8 @@ def check_log(
     """
     archive = history.archive
     offsets = {
-        partition: value
-        for partition, value in archive.partitions().items()
+        partition: offsets
+        for partition, offsets in archive.partitions().items()
         if partition in history.filled_from and (only is None or partition in only)
     }
 
@@ -217,13 +217,13 @@ def listed(missing: Mapping[str, Missing]) -> str:
     'partition 0: 5-6, 9'
     """
     return "; ".join(
-        f"partition {partition}: {', '.join(value.first)}"
+        f"partition {partition}: {', '.join(gap.first)}"
         + (
-            f" and {many(value.ranges - len(value.first), 'more ranges')}"
-            if value.ranges > len(value.first)
+            f" and {many(gap.ranges - len(gap.first), 'more ranges')}"
+            if gap.ranges > len(gap.first)
             else ""
         )
-        for partition, value in missing.items()
+        for partition, gap in missing.items()
     )
 
 
@@ -243,7 +243,7 @@ def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes
         for partition, offsets in history.partitions().items()
         if (one := ranges.get(partition)) is not None
     }
-    return Holes(count, first, {name: value for name, value in found.items() if value.offsets})
+    return Holes(count, first, {name: gap for name, gap in found.items() if gap.offsets})
 
 
 def _missing(history: Archived, partition: int, wanted: range) -> Missing:

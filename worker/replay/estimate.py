@@ -134,14 +134,12 @@ def _windows(ranges: Mapping[int, Range]) -> Iterator[tuple[int, int]]:
     """Sampled places by partition and offset, spread evenly, in ascending order."""
     total = sum(span.size for span in ranges.values())
     if total <= WINDOWS * WINDOW_RECORDS:
-        for partition, value in sorted(ranges.items()):
-            yield from (
-                (partition, start) for start in range(value.first, value.end, WINDOW_RECORDS)
-            )
+        for partition, span in sorted(ranges.items()):
+            yield from ((partition, start) for start in range(span.first, span.end, WINDOW_RECORDS))
         return
     step, due, before = total / WINDOWS, 0.0, 0
-    for partition, value in sorted(ranges.items()):
-        while due < before + value.size:
-            yield partition, value.first + int(due - before)
+    for partition, span in sorted(ranges.items()):
+        while due < before + span.size:
+            yield partition, span.first + int(due - before)
             due += step
-        before += value.size
+        before += span.size

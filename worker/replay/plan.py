@@ -71,7 +71,7 @@ def shown_gone(gone: Mapping[str, int]) -> str:
     >>> shown_gone({"0": 604, "3": 7})
     'partition 0 before offset 604, partition 3 before offset 7'
     """
-    return ", ".join(f"partition {key} before offset {offset}" for key, offset in gone.items())
+    return ", ".join(f"partition {p} before offset {offset}" for p, offset in gone.items())
 
 
 def refuse_other(

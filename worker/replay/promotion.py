@@ -115,7 +115,7 @@ class Promotion:
         return PromotionCheck(what, complaint is None, complaint or spec.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
-        """True if the new build has read everything that the present one has."""
+        """Check that the new build has read everything that the present one has."""
         what = "it has caught up"
         wanted = self._committed(self.present)
         if not wanted:
@@ -154,7 +154,7 @@ class Promotion:
             broker_errors(f"could not fetch the committed offsets of the group {settings.app_id}"),
         ):
             found = committed_offsets(consumer, settings.input_topic, range(partitions))
-        return {partition: value.offset for partition, value in found.items()}
+        return {partition: committed.offset for partition, committed in found.items()}
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""

@@ -133,12 +133,12 @@ def find_ranges(
         firsts, ends = at(since_ms), at(until_ms)
         # A log that lost its beginning may have nothing but markers left before the end.
         cut = {
-            p: range(value.start, ends[p])
-            for p, value in chosen.items()
-            if value.start and p in ends
+            p: range(offsets.start, ends[p])
+            for p, offsets in chosen.items()
+            if offsets.start and p in ends
         }
         records = first_records(
-            reader, topic, {p: value for p, value in cut.items() if p not in file_ranges}
+            reader, topic, {p: offsets for p, offsets in cut.items() if p not in file_ranges}
         )
     for partition, offset in records.items():
         if until_ms is not None and offset >= ends[partition]:

@@ -95,7 +95,7 @@ class Archived(RecordSource):
         self.topic = self.archive.topic
         self._archived = self.archive.partitions()
         covered = ", ".join(
-            f"{p}: {value.start}-{value.stop}" for p, value in self._archived.items()
+            f"{p}: {offsets.start}-{offsets.stop}" for p, offsets in self._archived.items()
         )
         self.name = f"archive of {self.topic} ({covered})"
 

@@ -105,11 +105,9 @@ def lacking_facts(
         facts |= {"unreadable_rows": holes.unreadable, "first_unreadable": holes.first_unreadable}
     if holes.missing:
         facts["missing_offsets"] = {
-            partition: value.offsets for partition, value in holes.missing.items()
+            partition: gap.offsets for partition, gap in holes.missing.items()
         }
-        facts["missing_ranges"] = {
-            partition: value.first for partition, value in holes.missing.items()
-        }
+        facts["missing_ranges"] = {partition: gap.first for partition, gap in holes.missing.items()}
     return facts
 
 

@@ -150,9 +150,9 @@ class Replay:
         self._topic_ids({plan.topic: plan.topic_id})
         in_files = _in_files(request)
         ends = {
-            p: value.end
-            for p, value in plan.by_partition.items()
-            if p not in in_files or value.end > in_files[p].stop
+            p: span.end
+            for p, span in plan.by_partition.items()
+            if p not in in_files or span.end > in_files[p].stop
         }
         check_ends(self.clients, self.settings.app_id, plan.topic, ends, self.clock)
 
@@ -303,9 +303,9 @@ class Replay:
         assert self.plan is not None
         accounts = self.accounts()
         done = sum(
-            item.size if account.over else min(max(0, offset - item.first), item.size)
+            span.size if account.over else min(max(0, offset - span.first), span.size)
             for partition, (offset, account) in accounts.items()
-            for item in [self.plan.by_partition[partition]]
+            for span in [self.plan.by_partition[partition]]
         )
         account = total(account for _, account in accounts.values())
         return ReplayProgress(done, self.plan.size, account)

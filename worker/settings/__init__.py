@@ -250,9 +250,9 @@ def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The origin of each field: `default`, `computed`, `environment`, or `file:line`."""
     described = settings_by_field()
     found = dict.fromkeys(described, "default") | dict.fromkeys(Settings()._computed(), COMPUTED)
-    for name, value in described.items():
-        if environ.get(value.variable, "").strip():
-            found[name] = place_of(value.variable) or "environment"
+    for name, setting in described.items():
+        if environ.get(setting.variable, "").strip():
+            found[name] = place_of(setting.variable) or "environment"
     return found
 
 

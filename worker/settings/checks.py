@@ -224,7 +224,7 @@ def _check_files(settings: Fields) -> Iterator[str]:
 
 def _check_presence(settings: Fields) -> Iterator[str]:
     protocol = settings.security_protocol
-    named = {name: value.variable for name, value in settings_by_field().items()}
+    named = {name: setting.variable for name, setting in settings_by_field().items()}
     given = {name: named[name] for name in named if getattr(settings, name) is not None}
     for name in OF_TLS:
         if name in given and not protocol.endswith("SSL"):

@@ -503,8 +503,8 @@ class Fields:
 
 def settings_by_field() -> dict[str, Setting]:
     """The description of each field, in order."""
-    described = {item.name: item.metadata["setting"] for item in fields(Fields)}
+    described = {field_.name: field_.metadata["setting"] for field_ in fields(Fields)}
     return {
-        name: value._replace(variable=value.variable or PREFIX + name.upper())
-        for name, value in described.items()
+        name: setting._replace(variable=setting.variable or PREFIX + name.upper())
+        for name, setting in described.items()
     }

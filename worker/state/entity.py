@@ -221,7 +221,7 @@ class EntityRows:
             review.embedded,
             *review.chunks,
             first,
-            {item.ordinal: item.label_bits for item in sentences if item.label_bits},
+            {row.ordinal: row.label_bits for row in sentences if row.label_bits},
             review.language,
             review.mentions,
             review.is_future,

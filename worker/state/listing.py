@@ -144,7 +144,7 @@ def merged(pages: Iterable[Page], limit: int) -> Page:
     end = min(ends, key=order, default=None)
     known = sorted(
         (entity for page in pages for entity in page.entities),
-        key=lambda item: order(item.entity_id),
+        key=lambda entity: order(entity.entity_id),
     )
     kept = [listed for listed in known if end is None or order(listed.entity_id) <= order(end)]
     searched = sum(page.searched for page in pages)

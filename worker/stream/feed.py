@@ -93,7 +93,7 @@ class ChangeFeed:
         """Return and forget the changes since the last call."""
         with self._lock:
             count, last = self._changes.take()
-            taken = {item: buffer.take() for item, buffer in self._watched.items() if buffer.count}
+            taken = {name: buffer.take() for name, buffer in self._watched.items() if buffer.count}
         by_topic: dict[str, Watched] = {self.topic: {}, self.facets_topic: {}}
         for (topic, key), (number, messages) in taken.items():
             by_topic[topic][key] = number, self._in_json(messages)

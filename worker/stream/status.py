@@ -47,7 +47,7 @@ class WorkerStatus:
         self._empty_at: dict[int, float] = {}  # `Clock.monotonic()` when no record waited last
 
     def ready(self) -> tuple[bool, str]:
-        """True if the worker processes its partitions, and the reason in words.
+        """Readiness: the worker processes its partitions; and the reason in words.
 
         A worker without contact to a broker is not ready, though it may have no work.
         """
@@ -133,7 +133,7 @@ class WorkerStatus:
         with TopicReader(
             clients, settings.input_topic, settings.app_id, lambda _: positions
         ) as reader:
-            each = (islice(reader.read(*item), 1) for item in positions.items())
+            each = (islice(reader.read(*position), 1) for position in positions.items())
             return [stored.record for first in each for stored in first]
 
     def passed(self) -> dict[int, tuple[int, int]]:
@@ -203,7 +203,7 @@ class WorkerStatus:
         return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """True if this worker owns the entity's partition, and the owner's URL, if known."""
+        """Ownership of the entity's partition by this worker, and the owner's URL, if known."""
         partition = partition_of(entity_id, self._partitions)
         if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)

@@ -45,7 +45,7 @@ class GaugeSource(Protocol):
     """The current state of a running worker."""
 
     def ready(self) -> tuple[bool, str]:
-        """True if it processes its partitions, and the reason."""
+        """Readiness: the worker processes its partitions; and the reason."""
 
     def partitions(self) -> tuple[int, int]:
         """Number of partitions it processes, and of the input topic."""

@@ -51,7 +51,7 @@ slow.
 
 
 def reads_all(engine: EmbeddingEngine | None) -> Callable[[str], bool]:
-    """True if the engine's model reads a text to its end; longer ones are cut before they are
+    """A test that the engine's model reads a text to its end; longer ones are cut before they are
     embedded. An engine that has no such function reads any text.
     """
     found: Callable[[str], bool] = getattr(engine, "reads_all", lambda text: True)

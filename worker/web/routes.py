@@ -144,7 +144,7 @@ class Pages:
         return web.json_response({"healthy": True, "waiting_for": self.worker.stall()})
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        """True if the worker processes its partitions."""
+        """Readiness: the worker processes its partitions."""
         ready, reason = self.worker.ready()
         return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 

@@ -344,7 +344,7 @@ class GraphgroveIndex:
         ids = [self._ids[row] for row in inside.tolist()]
         return Neighborhood(
             self._vectors.rows[inside],
-            [len(id_) for id_ in ids],
-            [sorted(id_)[:ids_kept] for id_ in ids],
+            [len(of_row) for of_row in ids],
+            [sorted(of_row)[:ids_kept] for of_row in ids],
             limit,
         )
