@@ -109,7 +109,7 @@ def measured(broker: KafkaBroker, case: Case, folder: Path, share: float) -> dic
         worker = site.worker().start()
         worker.wait_ready()
         Progress(site).wait(PATIENCE_SECONDS)
-        metrics = worker.telemetry.metrics()
+        metrics = worker.metrics()
         peak = peak_mib(worker)
         worker.terminate()
         worker.wipe()

@@ -175,7 +175,7 @@ def loaded(
     made, output = len(partition_of), site.output_topic
     count = min(BACKLOG, entities)
     chosen = np.random.default_rng(2).choice(entities, count, replace=False)
-    before = worker.telemetry.metrics()
+    before = worker.metrics()
     sending = producer(site.broker.bootstrap_servers)
     for number, event in events(map(int, chosen), "second"):
         sending.produce(site.input_topic, event.value, event.key, partition_of[number % made])
@@ -184,7 +184,7 @@ def loaded(
     started_s = time.monotonic()
     Progress(site).wait(PATIENCE_SECONDS)
     seconds = time.monotonic() - started_s
-    after = worker.telemetry.metrics()
+    after = worker.metrics()
     commits, spent_s = (
         after[f"coversumm_commit_seconds_{what}"] - before[f"coversumm_commit_seconds_{what}"]
         for what in ("count", "sum")

@@ -86,7 +86,7 @@ class Site:
         to read.
         """
         return all(
-            worker.telemetry.metrics()["coversumm_summary_changes_total"] > CHANGES_BEFORE
+            worker.metrics()["coversumm_summary_changes_total"] > CHANGES_BEFORE
             for worker in self._pipeline.workers
         )
 

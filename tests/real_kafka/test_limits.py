@@ -57,7 +57,7 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         found = {limit for limit, count in worker.limit_hits().items() if count}
         # that one only where two fetches together are too much
         assert found - {"batch_events"} == wanted
-        assert 0 < worker.telemetry.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20
+        assert 0 < worker.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20
         assert check(site)["records"] == len(load)
 
 
@@ -110,7 +110,7 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
     worker = hang(hanging, "after the offsets", **limits)
     try:
         eventually(lambda: "a commit is in doubt" in worker.log_text(), worker.log_end)
-        assert worker.telemetry.metrics()["coversumm_ready"] == 0
+        assert worker.metrics()["coversumm_ready"] == 0
     finally:
         hanging.broker.resume()
     hanging.wait_caught_up()

@@ -86,7 +86,7 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
                 assert answer.status == 200
             silent = {
                 name: seconds
-                for name, seconds in worker.telemetry.metrics().items()
+                for name, seconds in worker.metrics().items()
                 if name.startswith("coversumm_broker_silent_seconds")
             }
             assert set(silent) == {
@@ -94,7 +94,7 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
                 for client in ("admin", "consumer", "producer")
             }
             assert min(silent.values()) > TIMEOUT_MS / 1000
-            assert worker.telemetry.metrics()["coversumm_ready"] == 0
+            assert worker.metrics()["coversumm_ready"] == 0
             (line,) = since(worker, before[worker])
             assert line.level == "WARNING"
             assert line.text.startswith("no broker for ")

@@ -346,7 +346,7 @@ def test_a_login_that_stays_refused_ends_with_the_reason_and_a_restart_helps(
     words = {"password": "COVERSUMM_SASL_USERNAME=refused", "certificate": "which expired on "}
     for name, worker in workers.items():
         eventually(lambda w=worker, n=name: words[n] in why_unready(w), worker.log_end)  # type: ignore[misc]
-        assert worker.telemetry.metrics()["coversumm_login_refused"] == 1
+        assert worker.metrics()["coversumm_login_refused"] == 1
     for name, worker in workers.items():
         worker.refused(words[name], "start again")
         assert words[name] in worker.log_text().partition("coversumm-worker: error:")[0]
@@ -357,7 +357,7 @@ def test_a_login_that_stays_refused_ends_with_the_reason_and_a_restart_helps(
         worker.start()
     for worker in workers.values():
         worker.wait_ready()
-        assert worker.telemetry.metrics()["coversumm_login_refused"] == 0
+        assert worker.metrics()["coversumm_login_refused"] == 0
 
 
 def why_unready(worker: WorkerProcess) -> str:

@@ -221,7 +221,7 @@ def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
         try:
             return {
                 name.removeprefix(start).removesuffix(end): seconds
-                for name, seconds in worker.telemetry.metrics().items()
+                for name, seconds in worker.metrics().items()
                 if name.startswith(start)
             }
         except OSError:
@@ -235,7 +235,7 @@ def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
     site.wait_caught_up()
     expected = {f'"{one}"': 0.0 for one in range(site.partitions)}
     eventually(lambda: oldest() == expected, lambda: str(oldest()))
-    found, labels = worker.telemetry.metrics(), f'{{path="{worker.data_dir}"}}'
+    found, labels = worker.metrics(), f'{{path="{worker.data_dir}"}}'
     free, size = (found[f"coversumm_data_volume_{one}_bytes{labels}"] for one in ("free", "size"))
     assert 0 < free < size
 

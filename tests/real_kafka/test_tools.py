@@ -125,7 +125,7 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     assert {row["sent"] for row in printed(tool(site, "dlq", "list"))} == {True}
 
     site.wait_caught_up()
-    applied = worker.telemetry.metrics()
+    applied = worker.metrics()
     name = 'coversumm_events_total{outcome="applied",type="review.upserted"}'
     assert applied[name] == len(letters)
     site.stop()

@@ -84,7 +84,7 @@ def turn(site: Pipeline, one: Contender, workload: Workload, number: int) -> dic
     progress = Progress(site, name)
     before_s, before = cpu_seconds(worker) or 0.0, progress.committed()
     samples = progress.wait(PATIENCE_SECONDS)
-    after_s, metrics = cpu_seconds(worker) or 0.0, worker.telemetry.metrics()
+    after_s, metrics = cpu_seconds(worker) or 0.0, worker.metrics()
     worker.terminate()
     rows = all_rows(worker)
     total, servers = samples[-1][1], site.broker
