@@ -275,11 +275,7 @@ class Evaluation:
         file = self.results / f"{self.name}.json"
         record.write(file, head | {"rows": self.rows, "parameters": self.parameters} | self.figures)
         if self.plots.able:
-            self.plots.time(
-                {name: of.curve for name, of in self.curves.items()}, f"uniform, k = {K}"
-            )
-            for name in ("searches", "reservoir", "modes", "growth", "deletion"):
-                getattr(self.plots, name)(self.figures[name])
+            self.plots.growth(self.figures["growth"])
         names = ", ".join(of.name for of in self.plots.written)
         self.screen.say(
             f"\nrecorded in {self.results.name}/{file.name}"

@@ -20,20 +20,6 @@ COLOURS = {
     "oracle": "#222222",
 }
 NAMES = {"coversumm-random": "CoverSumm (random)", "coversumm-decay": "CoverSumm (decay)"}
-OTHER_COLOUR = "#9aa7b5"
-UNPRICED = ("random", "LSA as sumy has it")
-# What stands beside a point, how far from it, and on which side.
-LABELS = {
-    "ours": ("ours", (-2, 9), "center"),
-    "coversumm-decay": ("CoverSumm (random), (decay)", (2, -16), "center"),
-    "SumBasic": ("SumBasic", (8, 4), "left"),
-    "LexRank": ("LexRank", (8, 4), "left"),
-    "TextRank": ("TextRank", (-8, -8), "right"),
-    "ours, short view": ("ours, short view", (0, -15), "center"),
-    "LSA": ("LSA", (-8, -8), "right"),
-    "Centroid-OPT": ("Centroid-OPT", (8, 4), "left"),
-    "Centroid-OPT as published": ("Centroid-OPT as published", (-8, 4), "right"),
-}
 GROUPS = ("#b2182b", "#ef8a62", "#4393c3", "#1b7837")
 
 
@@ -47,8 +33,6 @@ class Figures(Canvas):
         if not self.able:
             return
         self._rouge(record["curves"])
-        self._price(record["on_the_way"])
-        self._ratings(record["courses"])
         self._followed(record["courses"])
         self._staleness(record["staleness"])
 
@@ -62,54 +46,6 @@ class Figures(Canvas):
         self._legend_below(figure, axes)
         self._save(
             figure, "rouge", "How like the human summaries: SPACE's hotels as their sentences come"
-        )
-
-    def _price(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """R1 over time against what a summary costs."""
-        figure, (axes,) = self._figure(1)
-        for row in rows:
-            name = row["method"]
-            if row["ms"] is None or name in UNPRICED:
-                continue
-            at = (row["ms"], row["silver_sentences"][0])
-            colour = COLOURS.get(name, OTHER_COLOUR)
-            axes.scatter(*at, s=70 if name in COLOURS else 36, color=colour, zorder=3)
-            if name in LABELS:
-                text, offset, side = LABELS[name]
-                axes.annotate(
-                    text,
-                    at,
-                    textcoords="offset points",
-                    xytext=offset,
-                    fontsize=8,
-                    color=colour,
-                    ha=side,
-                )
-        axes.scatter([], [], s=36, color=OTHER_COLOUR, label="other ways to the sets of ours")
-        axes.set_xscale("log")
-        axes.margins(x=0.1, y=0.1)
-        axes.legend(loc="lower left", fontsize=8, frameon=False)
-        self._label(axes, "processor time of a summary (ms)", "ROUGE-1 against silver, over time")
-        self._save(
-            figure,
-            "price",
-            "What a summary costs, and how like the silver one it is (vectors given)",
-        )
-
-    def _ratings(self, courses: Sequence[Mapping[str, Any]]) -> None:
-        """Stars in three orders, of the largest product."""
-        of = [course for course in courses if course["what"] == "rating"]
-        orders = list(dict.fromkeys(course["order"] for course in of))
-        if not orders:
-            return
-        figure, axes = self._figure(len(orders), share_y=True)
-        for one, order in zip(axes, orders, strict=True):
-            self._course(one, [course for course in of if course["order"] == order])
-            one.set_title(f"{order} order", fontsize=9)
-            self._label(one, "reviews so far", "stars" if one is axes[0] else "")
-        self._legend_below(figure, axes[0])
-        self._save(
-            figure, "ratings", f"Stars of all reviews and of the summary's: {of[0]['entity']}"
         )
 
     def _followed(self, courses: Sequence[Mapping[str, Any]]) -> None:
