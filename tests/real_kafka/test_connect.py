@@ -87,6 +87,7 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
         assert details[b"bad_json"]["dlq.source.topic"] == site.input_topic.encode()
 
 
+@pytest.mark.long
 def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Each record's events exactly once, although the worker is killed between any two steps: rows
     that move to another product of the partition, and a record of which one event is refused.

@@ -117,6 +117,7 @@ def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> N
 # -- topics created again --------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_input_topic_created_again_with_a_longer_log_is_refused(site: Pipeline) -> None:
     """Every offset fits: the id alone tells. Then `reset`, and the new topic is read from its
     start.

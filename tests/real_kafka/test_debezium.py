@@ -306,6 +306,7 @@ def test_mapping_check_finds_the_identity_that_cannot_work(
         assert ("entity_id is 0" in done.stderr) == is_found
 
 
+@pytest.mark.long
 def test_the_summaries_are_those_of_the_tables_rows(
     kafka: KafkaBroker, captured: dict[str, Form], tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         assert "the schema registry answers again" in worker.log_text()
 
 
+@pytest.mark.long
 def test_replays_in_avro(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:
     """The bytes of the live worker. A file has JSON, without a schema of its own."""
     settings = {

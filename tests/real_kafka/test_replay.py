@@ -432,6 +432,7 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
             assert second == [{**body, "epoch": 2} for body in first] != []
 
 
+@pytest.mark.long
 def test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -469,6 +470,7 @@ def test_a_replay_without_the_beginning_is_not_whole_unless_that_is_accepted(
         assert "1 in gone.sparse" in json.dumps(checks)
 
 
+@pytest.mark.long
 def test_a_replay_that_has_ended_is_no_worker_and_facets_may_come_and_go(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -604,6 +606,7 @@ def occurred_before(event: Sent, year: str) -> bool:
     return isinstance(said, str) and said < year
 
 
+@pytest.mark.long
 def test_what_is_refused(live: Pipeline) -> None:
     """Another one under the same name, a live topic as output, a time that retention has
     removed.
@@ -636,6 +639,7 @@ def test_what_is_refused(live: Pipeline) -> None:
     assert report["read"] > 0
 
 
+@pytest.mark.long
 def test_two_groups_never_publish_to_one_topic(live: Pipeline) -> None:
     """The topic of facets follows from the name alone; a restart would delete it for both."""
     facets = f"{both_topics(live)[1]}.shared"
@@ -657,6 +661,7 @@ def test_two_groups_never_publish_to_one_topic(live: Pipeline) -> None:
     assert report["facets_published_to"] == facets
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["plain", "archive"])
 def test_files_that_changed_are_refused(live: Pipeline, tmp_path: Path, kind: str) -> None:
     """Two lines that changed places, or another column of texts."""

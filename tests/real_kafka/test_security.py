@@ -116,7 +116,7 @@ def said_by(site: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
         return {" ".join(words[:2]): output for words, output in zip(given, outputs, strict=True)}
 
 
-@pytest.mark.parametrize("way", one_of(WAYS, short=2))
+@pytest.mark.parametrize("way", one_of(WAYS, short=1))
 def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, way: str) -> None:
     """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the
     input. Commands and a bridge log in by the same settings.
@@ -218,6 +218,7 @@ def test_the_postgres_example(secured: Secured, tmp_path: Path, way: str) -> Non
     assert "MARKER" not in program.log_text()
 
 
+@pytest.mark.long
 def test_tokens_are_renewed_under_load_and_nothing_is_lost(
     secured: Secured, site: Pipeline
 ) -> None:
@@ -257,6 +258,7 @@ def test_tokens_are_renewed_under_load_and_nothing_is_lost(
         assert not any(token in worker.log_text() for token in secured.identity.tokens)
 
 
+@pytest.mark.long
 def test_passwords_and_certificates_change_twice_under_load_and_nothing_is_lost(
     secured: Secured, site: Pipeline, tmp_path: Path
 ) -> None:

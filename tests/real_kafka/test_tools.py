@@ -85,6 +85,7 @@ def printed(ended: subprocess.CompletedProcess[str], code: int = 0) -> list[dict
 # -- dead letters ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     """A setting was too small; it is put right, and what it refused is sent again:
     applied, once.
@@ -375,6 +376,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
 # -- reset -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("site", [FACETS], indirect=True, ids=["facets"])
 def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     """What a dry run says is what goes; refused while anybody runs; and the next epoch agrees with
