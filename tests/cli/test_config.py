@@ -20,6 +20,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.damage import write_rows
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
+from tests.harness.long import one_of
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.terminal import CONTROL
@@ -221,6 +222,7 @@ def test_permissions_are_those_that_a_worker_needs(
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
@@ -272,7 +274,7 @@ def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
-@pytest.mark.parametrize("may_describe_configs", [True, False])
+@pytest.mark.parametrize("may_describe_configs", one_of([False, True]))
 def test_a_deletion_does_not_return_from_an_old_volume(
     run: Any,
     monkeypatch: Any,

@@ -41,6 +41,7 @@ def run(line: str, directory: Path, **settings: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_commands_on_files(tmp_path: Path) -> None:
     with gzip.open(SAMPLE) as lines:
         stay = (line for line in lines if b'"abnb:25549565"' in line)

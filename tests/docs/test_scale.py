@@ -24,6 +24,7 @@ LINES = [line for line in BLOCK.splitlines() if not line.startswith("export")]
 REVIEWS = 60
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 def test_the_first_build(tmp_path: Path) -> None:

@@ -306,6 +306,7 @@ def skip(site: Pipeline, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.long
 def test_a_skipped_record_is_a_dead_letter_and_the_worker_goes_on(site: Pipeline) -> None:
     """The first record of a group, two in a row, and one after committed ones; not while a worker
     runs, and only the next record.

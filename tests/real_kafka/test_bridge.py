@@ -150,6 +150,7 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
 
 
+@pytest.mark.long
 def test_two_topics_in_one_process(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Of other fields and partition counts; killed at steps of batches of either."""
     source, other = "pair.shop", "pair.other"

@@ -264,6 +264,7 @@ def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(
     goes_on(site, worker, is_reset=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [

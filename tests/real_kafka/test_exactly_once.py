@@ -68,6 +68,7 @@ def test_two_workers_and_every_fault(site: Pipeline) -> None:
     assert row.faults == len(faults)
 
 
+@pytest.mark.long
 def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
     """Aborted transactions would have deleted everything; the offsets have a gap at
     every marker.
@@ -131,6 +132,7 @@ def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]
         )
 
 
+@pytest.mark.long
 def test_text_is_split_and_embedded_by_the_default_engine(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
         yield made
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", one_of(["consumer", "classic"]))
 def test_a_group_of_another_consumer_is_named(site: Pipeline, protocol: str) -> None:
     options = {"group.protocol": protocol, "client.id": "billing-7", "enable.partition.eof": False}
     if protocol == "consumer":

@@ -282,6 +282,7 @@ def plan_of(site: Pipeline, name: str) -> dict[str, Any] | None:
     return json.loads(found[-1].value or b"") if found else None
 
 
+@pytest.mark.long
 def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
     """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as
     in one go.

@@ -318,6 +318,7 @@ def test_passwords_and_certificates_change_twice_under_load_and_nothing_is_lost(
         assert "MARKER" not in worker.log_text()
 
 
+@pytest.mark.long
 def test_a_login_that_stays_refused_ends_with_the_reason_and_a_restart_helps(
     secured: Secured, site: Pipeline, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
         eventually(lambda: held(staying) == "0-3", staying.log_end)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_back_after_its_session_finds_its_partitions(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

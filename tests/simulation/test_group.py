@@ -69,6 +69,7 @@ def kinds(seed: int, seen: Counter[str]) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_there_is_one_kind_of_state_and_of_output() -> None:
     seen: Counter[str] = Counter()
     for seed in range(SEEDS):

@@ -58,7 +58,7 @@ def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
-@pytest.mark.parametrize("name", one_of(MUTATIONS, 2))
+@pytest.mark.parametrize("name", one_of(MUTATIONS))
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
         focus = FOCUS.get(name)
@@ -68,6 +68,7 @@ def test_a_rule_taken_out_is_found(name: str) -> None:
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
+@pytest.mark.long
 def test_a_seed_is_the_same_every_time() -> None:
     for seed, draw in product(range(5), (draw_plan, draw_replay)):
         one, other = run_plan(draw(seed), tell=True), run_plan(draw(seed), tell=True)
@@ -226,6 +227,7 @@ def test_a_replaced_worker_does_not_end_its_restore_amid_a_transaction_of_its_su
     assert verdict.seen["takeovers of what is another's by then"] == 1
 
 
+@pytest.mark.long
 def test_seeds_in_processes_are_the_same_seeds() -> None:
     done: list[int] = []
     failed, seen = run_seeds(3, 4, 2, done.append)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
 from tests.text.precisions import PRECISIONS
@@ -76,7 +77,7 @@ def test_same_bits_in_any_company(
         np.testing.assert_array_equal(engine.embed([SENTENCES[i] for i in part]), vectors[part])
 
 
-@pytest.mark.parametrize("threads", [5, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("threads", one_of([2, 5]))
 def test_same_bits_whatever_the_threads(
     vectors: NDArray[np.float32], threads: int, precision: str
 ) -> None:
