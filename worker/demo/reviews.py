@@ -25,19 +25,13 @@ def reviews_file() -> Traversable:
     return _DATA.joinpath("airbnb_albany.jsonl.gz")
 
 
-def stay_names() -> dict[str, str]:
-    """The names of the stays by id."""
-    return dict(json.loads(_DATA.joinpath("names.json").read_text("utf-8")))
-
-
-def bundled_reviews(*, by_name: bool = False) -> list[Produced]:
-    """The reviews as `review.upserted` events, by day, then by id.
-
-    `by_name`: the ids of the stays are their names.
+def bundled_reviews() -> list[Produced]:
+    """The reviews as `review.upserted` events, by day, then by id. The name of a stay is its id:
+    people see ids on screens and on the page.
     """
+    names = json.loads(_DATA.joinpath("names.json").read_text("utf-8"))
     lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
     reviews = sorted(map(json.loads, lines), key=lambda r: (r["created_at"], r["review_id"]))
-    names = stay_names() if by_name else {}
     for review in reviews:
         review["entity_id"] = names.get(review["entity_id"], review["entity_id"])
     events = (read_line(json.dumps(one, ensure_ascii=False).encode()) for one in reviews)
