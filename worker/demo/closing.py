@@ -30,10 +30,11 @@ def print_closing(
     for step in next_steps():  # a command is folded with backslashes, a sentence is wrapped
         after += folded(step, width) if step.startswith(" ") else wrap(step, width)
     shown = () if overview is None else cards([overview], styled=viewer.is_screen)
-    card = [line for one in shown for line in one.decode().rstrip().splitlines()]
-    if viewer.is_screen:  # a heading is above it, the shell's prompt below
+    card = [line.rstrip() for one in shown for line in one.decode().rstrip().splitlines()]
+    heading = ["What guests say of the stay with the most reviews"] if card else []
+    if viewer.is_screen:  # the heading is above it, the shell's prompt below
         card = card[: max(console.height - len(after) - 2, 2)]
-    viewer.write("What guests say of the stay with the most reviews", *card, *after)
+    viewer.write(*heading, *card, *after)
 
 
 def next_steps() -> list[str]:

@@ -19,10 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import quote
 
-from worker.demo.broker import EmbeddedBroker
 from worker.demo.closing import PROGRAM, print_closing
 from worker.demo.process import WorkerProcess
-from worker.demo.reviews import ATTRIBUTION, FACETS, Produced, bundled_reviews, take_down
+from worker.demo.reviews import ATTRIBUTION, FACETS, bundled_reviews, take_down
 from worker.errors import Crash, many
 from worker.events import SummaryChanged
 from worker.events.publishing import TOPICS
@@ -44,8 +43,9 @@ AFTER_SECONDS: Final = 1.8
 POLL_SECONDS: Final = 0.05
 COUNTS_SECONDS: Final = 0.2  # seconds between two requests for the worker's metrics
 STILL_SECONDS: Final = 90  # seconds without progress before the demo fails
-PARTITIONS: Final = 4
 OF_PAGE: Final = ("web_port", "review_url", "web_origins")
+# A producer that has a Kafka broker in threads of its library: librdkafka's mock cluster.
+BROKER: Final = {"test.mock.num.brokers": 1, "partitioner": "murmur2_random", "linger.ms": 5}
 WORKER: Final = {
     "COVERSUMM_FACETS": FACETS,
     "COVERSUMM_BATCH_SIZE": "60",  # few events, so that changes come all the time
@@ -93,21 +93,25 @@ class Play:
     """The scenes of the demo. Each raises Crash or SetupError if the worker ends or stalls."""
 
     def __init__(
-        self, stage: ExitStack, viewer: Viewer, reviews: list[Produced], k: int, is_served: bool
+        self,
+        stage: ExitStack,
+        viewer: Viewer,
+        reviews: list[tuple[bytes, bytes]],
+        k: int,
+        is_served: bool,
     ) -> None:
         """Start broker and worker, to be ended with the stage. Raises SetupError."""
         temporary = TemporaryDirectory(prefix="coversumm-demo-", ignore_cleanup_errors=True)
         directory = Path(stage.enter_context(temporary))
         settings = Settings(data_dir=directory, k=k, facets=FACETS)
-        topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
-        broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
-        settings = replace(settings, bootstrap_servers=broker.bootstrap_servers)
-        own = {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "COVERSUMM_K": str(k)}
+        self._producer = KafkaClients(settings).producer(BROKER)
+        for spec in topic_specs(settings).values():  # a lookup creates a topic, of 4 partitions
+            brokers = self._producer.list_topics(spec.name, STILL_SECONDS).brokers
+        servers = ",".join(f"{one.host}:{one.port}" for one in brokers.values())
+        settings = replace(settings, bootstrap_servers=servers)
+        own = {"KAFKA_BOOTSTRAP_SERVERS": servers, "COVERSUMM_K": str(k)}
         page = _page_settings() if is_served else {}
         self._worker = stage.enter_context(WorkerProcess(directory, {**WORKER, **own, **page}))
-        self._producer = KafkaClients(settings).producer(
-            {"partitioner": "murmur2_random", "linger.ms": 5}
-        )
         watches = (TopicWatch(settings, from_beginning=True, kind=kind) for kind in TOPICS)
         self._watches = [stage.enter_context(watch) for watch in watches]
         if is_served:
@@ -136,7 +140,7 @@ class Play:
                 self._watch_until(self._started_at + math.log1p(number / FIRST_PER_SECOND))
             while self._sent - self._count("events") >= AHEAD:
                 self._watch()
-            self._send(review)
+            self._send(*review)
         self._catch_up()
 
     def take_reviews_down(self) -> None:
@@ -146,7 +150,7 @@ class Play:
         for summary in self._by_reviews()[:DELETIONS]:
             self._viewer.entity = summary.entity_id
             self._pause(BEFORE_SECONDS)
-            self._send(take_down(summary.entity_id, summary.sentences[0].review_id))
+            self._send(*take_down(summary.entity_id, summary.sentences[0].review_id))
             self._catch_up()
             self._pause(AFTER_SECONDS)
         self._ended_at = time.monotonic()
@@ -207,8 +211,8 @@ class Play:
         share = min(self._count("events") / (len(self._reviews) + DELETIONS), 1.0)
         self._viewer.update(f"{PROGRAM} demo", self._in_and_out(), self._state, share)
 
-    def _send(self, event: Produced) -> None:
-        self._producer.produce(self._input_topic, event.value, event.key)
+    def _send(self, key: bytes, value: bytes) -> None:
+        self._producer.produce(self._input_topic, value, key)
         self._sent += 1
 
     def _catch_up(self) -> None:
