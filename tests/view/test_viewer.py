@@ -151,6 +151,12 @@ def test_plain_lines_have_every_change_or_the_newest_of_a_pause(is_brief):
     assert re.findall(r"^(\w): ", "\n".join(lines), re.M) == ["c"] if is_brief else ["a", "b", "c"]
     assert [line for line in lines if "in" in line.split()[-1:]] == ["3 reviews in"] * is_brief
     assert len(lines) == (3 if is_brief else 6)
+    viewer.pause = 0.0  # the next change does not wait for the rest of the pause
+    viewer.take(record, SUMMARIES)
+    viewer.update("title", "5 reviews in", ["state"])
+    assert (
+        viewer._console.file.getvalue().splitlines()[len(lines)].startswith("c: review a came in")
+    )
 
 
 @pytest.mark.parametrize("dumb", ["dumb", "unknown"])

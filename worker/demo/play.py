@@ -134,7 +134,7 @@ class Play:
     def send_reviews(self) -> None:
         """Send reviews, never far ahead of the worker, and on a live screen slowly at first."""
         self._begin("Guests' reviews arrive, slowly at first, as events on Kafka.")
-        self._started_at = time.monotonic()
+        self._started_at = self._moved_at = time.monotonic()
         for number, review in enumerate(self._reviews):
             if self._viewer.is_screen:
                 self._watch_until(self._started_at + math.log1p(number / FIRST_PER_SECOND))

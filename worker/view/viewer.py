@@ -87,7 +87,7 @@ class Viewer(AbstractContextManager["Viewer"]):
     def update(self, title: str, counts: str, state: Sequence[str], share: float = 0.0) -> None:
         """Show what is new; called all the time. `share`: of the work that is done, from 0 to 1."""
         now = time.monotonic()
-        if now < self._next_at:
+        if now < self._next_at and (self.is_screen or self.pause):
             return
         if self.is_screen:
             self._next_at = now + FRAME_SECONDS
