@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs alerts image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -228,9 +228,6 @@ $(SITE)/.ready: docs/build/site/requirements.txt
 site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site; its search needs no server
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m docs.build.site build/site
 
-alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL=https://...
-	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
-
 asyncapi: setup-dev ## Docs (1 min): Write build/asyncapi.html, one page with all topics and messages; needs Node.js 20
 	@$(BIN)/python -m docs.build.asyncapi_page
 
@@ -249,10 +246,10 @@ release: setup-dev ## Deploy (minutes): All files of VERSION=1.0.0 in build/rele
 version: ## Deploy (1 s): Write VERSION=1.0.0 into the tree, and into the changelog with today's date
 	@$(PYTHON) deploy/version.py '$(VERSION)'
 
-deploy-tools: setup-dev ## Deploy (minutes): helm, checkov, schemas and the parser of AsyncAPI into .cache/deploy; needs Go and Node.js
+deploy-tools: setup-dev ## Deploy (minutes): helm, schemas and the parser of AsyncAPI into .cache/deploy; needs Go and Node.js
 	@$(BIN)/python -m tests.deploy.tools
 
-deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, checkov, a real worker; the AsyncAPI document
+deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, a real worker; the AsyncAPI document
 	@$(BIN)/pytest -m "not control_plane and not image" -n 2 $(BY_FILE) tests/deploy
 
 deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server and scheduler; their first build takes 10 min and 5 GB

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.embedded import FaultyBroker
+from tests.harness.embedded import EmbeddedBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import app as module
@@ -46,7 +46,9 @@ def test_wrong_facets_end_a_worker_before_any_broker_is_asked(
 
 def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port: int) -> None:
     """`faust -A worker.app worker`: up to readiness, and a stop in order."""
-    with FaultyBroker({spec.name: 2 for spec in topic_specs(Settings()).values()}) as broker:
+    with EmbeddedBroker() as broker:
+        for spec in topic_specs(Settings()).values():
+            broker.create_topic(spec.name, 2)
         variables = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "COVERSUMM_DATA_DIR": str(tmp_path / "data"),

@@ -51,7 +51,6 @@ CONFINED = {
     "confluent_kafka": (
         "worker/bridge.py",
         "worker/cli/skip.py",
-        "worker/demo/",
         "worker/kafka/",
         "worker/operations/",
         "worker/published/",

@@ -1,8 +1,4 @@
-"""Generated files of the Helm chart: the schema of its values, the workers' defaults, and copies of
-alerts and dashboard.
-
-The chart can read only files in its own folder. `deploy/` has the source of each copy.
-"""
+"""Generated files of the Helm chart: the schema of its values, the workers' defaults and rules."""
 
 import json
 import re
@@ -19,7 +15,6 @@ from worker.settings.fields import Fields
 
 DEPLOY: Final = Path(__file__).resolve().parents[2] / "deploy"
 CHART: Final = DEPLOY / "chart"
-COPIED: Final = ("alerts.yml", "dashboard.json")
 OF_KAFKA: Final = {
     "bootstrap_servers": "bootstrapServers",
     "input_topic": "inputTopics",
@@ -64,9 +59,6 @@ def chart_files() -> Iterator[tuple[Path, str]]:
     yield CHART / "files" / "names.yaml", names
     yield CHART / "files" / "defaults.yaml", defaults()
     yield CHART / "files" / "rules.yaml", rules()
-    for name in COPIED:
-        if (DEPLOY / name).exists():
-            yield CHART / "files" / name, (DEPLOY / name).read_text(encoding="utf-8")
 
 
 def values_schema() -> dict[str, Any]:

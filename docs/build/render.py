@@ -101,7 +101,7 @@ def avro_files() -> Iterator[tuple[Path, str]]:
 
 def dashboard_files() -> Iterator[tuple[Path, str]]:
     """Path and wanted text of the Grafana dashboard."""
-    yield ROOT / "deploy" / "dashboard.json", dashboard_json()
+    yield ROOT / "deploy" / "chart" / "files" / "dashboard.json", dashboard_json()
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:

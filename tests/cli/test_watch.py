@@ -14,11 +14,7 @@ from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environment, worker_command
 from tests.view.changes import body, facets_body
-from worker.errors import SetupError
-from worker.events import Record
-from worker.events.publishing import SUMMARIES
 from worker.kafka.topics import partition_of
-from worker.view.changes import Board
 
 APP_ID = "who-watches"
 PARTITIONS = 4
@@ -184,11 +180,6 @@ def test_a_topic_of_facets_that_does_not_exist(run, topic):
     assert ended.code == 2
     assert "COVERSUMM_FACETS_TOPIC names another" in ended.err
     assert "with COVERSUMM_FACETS" in ended.err
-
-
-def test_a_message_that_is_no_summary_is_named():
-    with pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is not a summary change"):
-        Board().take(Record("summaries", 1, 7, 0, b"stay", b"{}"), SUMMARIES)
 
 
 def terminal_with(*arguments, columns=80, rows=24, **variables):

@@ -59,7 +59,7 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     kept = CONTROL.sub("", after.partition(FIRST_SCREEN)[2])
     assert CONTROL.sub("", before).strip() == ""
     assert len(kept.splitlines()) < rows, "the overview is still to be seen above the prompt"
-    assert kept.startswith("What guests say of Elizabeth's room")
+    assert kept.startswith("What guests say of the stay with the most reviews\nElizabeth's room ")
     assert re.search(r"^\w+ +\d+ mentions? +\S", kept, flags=re.M)
     assert max(map(cell_len, kept.splitlines())) <= columns
     assert "25 reviews in, 2 taken down" in kept

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a chec
 
 VERSION = "71.0.0-rc.3"
 DIGEST = f"sha256:{'7' * 64}"
-WHEEL = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n{}\n## [1.2.0] - 2027-01-01\n\n- Old.\n"
 
 
@@ -72,29 +71,6 @@ def test_two_clones_make_the_same_bytes(twice: list[Path]) -> None:
 
 def _made(folder: Path) -> list[Path]:
     return list((folder / "made").iterdir())
-
-
-@pytest.mark.long
-def test_two_clones_make_the_same_wheel_but_for_modes(twice: list[Path]) -> None:
-    """`make test-install` makes one, which takes a minute with native code."""
-    for folder in twice:
-        epoch = git("log", "-1", "--format=%ct", root=folder / "source")
-        subprocess.run(
-            [sys.executable, "-c", WHEEL, folder],
-            cwd=folder / "source",
-            env={**os.environ, "SOURCE_DATE_EPOCH": epoch},
-            stdout=subprocess.DEVNULL,
-            check=True,
-            timeout=PATIENCE_SECONDS,
-        )
-        refuse_paths(folder, str(folder))
-    first, second = (dict(members(next(one.glob("*.whl")))) for one in twice)
-    assert first == second
-    assert (
-        first["worker/commit.txt"].decode().strip()
-        == git("rev-parse", "HEAD", root=twice[0] / "source")[:10]
-    )
-    assert b"\nVersion: 71.0.0rc3\n" in first["coversumm_worker-71.0.0rc3.dist-info/METADATA"]
 
 
 def test_a_path_of_the_build_in_an_archive_is_refused(twice: list[Path]) -> None:

@@ -18,13 +18,10 @@ from worker.telemetry.metrics import Metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RUNBOOK = (DEPLOY / "RUNBOOK.md").read_text()
-RULES = [
-    rule
-    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
-    for rule in group["rules"]
-]
+ALERTS = (DEPLOY / "chart" / "files" / "alerts.yml").read_text()
+RULES = [rule for group in yaml.safe_load(ALERTS)["groups"] for rule in group["rules"]]
 HEADINGS = re.findall(r"^#+ (.+)$", RUNBOOK, flags=re.M)
-DOCUMENTS = [RUNBOOK, (DEPLOY / "alerts.yml").read_text()]
+DOCUMENTS = [RUNBOOK, ALERTS]
 
 
 def anchor(heading: str) -> str:

@@ -1,5 +1,5 @@
 """What the tests of the chart need besides Python: helm, the schemas of Kubernetes, those of custom
-resources, checkov; and the AsyncAPI document's parser and viewer.
+resources; and the AsyncAPI document's parser and viewer.
 
 `python -m tests.deploy.tools` installs into .cache/deploy what is not there yet, each in its pinned
 version; after that nothing needs the network.
@@ -81,7 +81,6 @@ HELM_VARIABLES: Final = {
 }
 HELM: Final = CACHE / f"helm-{HELM_VERSION}-{key(json.dumps(HELM_VARIABLES))}" / "helm"
 VALIDATOR: Final = CACHE / f"validate-{key((HERE / 'validate.txt').read_text())}"
-CHECKOV: Final = CACHE / f"checkov-{key((HERE / 'checkov.txt').read_text())}"
 CRDS: Final = (
     CACHE / f"crds-{key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
 )
@@ -94,7 +93,6 @@ def missing_tools() -> list[str]:
         "helm": HELM,
         "kubernetes-validate": VALIDATOR,
         "the schemas of custom resources": CRDS,
-        "checkov": CHECKOV,
     }
     return [name for name, path in found.items() if not path.exists()]
 
@@ -200,7 +198,6 @@ def main() -> None:
     install(HELM.parent, _helm)
     install(VALIDATOR, _venv("validate.txt"))
     install(CRDS, _crds)
-    install(CHECKOV, _venv("checkov.txt"))
     install_asyncapi()
 
 

@@ -33,7 +33,7 @@ from tests.harness.workers import (
     pipeline,
 )
 
-RULES: Final = ROOT / "deploy" / "alerts.yml"
+RULES: Final = ROOT / "deploy" / "chart" / "files" / "alerts.yml"
 WORKERS: Final = "coversumm-worker"
 REPLAY: Final = "coversumm-replay"
 BRIDGE: Final = "coversumm-bridge"

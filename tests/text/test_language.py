@@ -81,7 +81,7 @@ def test_answers_are_those_of_the_library() -> None:
     theirs = LanguageIdentifier.from_model_file(MODEL_FILE)
     theirs.set_languages(OTHERS)
     ours = LanguageDetector(OTHERS)
-    bundled = [json.loads(one.value)["text"] for one in bundled_reviews()]
+    bundled = [json.loads(value)["text"] for _, value in bundled_reviews()]
     texts = random.Random(1).sample(bundled, 300)
     found = [(ours.language_of(text), theirs.classify(text)[0]) for text in texts]
     decided = [(mine, other) for mine, other in found if mine != UNKNOWN]

@@ -37,8 +37,8 @@ def reviews() -> dict[str, str]:
     detector = LanguageDetector(LISTED)
     found: dict[str, str] = {}
     english: dict[str, str] = {}
-    for one in bundled_reviews():
-        review = json.loads(one.value)
+    for _, value in bundled_reviews():
+        review = json.loads(value)
         kind = english if detector.language_of(review["text"]) == "en" else found
         kind[review["review_id"]] = review["text"]
     return found | dict(random.Random(1).sample(sorted(english.items()), 150))

@@ -30,12 +30,12 @@ class TerminalFile(io.StringIO):
         return True
 
 
-def viewer_of(board, width=80, height=24, terminal=True, as_json=False, **options):
+def viewer_of(board, width=80, height=24, terminal=True, **options):
     console = Console(
         file=TerminalFile() if terminal else io.StringIO(), force_terminal=terminal,
         width=width, height=height, markup=False, emoji=False,
     )  # fmt: skip
-    return Viewer(console, board, as_json=as_json, **options)
+    return Viewer(console, board, **options)
 
 
 def tell(board, entity_id, before, after, **more):
@@ -138,28 +138,25 @@ def test_the_entity_that_changed_last_is_shown_for_a_while_and_then_the_next():
 
 
 @pytest.mark.parametrize("is_brief", [False, True])
-def test_plain_lines_have_every_change_or_the_newest_of_a_second(is_brief):
+def test_plain_lines_have_every_change_or_the_newest_of_a_pause(is_brief):
     """Each is printed once, also if counts grow."""
-    board = Board()
-    viewer = viewer_of(board, terminal=False, is_brief=is_brief)
+    viewer = viewer_of(Board(), terminal=False, pause=9.0 * is_brief)
     with viewer:
         for name in "abc":
-            viewer.take(*tell(board, name, BEFORE, SHORT))
+            record, _ = tell(Board(), name, BEFORE, SHORT)
+            viewer.take(record, SUMMARIES)
         viewer.update("title", "3 reviews in", ["state"])
         viewer.update("title", "4 reviews in", ["state"])
     lines = viewer._console.file.getvalue().splitlines()
     assert re.findall(r"^(\w): ", "\n".join(lines), re.M) == ["c"] if is_brief else ["a", "b", "c"]
     assert [line for line in lines if "in" in line.split()[-1:]] == ["3 reviews in"] * is_brief
-    assert len(lines) == (4 if is_brief else 9)
-
-
-def test_json_lines_are_the_bodies():
-    viewer, board = viewer_of(Board(), as_json=True), Board()
-    record, changes = tell(board, "a", BEFORE, SHORT)
-    viewer.take(record, changes)
-    viewer.say("for people")
-    viewer.update("title", "counts", ["state"])
-    assert viewer._console.file.getvalue().encode() == record.value + b"\n"
+    assert len(lines) == (3 if is_brief else 6)
+    viewer.pause = 0.0  # the next change does not wait for the rest of the pause
+    viewer.take(record, SUMMARIES)
+    viewer.update("title", "5 reviews in", ["state"])
+    assert (
+        viewer._console.file.getvalue().splitlines()[len(lines)].startswith("c: review a came in")
+    )
 
 
 @pytest.mark.parametrize("dumb", ["dumb", "unknown"])

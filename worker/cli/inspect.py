@@ -158,7 +158,7 @@ def _show_reviews(entity: str, settings: Settings, as_json: bool) -> bool:
 
 
 def _show_view(found: dict[str, Any], view: str, as_json: bool) -> None:
-    from worker.view.overview import overview_table
+    from worker.view.cards import overview_table
 
     if as_json:
         output.print_json(found)

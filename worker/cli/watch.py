@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,9 +15,14 @@ from worker.settings import Settings
 from worker.view import output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.events import Record
     from worker.events.publishing import OutputTopic
+    from worker.published.watching import TopicWatch
 
 ALL_LINES: Final = 10_000
+TITLE: Final = "coversumm-worker watch"
 
 
 @new_command(
@@ -40,37 +47,56 @@ def command(entity: str | None, from_beginning: bool, kind: OutputTopic, as_json
     lines are the published bodies.
     """
     from worker.published.watching import TopicWatch
-    from worker.view.changes import Board
     from worker.view.texts import ending_signals, one_line
-    from worker.view.viewer import Viewer, overview
 
+    output.require()
     check_utf8("ENTITY", entity or "")
-    settings, board = Settings.from_environment(), Board(kind)
+    settings = Settings.from_environment()
     with ending_signals(), TopicWatch(settings, from_beginning=from_beginning, kind=kind) as watch:
         before = None
         if entity is not None and not from_beginning:
             with output.file_progress(None, "messages searched") as progress:
                 before = watch.current(entity, lambda count: progress.update(count, count))
         where = f"on {watch.topic}" if entity is None else f"of {one_line(entity)}"
-        waiting = f"waiting for a change {where}; Ctrl-C ends it"
-        nothing = () if entity is None else ("nothing is published of it",)
-        console = output.console()
-        with Viewer(console, board, as_json=as_json, entity=entity, introduction=nothing) as viewer:
-            if not viewer.is_screen:
-                output.note(waiting)
-            if before is not None:
-                viewer.take(before, ())
-                if not as_json:
-                    board.take(before, kind, is_change=False)
-            for known in board.entities.values():
-                for line in overview(console, known, room=ALL_LINES):
-                    viewer.say(line.plain)
-            while True:
-                lost, state = watch.lost_seconds, waiting
-                if lost is not None:
-                    state = f"no broker has answered for {lost:,.0f} s: what is shown may be old"
-                changes = many(board.changes, "changes")
-                viewer.update("coversumm-worker watch", changes, [state])
-                for message in watch.receive():
-                    if entity is None or message.key == entity.encode():
-                        viewer.take(message, () if as_json else board.take(message, kind))
+        show = _print_bodies if as_json else _show
+        show(watch, entity, before, f"waiting for a change {where}; Ctrl-C ends it")
+
+
+def _arriving(watch: TopicWatch, entity: str | None) -> Iterator[list[Record]]:
+    """New messages, of the entity or of all, without an end; also none."""
+    while True:
+        found = watch.receive()
+        yield [one for one in found if entity is None or one.key == entity.encode()]
+
+
+def _print_bodies(
+    watch: TopicWatch, entity: str | None, before: Record | None, waiting: str
+) -> None:
+    output.note(waiting)
+    first = [] if before is None else [before]
+    for message in chain(first, chain.from_iterable(_arriving(watch, entity))):
+        if message.value is not None:
+            sys.stdout.write(message.value.decode(errors="replace") + "\n")
+            sys.stdout.flush()
+
+
+def _show(watch: TopicWatch, entity: str | None, before: Record | None, waiting: str) -> None:
+    from worker.view.changes import Board
+    from worker.view.viewer import Viewer, overview
+
+    console, board = output.console(), Board(watch.kind)
+    nothing = () if entity is None else ("nothing is published of it",)
+    with Viewer(console, board, entity=entity, introduction=nothing) as viewer:
+        if not viewer.is_screen:
+            output.note(waiting)
+        if before is not None:
+            board.take(before, watch.kind, is_change=False)
+        for known in board.entities.values():
+            viewer.say(*(line.plain for line in overview(console, known, room=ALL_LINES)))
+        for messages in chain([()], _arriving(watch, entity)):
+            for message in messages:
+                viewer.take(message, watch.kind)
+            lost, state = watch.lost_seconds, waiting
+            if lost is not None:
+                state = f"no broker has answered for {lost:,.0f} s: what is shown may be old"
+            viewer.update(TITLE, many(board.changes, "changes"), [state])

@@ -6,59 +6,35 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
-from rich.text import Text
 
 from worker.demo.reviews import FACETS, reviews_file
-from worker.view.overview import entity_counts, overview_table
-from worker.view.texts import between, folded, hanging, one_line
+from worker.view.cards import cards
+from worker.view.texts import folded
 from worker.view.viewer import Viewer
 
 PROGRAM: Final = "coversumm-worker"
-_MAX_WIDTH: Final = 100
 
 
 def print_closing(
-    console: Console, viewer: Viewer, overview: Mapping[str, Any] | None, outcome: Sequence[str]
+    console: Console, viewer: Viewer, overview: bytes | None, outcome: Sequence[str]
 ) -> None:
-    """Print the lines; all but commands fit the console's width.
-
-    On a screen they fit its height if possible: the overview has its first subjects only.
-    """
-    width = min(console.width, _MAX_WIDTH)
-    after = [
-        Text(),
-        *(line for text in outcome for line in hanging(console, Text(), Text(text), width)),
-        Text(),
-        *(Text(line) for step in next_steps() for line in _shown(step, console.width)),
-    ]
-    # a heading is above it, the shell's prompt below
-    most = console.height - len(after) - 2 if viewer.is_screen else None
-    said = [] if overview is None else _overview(console, overview, width, most)
-    for line in (*said, *after):
-        if viewer.is_screen:
-            console.print(line, soft_wrap=True)
-        else:
-            viewer.write(line.plain.rstrip())
-
-
-def _overview(
-    console: Console, overview: Mapping[str, Any], width: int, most: int | None
-) -> list[Text]:
-    """A heading, and as many of the first subjects as fit in `most` lines."""
-    name = Text(f"What guests say of {one_line(overview['entity_id'])}", style="bold cyan")
-    heading = between(name, Text(entity_counts(overview), style="dim"), width)
-    options = console.options.update(width=width)
-    for subjects in range(len(overview["facets"]), 0, -1):
-        lines = console.render_lines(overview_table(overview, subjects), options, pad=False)
-        if most is None or len(lines) <= most:
-            return [heading, *(Text.assemble(*((s.text, s.style or "") for s in x)) for x in lines)]
-    return [heading]
+    """Print the lines. On a screen the overview, in JSON, is cut so that all fit its height."""
+    width = console.width
+    after = ["", *(line for text in outcome for line in wrap(text, min(width, 100))), ""]
+    for step in next_steps():  # a command is folded with backslashes, a sentence is wrapped
+        after += folded(step, width) if step.startswith(" ") else wrap(step, width)
+    shown = () if overview is None else cards([overview], styled=viewer.is_screen)
+    card = [line.rstrip() for one in shown for line in one.decode().rstrip().splitlines()]
+    heading = ["What guests say of the stay with the most reviews"] if card else []
+    if viewer.is_screen:  # the heading is above it, the shell's prompt below
+        card = card[: max(console.height - len(after) - 2, 2)]
+    viewer.write(*heading, *card, *after)
 
 
 def next_steps() -> list[str]:
@@ -69,11 +45,6 @@ def next_steps() -> list[str]:
         f"  {own_command()} summarize {reviews} --facets {FACETS} --view overview --pretty",
         "Then your own Kafka, your own table, your own page: docs/tutorial.md",
     ]
-
-
-def _shown(step: str, width: int) -> list[str]:
-    """A command is folded with backslashes, a sentence is wrapped."""
-    return folded(step, width) if step.startswith(" ") else wrap(step, width)
 
 
 def own_command() -> str:

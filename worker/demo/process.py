@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import socket
 import subprocess
@@ -11,8 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
 
 from worker.errors import Crash, SetupError
 from worker.settings.environment import environment_with
@@ -26,13 +24,10 @@ _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
     """A `run` with state and log in the demo's directory; a context manager that ends it."""
 
-    def __init__(
-        self, directory: Path, variables: Mapping[str, str], port: int | None = None
-    ) -> None:
-        """`port`: of the web address; by default a free one."""
-        port = _free_port() if port is None else port
+    def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
+        port = variables.get("COVERSUMM_WEB_PORT") or _free_port()
         self.data_dir = directory / "state"
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}/"
         self._log = directory / "worker.log"
         own = {
             "COVERSUMM_DATA_DIR": str(self.data_dir),
@@ -62,11 +57,11 @@ class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
         try:
             code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise Crash(
-                f"the demo's worker did not stop within {STOP_SECONDS} s: {self.last_words()}"
-            ) from None
-        if code:
-            raise Crash(f"the demo's worker stopped with exit code {code}: {self.last_words()}")
+            problem = f"did not stop within {STOP_SECONDS} s"
+        else:
+            problem = f"stopped with exit code {code}" if code else ""
+        if problem:
+            raise Crash(f"the demo's worker {problem}: {self.last_words()}")
 
     def check(self) -> None:
         """Raise SetupError or Crash if the process has ended."""
@@ -80,39 +75,27 @@ class WorkerProcess(contextlib.AbstractContextManager["WorkerProcess"]):
         """The error that it ended with, else the last lines of its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-        return (
-            errors[-1] if errors else " | ".join(lines[-_LOG_LINES:]) or "it did not say anything"
-        )
+        last = errors[-1:] or lines[-_LOG_LINES:]
+        return " | ".join(last) or "it did not say anything"
 
-    def is_ready(self) -> bool:
-        """True if its `/readyz` answers 200."""
+    def get(self, path: str) -> bytes | None:
+        """The body of its answer; None if that is no success, or if it does not answer."""
         self.check()
-        return self._get("/readyz") is not None
-
-    def counts(self) -> dict[str, float]:
-        """Its metrics, summed over all labels; empty while it does not answer."""
-        self.check()
-        sums: dict[str, float] = {}
-        for name, value in _SAMPLE.findall(self._get("/metrics") or ""):
-            sums[name] = sums.get(name, 0.0) + float(value)
-        return sums
-
-    def overview(self, entity_id: str) -> dict[str, Any] | None:
-        """The overview of an entity; None if there is none."""
-        answer = self._get(f"/entities/{quote(entity_id, safe='')}/summary?view=overview")
-        return None if answer is None else dict(json.loads(answer))
-
-    def _get(self, path: str) -> str | None:
         with (
             contextlib.suppress(OSError),  # not started yet, or not ready
             urllib.request.urlopen(self.url + path, timeout=5) as answer,  # noqa: S310 - always http
         ):
-            text: str = answer.read().decode()
-            return text
+            return bytes(answer.read())
         return None
+
+    def counts(self) -> dict[str, float]:
+        """Its metrics, summed over all labels; empty while it does not answer."""
+        sums: dict[str, float] = {}
+        for name, value in _SAMPLE.findall((self.get("metrics") or b"").decode()):
+            sums[name] = sums.get(name, 0.0) + float(value)
+        return sums
 
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])

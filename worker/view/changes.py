@@ -20,7 +20,6 @@ from worker.view.texts import one_line
 
 ENTITIES: Final = 1000  # entities to remember, those that changed last
 LATEST: Final = 50  # changes to remember
-_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
 
 
 class ShownChange(NamedTuple):
@@ -184,7 +183,7 @@ def _review(body: SummaryChanged) -> str:
         day = date.fromisoformat((body.occurred_at or "")[:10])
     except ValueError:
         return review
-    return f"{review} ({day.day} {_MONTHS[day.month - 1]} {day.year})"
+    return f"{review} ({day.day} {day:%b} {day.year})"
 
 
 def change_lines(*changes: ShownChange) -> list[str]:

@@ -1,4 +1,4 @@
-"""The viewer of `watch` and `demo`: JSON lines, plain lines, or a screen that is redrawn in place.
+"""The viewer of `watch` and `demo`: plain lines, or a screen that is redrawn in place.
 
 The screen has a head, what just changed, and the overview of one entity: its summary, and a line
 for each of its facets.
@@ -18,12 +18,12 @@ from rich.text import Text
 
 from worker.errors import many
 from worker.events import Record
+from worker.events.publishing import OutputTopic
 from worker.published.publication import SetName
-from worker.view.changes import Board, Entity, ShownChange, change_lines, shown_name
+from worker.view.changes import Board, Entity, change_lines, shown_name
 from worker.view.texts import between, cut, hanging, one_line
 
 FRAME_SECONDS: Final = 0.1
-BRIEF_SECONDS: Final = 1.0  # between two changes in brief plain lines
 REST_SECONDS: Final = 2.5  # how long an entity is shown while others change
 FACETS_KEPT: Final = 3  # if fewer lines for facets are left, each sentence is cut to one line
 LABEL_WIDTH: Final = 20
@@ -31,11 +31,11 @@ STYLES: Final = {"-": "red", "+": "green"}
 
 
 class Viewer(AbstractContextManager["Viewer"]):
-    """Shows messages as they are published; a context manager.
+    """Shows what a board has taken; a context manager.
 
     `entity`: the id of the one to show, may be set at any time; None: the one that changed last.
-    `introduction` is shown while nothing is known of it. `is_brief`: plain lines are the newest
-    change of each second, after the counts; may be set at any time.
+    `introduction` is shown while nothing is known of it. `pause`: seconds between two plain
+    changes, each the newest, after the counts; 0: all of them. It may be set at any time.
     """
 
     def __init__(
@@ -43,20 +43,16 @@ class Viewer(AbstractContextManager["Viewer"]):
         console: Console,
         board: Board,
         *,
-        as_json: bool,
         entity: str | None = None,
         introduction: Sequence[str] = (),
-        is_brief: bool = False,
+        pause: float = 0.0,
     ) -> None:
-        can_redraw = console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
-        self.is_screen = can_redraw and not as_json
-        self.entity = entity
-        self.is_brief = is_brief
+        can_redraw = console.file.isatty() and console.is_terminal
+        self.is_screen = can_redraw and not console.is_dumb_terminal
+        self.board, self.entity, self.pause = board, entity, pause
         self._console = console
-        self._board = board
-        self._as_json = as_json
         self._introduction = introduction
-        self._new: list[ShownChange] = []  # not printed yet
+        self._unsaid: list[str] = []  # plain lines of the changes that are not printed yet
         self._next_at = self._rests_until = 0.0
         self._chosen: str | None = None
         self._live = Live(console=console, auto_refresh=False, screen=True)
@@ -70,55 +66,52 @@ class Viewer(AbstractContextManager["Viewer"]):
         if self.is_screen:
             self._live.__exit__(None, None, None)
 
-    def take(self, message: Record, changes: Sequence[ShownChange]) -> None:
-        """Take a message, and the changes that the board has found in it."""
-        if not self._as_json:
-            self._new += [] if self.is_screen else changes
-        elif message.value is not None:
-            self.write(message.value.decode(errors="replace"))
+    def take(self, message: Record, kind: OutputTopic) -> None:
+        """Take a message of this kind."""
+        changes = self.board.take(message, kind)
+        if changes and not self.is_screen:
+            kept = [] if self.pause else self._unsaid
+            self._unsaid = kept + change_lines(*(changes[-1:] if self.pause else changes))
 
-    def say(self, line: str) -> None:
-        """Print a line if there are plain lines."""
-        if not self.is_screen and not self._as_json:
-            self.write(line)
+    def say(self, *lines: str) -> None:
+        """Print lines if there is no screen."""
+        if not self.is_screen:
+            self.write(*lines)
 
-    def write(self, line: str) -> None:
-        """Print a line."""
+    def write(self, *lines: str) -> None:
+        """Print lines."""
         # not by the console: rich ends the process with 1 if the reader is gone
-        self._console.file.write(line + "\n")
+        self._console.file.writelines(f"{line}\n" for line in lines)
         self._console.file.flush()
 
     def update(self, title: str, counts: str, state: Sequence[str], share: float = 0.0) -> None:
         """Show what is new; called all the time. `share`: of the work that is done, from 0 to 1."""
         now = time.monotonic()
-        if self.is_screen:
-            if now >= self._next_at:
-                self._next_at = now + FRAME_SECONDS
-                width = self._console.width
-                done = round(share * width)
-                head = [
-                    between(Text(title, style="bold"), Text(counts, style="bold"), width),
-                    *(cut(Text(line, style="yellow"), width) for line in state),
-                    Text.assemble(("━" * done, "green"), ("━" * (width - done), "bright_black")),
-                ]
-                self._live.update(Group(*self.screen(head, now)), refresh=True)
+        if now < self._next_at and (self.is_screen or self.pause):
             return
-        if self.is_brief:
-            del self._new[:-1]
-        if self._new and (now >= self._next_at or not self.is_brief):
-            self._next_at = now + BRIEF_SECONDS
-            for line in ([counts] if self.is_brief else []) + change_lines(*self._new):
-                self.say(line)
-            self._new.clear()
+        if self.is_screen:
+            self._next_at = now + FRAME_SECONDS
+            width = self._console.width
+            done = round(share * width)
+            head = [
+                between(Text(title, style="bold"), Text(counts, style="bold"), width),
+                *(cut(Text(line, style="yellow"), width) for line in state),
+                Text.assemble(("━" * done, "green"), ("━" * (width - done), "bright_black")),
+            ]
+            self._live.update(Group(*self.screen(head, now)), refresh=True)
+        elif self._unsaid:
+            self._next_at = now + self.pause
+            self.write(*([counts] if self.pause else []), *self._unsaid)
+            self._unsaid = []
 
     def screen(self, head: Sequence[Text], now: float) -> list[Text]:
         """The lines of a screen, within the console's size; `now` is seconds of a clock."""
         width, height = self._console.size
-        entity = self._board.entities.get(self._choose(now) or "")
+        entity = self.board.entities.get(self._choose(now) or "")
         above, below = list(head), []
-        if entity is not None or self._board.latest:
+        if entity is not None or self.board.latest:
             room = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
-            changes = _changes(self._console, self._board, room)
+            changes = _changes(self._console, self.board, room)
             blank = [Text()] * (room - len(changes))
             above += [*changes, *blank, Text("─" * width, style="dim")]
         if entity is not None:
@@ -129,7 +122,7 @@ class Viewer(AbstractContextManager["Viewer"]):
         return [*above, *below][:height]
 
     def _choose(self, now: float) -> str | None:
-        newest = next(reversed(self._board.entities), None)
+        newest = next(reversed(self.board.entities), None)
         if newest != self._chosen and now >= self._rests_until:
             self._chosen, self._rests_until = newest, now + REST_SECONDS
         return self.entity or self._chosen
@@ -155,21 +148,20 @@ def overview(console: Console, entity: Entity, room: int) -> list[Text]:
     """A title, the sentences of the summary, and a line for each facet, the largest first, in at
     most `room` lines of the console's width. Sentences are wrapped if that leaves lines for facets.
     """
-    width, summary = console.width, entity.summary
-    new = summary.added if summary is not None and entity.changes else []  # since the start
-    rows = []
-    for one in [] if summary is None else summary.sentences:
-        mark, style = ("+", "bold") if one.sentence_id in new else (" ", "dim")
-        text = Text(one_line(one.text), style="bold green" if mark == "+" else "")
-        rows.append((Text(f"{one.rank + 1:>2} {mark} ", style=style), text))
+    width, summary, counts, rows = console.width, entity.summary, list[str](), []
+    if summary is not None:
+        counts = [many(summary.review_count, "reviews")]
+        counts += [many(summary.sentence_count, "sentences")]
+        new = summary.added if entity.changes else []  # since the start
+        for one in summary.sentences:
+            mark, style = ("+", "bold") if one.sentence_id in new else (" ", "dim")
+            text = Text(one_line(one.text), style="bold green" if mark == "+" else "")
+            rows.append((Text(f"{one.rank + 1:>2} {mark} ", style=style), text))
+    counts += [many(entity.changes, "changes")] if entity.changes else []
     facets = list(_facets(entity))
     lines = [line for gutter, text in rows for line in hanging(console, gutter, text, width)]
     if 1 + len(lines) + min(len(facets), FACETS_KEPT) > room:
         lines = [Text.assemble(gutter, text) for gutter, text in rows]
-    counts = [many(entity.changes, "changes")] if entity.changes else []
-    if summary is not None:
-        of_all = many(summary.review_count, "reviews"), many(summary.sentence_count, "sentences")
-        counts = [*of_all, *counts]
     name = Text(shown_name(SetName(entity.entity_id)), style="bold cyan")
     title = between(name, Text(", ".join(counts), style="dim"), width)
     return [title, *(cut(line, width) for line in (*lines, *facets))][:room]

@@ -1,4 +1,4 @@
-"""The dashboard as Grafana imports it, or a ConfigMap carries it: `deploy/dashboard.json`."""
+"""`deploy/chart/files/dashboard.json`, as Grafana imports it or a ConfigMap carries it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.build.chart import DEPLOY
 from tests.deploy.chart import FULLNAME, Object, only, render
 from tests.deploy.cluster.control_plane import ControlPlane, Refused
 from tests.deploy.cluster.release import Release
@@ -53,13 +52,6 @@ def test_what_is_rendered_is_admitted(
     plane: ControlPlane, namespace: str, values: dict[str, Any]
 ) -> None:
     assert told(plane, namespace, render(values)) == ""
-
-
-def test_the_examples_for_strimzi_are_admitted(plane: ControlPlane, namespace: str) -> None:
-    files = sorted((DEPLOY / "strimzi").glob("*.yaml"))
-    assert files
-    for file in files:
-        assert told(plane, namespace, list(yaml.safe_load_all(file.read_text()))) == ""
 
 
 def test_what_the_api_server_does_not_know_is_refused(plane: ControlPlane, namespace: str) -> None:

@@ -2,12 +2,11 @@
 from a bad one.
 """
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.deploy.chart import FULLNAME, Object, only, render
+from tests.deploy.chart import Object
 from tests.deploy.cluster.control_plane import ZONES, Refused
 from tests.deploy.cluster.release import PODS, Release, deleted, is_ready, least_ready
 from tests.harness.eventually import eventually
@@ -168,30 +167,3 @@ def has_seen_its_change(release: Release) -> bool:
     """Whether the controller has acted on the last change of the StatefulSet."""
     (found,) = release.plane.get(release.namespace, "statefulsets")
     return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
-
-
-@pytest.mark.parametrize(("policy", "recovers"), [("Parallel", True), ("OrderedReady", False)])
-def test_it_is_the_policy_of_the_chart_that_finds_the_way_back(
-    empty: Release, policy: str, recovers: bool
-) -> None:
-    """With the other policy, Kubernetes' default, the pod of the bad image stays until somebody
-    deletes it.
-    """
-    empty.kubectl("create", "serviceaccount", FULLNAME)
-
-    def go_over(values: dict[str, Any]) -> None:
-        made = json.loads(json.dumps(only(render(values), "StatefulSet")))
-        assert made["spec"]["podManagementPolicy"] == "Parallel"
-        made["spec"]["podManagementPolicy"] = policy
-        empty.kubectl("apply", "-f", "-", stdin=json.dumps(made))
-
-    go_over({})
-    empty.wait_until_all_ready()
-    go_over(BAD)
-    eventually(lambda: is_stuck(empty, PODS[-1]), lambda: "the bad image runs")
-    go_over({})
-    if recovers:
-        empty.wait_until_all_ready()
-    else:
-        eventually(lambda: has_seen_its_change(empty), lambda: "the controller has not looked")
-        assert is_stuck(empty, PODS[-1])

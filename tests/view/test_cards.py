@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from worker.view.overview import entity_counts, overview_table
+from worker.view.cards import entity_counts, overview_table
 
 
 def said(text, review):
@@ -44,9 +44,9 @@ OVERVIEW = {
 }
 
 
-def shown(overview, width=80, **options):
+def shown(overview, width=80):
     console = Console(file=io.StringIO(), width=width)
-    console.print(overview_table(overview, **options))
+    console.print(overview_table(overview))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
@@ -64,7 +64,6 @@ def test_a_subject_has_its_counts_its_sentences_and_its_sides():
         "                         - We paid a fine. [r7]",
         "price    1 review        Dear. [r4]",
     ]
-    assert shown(OVERVIEW, subjects=1)[-1].endswith("[r7]")
 
 
 def test_without_ratings_nothing_is_said_of_them():
