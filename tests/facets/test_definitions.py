@@ -64,6 +64,7 @@ def test_the_identity_changes_with_every_definition():
         GOOD + "hidden = true\n",
         GOOD + "words = ['bad']\n",
         GOOD + "words = { en = ['bad'] }\n",
+        GOOD + "words = ['bad']\nquotes = 'words'\n",
     ]
     identities = {parse_definitions(text, "f").identity for text in others}
     assert len(identities) == len(others)
@@ -112,6 +113,10 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
          "facet 'a': words: Expected str matching"),
         (FACET + "newest = 1\nwords = {}", "facet 'a': words: Expected object of length >= 1"),
+        (FACET + "newest = 1\nquotes = 'words'", "facet 'a': quotes: \"words\" is only for a facet"),
+        (FACET + "newest = 1\nwords = ['x']\nquotes = 'words'\nhidden = true",
+         "facet 'a': quotes: \"words\" is only for a facet with words that is published"),
+        (FACET + "newest = 1\nquotes = 'word'", "facet 'a': quotes: Invalid enum value 'word'"),
         (FACET + "newest = 0", "line 1: facet 'a': newest: Expected int >= 1"),
         (FACET + "newest = 3\nk = 101", "line 1: facet 'a': k: Expected int <= 100"),
         (FACET + "newest = 3\nthreshold = 0.3", "threshold: only for phrases or vectors"),

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from tests.harness.model import Model, ratings
-from tests.harness.words import naive, patterns_for
+from tests.harness.words import can_be_quoted, naive, patterns_for
 from worker.text.language import LanguageDetector
 
 
@@ -50,9 +50,16 @@ def label(part):
     return f"{part['name']} ({part['language']})" if part.get("language") else part["name"]
 
 
+def place(part):
+    """Where a published facet stands: by mentions, where it has words, then by sentences."""
+    mentions = part.get("mentions", {"review_count": 0})["review_count"]
+    return -mentions, -part["sentence_count"], label(part)
+
+
 def facet_conditions(facet):
-    """All criteria of a facet but its phrases."""
+    """All criteria of a facet but its phrases; of one that quotes words no other has the same."""
     return (
+        facet.name if facet.quotes == "words" else None,
         *(facet.rating, facet.labels, facet.newest, facet.within_days, facet.language),
         *(facet.verified, facet.country, facet.author_id),
     )
@@ -113,6 +120,7 @@ class FacetModel(Model):
                     continue
                 if number in meeting[rid] and (
                     (facet.labels is None or set(facet.labels) & self._labels(key, rid, sid))
+                    and (facet.quotes == "phrases" or self._quotes(facet, key, rid, sentence[0]))
                     and (not has_phrases(facet) or self.nearest(vector, number) == number)
                 ):
                     found[number, sign][sid] = sentence
@@ -136,6 +144,12 @@ class FacetModel(Model):
                 ):
                     reviews[rid] = rating
         return found
+
+    def _quotes(self, facet, key, rid, text):
+        """The sentence has a word of the facet and can be quoted."""
+        language = self._words_language(key, rid)
+        patterns = patterns_for(facet.words, language)
+        return can_be_quoted(text, language) and any(has_word(one, text) for one in patterns)
 
     def _words_language(self, key, rid):
         """As it was found, if a facet depends on languages, else by the tag alone."""
@@ -375,7 +389,7 @@ class FacetModel(Model):
                 for name, side in (("pros", (n, 1)), ("cons", (n, -1))):
                     part[name] = self.sentences(members[side], *ranked[side])
             parts.append(part)
-        return sorted(parts, key=lambda one: (-one["sentence_count"], label(one)))
+        return sorted(parts, key=place)
 
     def now(self, key):
         """All visible facets of an entity as they are now."""

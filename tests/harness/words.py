@@ -1,6 +1,8 @@
 """The words of facets by their definition, slowly: each pattern at each place of each sentence."""
 
+import tomllib
 import unicodedata
+from importlib.resources import files
 
 WITHOUT_BLANKS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "KHMER", "LAO", "MYANMAR")
 
@@ -54,3 +56,32 @@ def patterns_for(given_words, language):
     if language in (None, "und"):
         return [pattern for of_one in given_words.values() for pattern in of_one]
     return given_words.get(language.partition("-")[0], ())
+
+
+LISTS = tomllib.loads((files("worker.facets") / "quotable.toml").read_text())
+MARKS = ("https:", "http:", "www.", "â€", "\ufffd", "☐", "■", "[b]", "[/b]", "[h1]", "<br", "</")
+"""Of templates; the texts of tests have no others."""
+
+
+def can_be_quoted(text, language):
+    """Five to 32 words, three that are not generic, none profane, none of a template, and a
+    beginning that needs no sentence before it.
+    """
+    found = tokens(plain(text))
+    language = (language or "en").partition("-")[0].lower()
+
+    def is_in(kind, word, languages=(language,)):
+        return any(
+            word.startswith(one[:-1]) if one.endswith("*") else word == one
+            for code in languages
+            for one in LISTS[kind].get(code, ())
+        )
+
+    count = len(found) + sum(map(has_no_blanks, plain(text))) // 2
+    return (
+        5 <= count <= 32
+        and sum(is_in("generic", word) for word in found) <= count - 3
+        and not any(is_in("profane", word, LISTS["profane"]) for word in found)
+        and not any(mark in text.lower() for mark in MARKS)
+        and not (found and is_in("dangling", found[0]))
+    )

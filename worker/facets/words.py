@@ -174,6 +174,13 @@ def words_of(text: str) -> list[str]:
     return _WORDS.findall(fold(text))
 
 
+def words_and_signs(text: str) -> tuple[list[str], int]:
+    """The same, and how many characters of scripts without blanks stand beside them."""
+    folded = fold(text)
+    signs = 0 if folded.isascii() else len(_WITHOUT_BLANKS.findall(folded))
+    return _WORDS.findall(_WITHOUT_BLANKS.sub(" ", folded) if signs else folded), signs
+
+
 def _parse(pattern: str) -> str | list[Part]:
     """A substring, or a run of words. Raises ValueError."""
     if len(pattern) > MAX_PATTERN_CHARS:

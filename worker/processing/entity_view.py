@@ -1,8 +1,8 @@
 """An entity for people, from its stored rows: its summary, short view, facets or overview.
 
 A view holds what its rows say at one commit. A short view leaves out what says nearly the same as
-a nearer sentence. An overview reads the facets in turn: the facets by their number of sentences,
-from each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
+a nearer sentence. An overview reads the facets in turn: the facets by mentions and sentences, from
+each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
 sentence, of whichever facet. With a word limit a walk goes down to `MOST_SENTENCES`, takes each
 chosen sentence that still fits, and skips the others.
 
@@ -296,7 +296,7 @@ class ShortView(EntityView):
 
 @dataclass(frozen=True, slots=True)
 class FacetsView(EntityView):
-    """An entity's facets, by descending sentence count, then name."""
+    """An entity's facets, by descending mentions, sentences, then name."""
 
     ratings: Ratings  # of all live reviews
     sequence: int | None  # source offset of the last published change of facets
@@ -460,13 +460,15 @@ class _Members:
                     one.mentions = one.mentions.plus(rating, count)
 
     def ordered(self, language: str | None = None) -> list[_Counted]:
-        """The visible facets by descending sentence count, then name; with a language those of it
+        """The visible facets by descending mentions, sentences, then name; with a language those of it
         alone. Raises UnknownLanguage.
         """
         if language is not None:
             check_language(self._definitions, language)
         found = (one for one in self._counted if language in (None, one.facet.language))
-        return sorted(found, key=lambda one: (-one.sentences, one.facet.label))
+        return sorted(
+            found, key=lambda one: (-one.mentions.reviews, -one.sentences, one.facet.label)
+        )
 
     @property
     def language(self) -> str | None:

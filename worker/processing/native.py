@@ -23,6 +23,7 @@ from worker.events import Record
 from worker.events.codec import DEFAULT
 from worker.facets.membership import FacetCriteria
 from worker.facets.plain import plain_facets
+from worker.facets.quotable import is_quotable
 from worker.facets.words import Meaning
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import Entities, EntityKey
@@ -239,6 +240,8 @@ def answer(
         return [criteria.language_of(texts, language)]
     if kind == "words":
         return [criteria.mentions_of_word(word, language) for word in texts]
+    if kind == "quotable":
+        return [is_quotable(text, language) for text in texts]
     return [criteria.mentions([text], language) for text in texts]
 
 

@@ -213,6 +213,8 @@ class BatchPlan:
             review.is_future = is_future(event.occurred_at, record.timestamp_ms)
             self.future_dates += review.is_future
         review.mentions = mentions_of(self._facets, review)
+        if facets is not None and facets.quoting_bits:
+            _mark(facets, review)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
         changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
@@ -319,6 +321,14 @@ def mentions_of(criteria: FacetCriteria | None, review: Review) -> int:
         return 0
     texts = [sentence.text for sentence in review.sentences]
     return criteria.mentions(texts, review.language or review.details.language)
+
+
+def _mark(criteria: FacetCriteria, review: Review) -> None:
+    """Note which facets quote the words of its sentences."""
+    language, quoting = review.language or review.details.language, criteria.quoting_bits
+    for sentence in review.sentences:
+        if sentence.label_bits & quoting or review.mentions & quoting:
+            sentence.label_bits = criteria.marks(sentence.label_bits, sentence.text, language)
 
 
 def texts_of(event: ReviewUpserted) -> Iterable[str]:

@@ -99,11 +99,19 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
 
 
 def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
-    """Each live review must have the mentions of its texts, and a language if one is needed."""
+    """Each live review must have the mentions of its texts, and each sentence the facets that quote
+    it.
+    """
     texts: dict[bytes, list[str]] = {}
+    problems = []
     for name, text in snapshot.texts.items():
         texts.setdefault(review_of(name), []).append(text)
-    problems = []
+        row, parsed = snapshot.reviews.get(review_of(name)), parse_sentence_id(name)
+        if row is None or parsed is None:
+            continue  # counted elsewhere
+        marks, language = row.label_bits.get(parsed[1], 0), row.language or row.details.language
+        if marks != facets.marks(marks, text, language):
+            problems.append(f"sentence {name!r} does not have the facets that quote it")
     for review_id, row in snapshot.reviews.items():
         found = facets.mentions(texts.get(review_id, ()), row.language or row.details.language)
         if not row.deleted and found != row.mentions:

@@ -12,6 +12,7 @@ pub type Sets = [u64; 3];
 /// See `worker.facets.plain.PlainRivals`.
 #[derive(FromPyObject)]
 struct PlainRivals {
+    is_exclusive: bool,
     vectors: Vec<u8>,
     thresholds: Vec<(u64, u64)>,
     owners: Vec<u64>,
@@ -36,6 +37,8 @@ pub struct PlainFacets {
     rivals: Vec<PlainRivals>,
     without_phrases: u64,
     without_labels: u64,
+    /// Those that quote words.
+    pub quoting: u64,
     /// By label the facets that take it.
     pub labels: HashMap<String, u64>,
     ratings: Vec<u64>,
@@ -63,8 +66,9 @@ struct Phrase {
     denominator: i128,
 }
 
-/// Phrases of which a sentence has at most one.
+/// Phrases of which a sentence has at most one, or all that are near enough.
 struct Rivals {
+    is_exclusive: bool,
     vectors: Vec<Row>,
     phrases: Vec<Phrase>,
 }
@@ -150,13 +154,20 @@ impl Criteria {
             & (findings.recent | not_recent)
     }
 
+    /// The labels of a sentence with these words, as they are stored: of the facets that quote words
+    /// those that quote this sentence, if it is quotable.
+    pub fn marks(&self, labels: u64, words: u64, is_quotable: bool) -> u64 {
+        let quoted = if is_quotable { (labels | self.plain.without_labels) & words } else { 0 };
+        (labels & !self.plain.quoting) | (quoted & self.plain.quoting)
+    }
+
     /// The sets of a sentence with these labels, of a review that meets the criteria of these
     /// facets.
     pub fn sets_of(&self, vector: &[i16], labels: u64, review: u64, rating: Option<u8>) -> Sets {
         let plain = &self.plain;
         let nearest = if review & self.phrased == 0 { 0 } else { self.nearest(vector) };
         let bits = (plain.without_phrases | nearest)
-            & (plain.without_labels | labels)
+            & ((plain.without_labels & !plain.quoting) | labels)
             & review
             & self.visible;
         let sided = bits & self.sided;
@@ -198,13 +209,21 @@ impl Rivals {
             })
         };
         let phrases = plain.owners.iter().enumerate().map(phrase).collect::<Option<_>>()?;
-        Some(Rivals { vectors, phrases })
+        Some(Rivals { is_exclusive: plain.is_exclusive, vectors, phrases })
     }
 
     /// The facets of the phrase with the highest cosine, the first of equals; 0 if it is below that
-    /// phrase's threshold. `own`: |x|^2.
+    /// phrase's threshold. Or those of all phrases that are near enough. `own`: |x|^2.
     fn nearest(&self, vector: &[i16], own: i128) -> u64 {
         let products = &products_of(&self.vectors, &[vector])[0];
+        let is_near = |(signed, phrase): &(i128, &Phrase)| {
+            signed * phrase.denominator >= phrase.numerator * own
+        };
+        if !self.is_exclusive {
+            let signed = products.iter().map(|one| i128::from(*one) * i128::from(one.abs()));
+            let near = signed.zip(&self.phrases).filter(is_near);
+            return near.fold(0, |all, (_, phrase)| all | phrase.owners);
+        }
         let mut best: Option<(i128, &Phrase)> = None;
         for (product, phrase) in products.iter().zip(&self.phrases) {
             let signed = i128::from(*product) * i128::from(product.abs());
@@ -214,9 +233,6 @@ impl Rivals {
                 best = Some((signed, phrase));
             }
         }
-        let is_near = |(signed, phrase): &(i128, &Phrase)| {
-            signed * phrase.denominator >= phrase.numerator * own
-        };
         best.filter(is_near).map_or(0, |(_, phrase)| phrase.owners)
     }
 }
@@ -228,6 +244,7 @@ mod tests {
     fn rivals(phrases: &[([i16; 2], u64, u64)]) -> Rivals {
         let bytes = |(vector, _, _): &([i16; 2], u64, u64)| vector.map(i16::to_le_bytes).concat();
         let plain = PlainRivals {
+            is_exclusive: true,
             vectors: phrases.iter().flat_map(bytes).collect(),
             thresholds: phrases.iter().map(|(_, above, below)| (*above, *below)).collect(),
             owners: (0..phrases.len()).map(|at| 1 << at).collect(),

@@ -4,7 +4,7 @@
 //! Python says what each word means, once. Of a text in ASCII it is asked no more then.
 
 use crate::entity::Entity;
-use crate::event::{Change, Event, Upsert};
+use crate::event::{Change, Event, Given, Upsert};
 use crate::facets::Criteria;
 use crate::store::{Key, Store, key_of};
 use pyo3::prelude::*;
@@ -67,7 +67,7 @@ impl TextReader {
 
     /// Find languages and mentions of these events, where facets depend on them. `ask` takes what
     /// is asked, a language and texts: the `language` of a text, given its tag; what each of `words`
-    /// means in a language; what each of `texts` mentions.
+    /// means in a language; what each of `texts` mentions, and whether it is `quotable`.
     pub fn read(
         &mut self,
         py: Python<'_>,
@@ -114,7 +114,7 @@ impl TextReader {
                 }
             }
         }
-        Ok(())
+        mark(held, facets, ask)
     }
 
     /// Note the mentions that known words give; what else has to be asked.
@@ -192,6 +192,39 @@ impl TextReader {
             known.insert(word, meaning);
         }
     }
+}
+
+/// Note which facets quote the sentences of these events.
+fn mark(
+    held: &mut [Event],
+    facets: &HashMap<i32, Criteria>,
+    ask: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let mut asked: HashMap<Option<String>, (Vec<&mut Given>, Vec<&Criteria>)> = HashMap::new();
+    for Event { origin, change } in held {
+        let criteria = facets.get(&key_of(origin).0).filter(|one| one.plain.quoting != 0);
+        let (Change::Upsert(upsert), Some(criteria)) = (change, criteria) else { continue };
+        let language = language_of(upsert);
+        for one in &mut upsert.sentences {
+            let words = one.words.unwrap_or_default();
+            if words & criteria.plain.quoting == 0 {
+                one.labels = criteria.marks(one.labels, words, false);
+            } else {
+                let (sentences, of) = asked.entry(language.clone()).or_default();
+                sentences.push(one);
+                of.push(criteria);
+            }
+        }
+    }
+    for (language, (sentences, criteria)) in asked {
+        let texts: Vec<&str> = sentences.iter().map(|one| &*one.text).collect();
+        let are_quotable: Vec<bool> = ask.call1(("quotable", language, texts))?.extract()?;
+        for ((one, criteria), is_quotable) in sentences.into_iter().zip(criteria).zip(are_quotable)
+        {
+            one.labels = criteria.marks(one.labels, one.words.unwrap_or_default(), is_quotable);
+        }
+    }
+    Ok(())
 }
 
 /// Approximate bytes of a known word.
