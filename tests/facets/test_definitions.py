@@ -113,7 +113,7 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
          "facet 'a': words: Expected str matching"),
         (FACET + "newest = 1\nwords = {}", "facet 'a': words: Expected object of length >= 1"),
-        (FACET + "newest = 1\nquotes = 'words'", "facet 'a': quotes: \"words\" is only for a facet"),
+        (FACET + "newest = 1\nquotes = 'words'", "facet 'a': quotes: \"words\" is only for"),
         (FACET + "newest = 1\nwords = ['x']\nquotes = 'words'\nhidden = true",
          "facet 'a': quotes: \"words\" is only for a facet with words that is published"),
         (FACET + "newest = 1\nquotes = 'word'", "facet 'a': quotes: Invalid enum value 'word'"),

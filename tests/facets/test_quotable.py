@@ -36,6 +36,8 @@ WORDS = [
         ("部屋は清潔", "ja", False),
         (" ".join(["word"] * 32), "en", True),
         (" ".join(["word"] * 33), "en", False),
+        ("very long words " + "x" * 484, "en", False),
+        ("four very long words " + "x" * 479, "en", True),
     ],
 )
 def test_examples(text, language, expected):

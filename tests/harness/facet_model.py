@@ -357,10 +357,9 @@ class FacetModel(Model):
         if not found:
             return (), (), ()
         facet = self.config.facets.definitions.facets[number[0]]
+        k = facet.k if number[1] == 0 or facet.sides is True else facet.sides
         vectors = {sid: one[1] for sid, one in found.items()}
-        ranking = self.rank(
-            vectors, facet.k, distinct=self.config.distinct, by_text=self.config.by_text
-        )
+        ranking = self.rank(vectors, k, distinct=self.config.distinct, by_text=self.config.by_text)
         return ranking.ids, ranking.distances(), ranking.support
 
     def parts(self, key, members, ranked):

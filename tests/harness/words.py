@@ -80,6 +80,7 @@ def can_be_quoted(text, language):
     count = len(found) + sum(map(has_no_blanks, plain(text))) // 2
     return (
         5 <= count <= 32
+        and len(text) <= 500
         and sum(is_in("generic", word) for word in found) <= count - 3
         and not any(is_in("profane", word, LISTS["profane"]) for word in found)
         and not any(mark in text.lower() for mark in MARKS)

@@ -52,7 +52,7 @@ def _facet(random, number, dimension, *, has_words, languages, has_sides, has_ne
         random.choice(["f", 'é"\\', "日", "\n"]) + str(number),
         k=random.choice([1, 2, 3, 5]),
         hidden=is_hidden,
-        sides=has_sides and not is_hidden and random.random() < 0.5,
+        sides=has_sides and not is_hidden and random.choice([False, True, 1, 4]),
         **criteria,
     )
 

@@ -123,7 +123,8 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
             words alone, near one of its own phrases, whatever other facets take.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
-        sides: its praise and its complaints are published as two more sets of `k` sentences.
+        sides: its praise and its complaints are published as two more sets of so many sentences;
+            True: of `k`.
     """
 
     name: Name
@@ -142,7 +143,7 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     quotes: Literal["phrases", "words"] = "phrases"
     k: Annotated[int, Meta(ge=1, le=100)] = 3
     hidden: bool = False
-    sides: bool = False
+    sides: bool | Annotated[int, Meta(ge=1, le=100)] = False
 
     @property
     def is_exclusive(self) -> bool:
@@ -162,6 +163,11 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         others = replace(self, phrases=None, vectors=None, threshold=None, words=None)
         name = self.name if self.quotes_words else ""
         return replace(others, name=name, k=1, hidden=False, sides=False)
+
+    @property
+    def side_k(self) -> int:
+        """Sentences of a full set of its praise, or of its complaints; 0 without sides."""
+        return self.k if self.sides is True else int(self.sides)
 
     @property
     def only_language(self) -> str | None:

@@ -35,7 +35,7 @@ class PlainFacet(NamedTuple):
     has_language: bool
     language: str | None
     has_words: bool
-    has_sides: bool
+    side_k: int
 
 
 class PlainFacets(NamedTuple):
@@ -123,7 +123,7 @@ def _plain(criteria: FacetCriteria, number: int) -> PlainFacet:
         bool(definitions.named_languages),
         facet.only_language,
         facet.words is not None,
-        facet.sides,
+        facet.side_k,
     )
 
 

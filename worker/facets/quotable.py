@@ -1,8 +1,9 @@
 """Quotable sentences: those that say something of a subject without the sentences around them.
 
-A sentence is quotable if it has 5 to 32 words, at least three of which are not generic, no mark of a
-template, no profane word, and does not begin with a word that refers to what was said before. It is
-a function of the sentence and of its review's language. Lists of words are in `quotable.toml`.
+A sentence is quotable if it has 5 to 32 words, at most 500 characters, three words that are not
+generic, no mark of a template and no profane word, and does not begin with a word that refers to
+what was said before. It is a function of the sentence and of its review's language. The words are
+in `quotable.toml`.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Final
 
 from worker.facets.words import words_and_signs
 
-FEWEST_WORDS, MOST_WORDS, FEWEST_SPECIFIC = 5, 32, 3
+FEWEST_WORDS, MOST_WORDS, FEWEST_SPECIFIC, MOST_CHARS = 5, 32, 3, 500
 SIGNS_OF_A_WORD: Final = 2  # in scripts without blanks
 # Boxes and bullets, tags of forums and HTML, bytes read as another encoding, addresses.
 _TEMPLATE: Final = re.compile(
@@ -47,7 +48,7 @@ def _lists() -> Mapping[str, Mapping[str, _List]]:
 
 def is_quotable(text: str, language: str | None) -> bool:
     """True if the sentence can stand by itself. `language`: of its review; None: English."""
-    if _TEMPLATE.search(text):
+    if len(text) > MOST_CHARS or _TEMPLATE.search(text):
         return False
     words, signs = words_and_signs(text)
     count = len(words) + signs // SIGNS_OF_A_WORD

@@ -423,6 +423,10 @@ class _Counted:
     reviews: ReviewCounts = NO_REVIEWS
     mentions: ReviewCounts = NO_REVIEWS
 
+    def place(self) -> tuple[int, int, str]:
+        """Where it stands among all."""
+        return -self.mentions.reviews, -self.sentences, self.facet.label
+
 
 class _Members:
     """An entity's stored sentences by facet."""
@@ -460,15 +464,13 @@ class _Members:
                     one.mentions = one.mentions.plus(rating, count)
 
     def ordered(self, language: str | None = None) -> list[_Counted]:
-        """The visible facets by descending mentions, sentences, then name; with a language those of it
-        alone. Raises UnknownLanguage.
+        """The visible facets by descending mentions, sentences, then name; with a language those of
+        it alone. Raises UnknownLanguage.
         """
         if language is not None:
             check_language(self._definitions, language)
         found = (one for one in self._counted if language in (None, one.facet.language))
-        return sorted(
-            found, key=lambda one: (-one.mentions.reviews, -one.sentences, one.facet.label)
-        )
+        return sorted(found, key=_Counted.place)
 
     @property
     def language(self) -> str | None:
@@ -490,6 +492,11 @@ class _Members:
     def _takes_all(self, counted: _Counted) -> bool:
         return self._definitions.origin[counted.number] is None
 
+    def size(self, number: int, sign: int) -> int:
+        """Sentences of a full set of a facet, or of its pros or cons."""
+        facet = self._definitions.facets[number]
+        return facet.side_k if sign else facet.k
+
     def scan(self, number: int, sign: int = 0) -> Scan:
         """Reads the sentences of a facet, or its pros (1) or cons (-1)."""
 
@@ -510,7 +517,9 @@ def _facet(
     summary = facet.with_counts(one.sentences, one.reviews, one.mentions)
     sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
     nearest = {
-        name: _nearest(source, facet.k, members.scan(one.number, sign), with_authors)
+        name: _nearest(
+            source, members.size(one.number, sign), members.scan(one.number, sign), with_authors
+        )
         for name, sign in sets.items()
     }
     return msgspec.structs.replace(summary, **nearest)

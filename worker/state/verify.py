@@ -148,10 +148,16 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
     sets = criteria.definitions.sets
     published = _published(snapshot, FACETS, len(sets))
     for (number, sign), digests in zip(sets, published, strict=True):
-        facet = criteria.definitions.summaries[number]
+        facet, label = (
+            criteria.definitions.facets[number],
+            criteria.definitions.summaries[number].label,
+        )
         of = {sign: f", {side}" for side, sign in SIDES.items()}.get(sign, "")
         yield _Set(
-            facet.k, digests, f"{facet.label}{of}", rows_of(bits, number, sign, signs).tolist()
+            facet.side_k if sign else facet.k,
+            digests,
+            f"{label}{of}",
+            rows_of(bits, number, sign, signs).tolist(),
         )
 
 

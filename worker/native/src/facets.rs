@@ -28,7 +28,8 @@ pub struct Facet {
     pub has_language: bool,
     pub language: Option<String>,
     pub has_words: bool,
-    pub has_sides: bool,
+    /// Of its pros and cons; 0 without.
+    pub side_k: usize,
 }
 
 /// See `worker.facets.plain.PlainFacets`.
@@ -113,11 +114,12 @@ impl Criteria {
         };
         let mut sets = Vec::new();
         let mut add = |part: usize, facet: usize| {
-            let Facet { number, k, .. } = plain.facets[facet];
+            let Facet { number, k, side_k, .. } = plain.facets[facet];
+            let k = if part == 0 { k } else { side_k };
             sets.push(SetOf { facet, part, bit: 1 << number, k });
         };
         (0..plain.facets.len()).for_each(|facet| add(0, facet));
-        let sided = (0..plain.facets.len()).filter(|facet| plain.facets[*facet].has_sides);
+        let sided = (0..plain.facets.len()).filter(|facet| plain.facets[*facet].side_k > 0);
         sided.for_each(|facet| (1..=2).for_each(|part| add(part, facet)));
         let owners = rivals.iter().flat_map(|one| &one.phrases).map(|phrase| phrase.owners);
         let is_complete = plain.ratings.len() == RATINGS + 1
@@ -128,7 +130,7 @@ impl Criteria {
         is_complete.then_some(())?;
         Some(Criteria {
             visible: bits(|_| true),
-            sided: bits(|facet| facet.has_sides),
+            sided: bits(|facet| facet.side_k > 0),
             phrased: owners.fold(0, |all, one| all | one),
             direction: direction.collect::<Option<_>>()?,
             rivals,
