@@ -170,6 +170,11 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         return self.k if self.sides is True else int(self.sides)
 
     @property
+    def shown(self) -> int:
+        """Sentences of all its full sets."""
+        return self.k + 2 * self.side_k
+
+    @property
     def only_language(self) -> str | None:
         """The language of all its reviews, None if it may have several."""
         return self.language[0] if self.language is not None and len(self.language) == 1 else None

@@ -254,12 +254,13 @@ def load_facets(settings: Settings, engine: EmbeddingEngine | None) -> FacetCrit
         return None
     definitions = read_definitions(settings.facets).with_threshold(facts_of(engine).threshold)
     visible = [definitions.facets[number] for number in definitions.visible]
-    shown = sum(facet.k + 2 * facet.side_k for facet in visible)
+    shown = sum(facet.shown for facet in visible)
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice
     names = [len(json.encode(json.encode(facet.name).decode())) for facet in visible]
-    chars = settings.max_sentence_chars
-    if all(facet.quotes_words for facet in visible):
-        chars = min(chars, MOST_CHARS)
+    cap = settings.max_sentence_chars
+    of_each = [min(cap, MOST_CHARS) if facet.quotes_words else cap for facet in visible]
+    total = sum(facet.shown * chars for facet, chars in zip(visible, of_each, strict=True))
+    chars = -(-total // shown)  # a mean: what counts is the sum
     most = largest_message(settings, shown, sentence_ids=1, max_chars=chars)
     counted = len(visible) + sum(facet.words is not None for facet in visible)  # by words again
     optional = len(OPTIONAL_FIELDS - definitions.unused)
