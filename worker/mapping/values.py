@@ -18,6 +18,8 @@ from worker.events.dates import microseconds, to_timestamp
 from worker.mapping.numbers import INTEGER, Take, bad, of_epoch, short, whole
 from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
 
+_STOPS: Final = tuple(".!?…。！？؟۔।")
+_AFTER_END: Final = " \t\r\n\"'”’»」』)）"  # blanks, and what closes a quotation
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 
 
@@ -82,10 +84,11 @@ def const(value: Any) -> Expression:
 
 def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
     """Texts joined, and the texts of lists. Of an id no part may be null, else it is null; of other
-    fields null parts and blank ones are left out, and constants alone are no text. The parts are
-    texts by `of_text`.
+    fields null parts and blank ones are left out, constants alone are no text, and no full stop
+    follows a part that ends a sentence. The parts are texts by `of_text`.
     """
     whole = field in IDS
+    after_end = between if whole else between.lstrip(".。")
     gets = [(part.get, bool(part.paths)) for part in parts]
     has_paths = any(reads for _, reads in gets)
 
@@ -100,7 +103,12 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
                 if whole or (each and not each.isspace()):
                     texts.append(each)
                     found = found or reads
-        return between.join(texts) if found and texts else None
+        if not (found and texts):
+            return None
+        if after_end == between:
+            return between.join(texts)
+        ended = [each + (after_end if _ends(each) else between) for each in texts[:-1]]
+        return "".join([*ended, texts[-1]])
 
     single = (part.paths[0] for part in parts if len(part.paths) == 1)
     return Expression(get, _paths(parts), tuple(single))
@@ -108,6 +116,11 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
 
 def _paths(parts: Sequence[Expression]) -> tuple[Path, ...]:
     return tuple(path for part in parts for path in part.paths)
+
+
+def _ends(text: str) -> bool:
+    """True if the text ends with a full stop or its like, and maybe a quotation mark after it."""
+    return text.rstrip(_AFTER_END).endswith(_STOPS)
 
 
 def _is_blank(text: str) -> bool:

@@ -28,7 +28,7 @@ _OTHERS: Final = "ar cs da de el en es fr he hi id it ja ko nl no pl pt ro ru sv
 OTHERS: Final = tuple(_OTHERS.split())
 """What a text may be besides the languages asked for: otherwise Italian would be taken for French.
 """
-RULES: Final = "reviews-1"
+RULES: Final = "reviews-2"
 """Version of this module and of `abbreviations`: raise it with any change of results."""
 _WEIGHT_BITS: Final = 9  # the model's weights are 16-bit floats between 2 and 16 in size
 _LOG_BITS: Final = 12
