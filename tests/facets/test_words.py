@@ -119,6 +119,29 @@ def test_a_table_has_languages(language):
         Words([{language: ["a"]}])
 
 
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        ("en", 0b101),
+        (" EN ", 0b101),
+        ("eng", 0b101),
+        ("fr_CA", 0b101),
+        ("fre", 0b101),
+        ("de-AT", 0b110),
+        ("it", 0b100),
+        ("xyz", 0b100),
+        *((tag, 0b111) for tag in (None, "", " ", "und", "mul", "english", "日本語", "x-a", "e")),
+    ],
+)
+def test_one_list_counts(tag, found):
+    words = Words(
+        [{"en": ["quiet"], "fr": ["charge"]}, {"de": ["still"], "en": ["noise"]}, ["any"]]
+    )
+    assert words.bits(["quiet charge still any"], tag) == found
+    for other in ("charge", "noise") if found == 0b111 else ():
+        assert not words.bits([other], tag)
+
+
 def test_how_many():
     many = [f"w{number}" for number in range(MAX_PATTERNS)]
     assert Words([{"en": many, "fr": many}]).bits(["w499"], "fr") == 1

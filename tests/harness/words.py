@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from worker.text.language import language_code
+
 WITHOUT_BLANKS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "KHMER", "LAO", "MYANMAR")
 
 
@@ -51,6 +53,6 @@ def patterns_for(given_words, language):
     """A facet's patterns that count in a language."""
     if not isinstance(given_words, dict):
         return given_words or ()
-    if language in (None, "und"):
-        return [pattern for of_one in given_words.values() for pattern in of_one]
-    return given_words.get(language.partition("-")[0], ())
+    if code := language_code(language):
+        return given_words.get(code, ())
+    return next(iter(given_words.values()), ())

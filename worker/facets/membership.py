@@ -155,6 +155,11 @@ class FacetCriteria:
         self._words = Words(
             [None if definition.hidden else definition.words for definition in definitions.defined]
         )
+        self._with_language = sum(
+            1 << at
+            for at, one in enumerate(definitions.defined)
+            if definitions.languages or one.language is not None
+        )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
             for at in range(len(definitions.defined))
@@ -236,19 +241,32 @@ class FacetCriteria:
         """True if a visible facet has words."""
         return bool(self._words)
 
-    def mentions(self, texts: Iterable[str], language: str | None) -> int:
-        """The facets whose words a review with these sentences has, a bit for each. `language`: the
-        one found for it, or its tag.
+    def mentions(self, texts: Iterable[str], language: str, tag: str | None) -> int:
+        """The facets whose words a review with these sentences has, a bit for each.
+
+        Facets of a language read it as the `language` found for the review, all others as that of
+        its event's `tag`: so no facet's count depends on another facet.
         """
-        return self._of_words(self._words.bits(texts, language) if self._words else 0)
+        if not self._words:
+            return 0
+        texts, every = list(texts), (1 << len(self._of_definition)) - 1
+        found = self._words.bits(texts, language) if self._with_language else 0
+        tagged = self._words.bits(texts, tag) if self._with_language != every else 0
+        return self._of_words(found, tagged)
 
-    def mentions_of_word(self, word: str, language: str | None) -> Meaning:
+    def mentions_of_word(self, word: str, language: str, tag: str | None) -> Meaning:
         """The facets of which this folded word is one, and those of the runs that it begins."""
-        bits, runs = self._words.meaning(word, language)
-        return self._of_words(bits), [(rest, self._of_words(of_run)) for rest, of_run in runs]
+        (found, found_runs), (tagged, tagged_runs) = (
+            self._words.meaning(word, one) for one in (language, tag)
+        )
+        runs = zip(found_runs, tagged_runs, strict=True)
+        return self._of_words(found, tagged), [
+            (rest, self._of_words(of_found, of_tag)) for (rest, of_found), (_, of_tag) in runs
+        ]
 
-    def _of_words(self, bits: int) -> int:
-        """The facets with the words of these definitions."""
+    def _of_words(self, found: int, tagged: int) -> int:
+        """The facets with the words of these definitions, by the language found and by the tag."""
+        bits = (found & self._with_language) | (tagged & ~self._with_language)
         if not bits:
             return 0
         return sum([bit for at, bit in enumerate(self._of_definition) if bits >> at & 1])

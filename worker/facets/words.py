@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from unicodedata import normalize
 
+from worker.text.language import UNKNOWN, language_code
+
 MAX_PATTERNS: Final = 500  # of a facet in a language
 MAX_PATTERN_CHARS: Final = 2000
-UNDETERMINED: Final = "und"
 # Combining marks belong to a word: Indic vowels, Hebrew and Arabic points.
 _MARKS: Final = (
     "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
@@ -68,10 +69,13 @@ class Words:
         self._prefixes: dict[str, _Hit] = {}
         self._substrings: dict[str, int] = {}
         self._shifts: dict[str, int] = {}  # of a language's slots; the first are of no language
+        self._first = 0  # slots of the first language of a facet
         for facet, given in enumerate(words):
             if isinstance(given, Mapping):
-                for language, patterns in given.items():
-                    self._add(patterns, 1 << facet + self._shift(language))
+                for at, (language, patterns) in enumerate(given.items()):
+                    slot = 1 << facet + self._shift(language)
+                    self._first |= 0 if at else slot
+                    self._add(patterns, slot)
             else:
                 self._add(given or (), 1 << facet)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
@@ -86,8 +90,8 @@ class Words:
 
         Args:
             texts: its sentences; a run of words is in one of them.
-            language: of the review. Its primary subtag counts; without one, or with `und`, the
-                patterns of all languages do.
+            language: a tag of the review's. Without one that names a language a facet's first list
+                counts.
         """
         slots = 0
         known = self._known
@@ -117,7 +121,7 @@ class Words:
         return self._of_language(hit.slots, language), runs
 
     def _shift(self, language: str) -> int:
-        if not _LANGUAGE.fullmatch(language) or language == UNDETERMINED:
+        if not _LANGUAGE.fullmatch(language) or language == UNKNOWN:
             raise ValueError(f"{language!r} is no language: give a primary subtag, as 'en'")
         return self._shifts.setdefault(language, _FACETS * (len(self._shifts) + 1))
 
@@ -152,12 +156,11 @@ class Words:
     def _of_language(self, slots: int, language: str | None) -> int:
         """The facets of these slots."""
         bits = slots
-        if not language or language == UNDETERMINED:
-            for shift in self._shifts.values():
-                bits |= slots >> shift
+        if code := language_code(language):
+            bits |= slots >> self._shifts.get(code, 0)
         else:
-            shift = self._shifts.get(language.partition("-")[0].lower(), 0)
-            bits |= slots >> shift
+            for shift in self._shifts.values():
+                bits |= (slots & self._first) >> shift
         return bits & (1 << _FACETS) - 1
 
 

@@ -105,7 +105,7 @@ def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
         texts.setdefault(review_of(name), []).append(text)
     problems = []
     for review_id, row in snapshot.reviews.items():
-        found = facets.mentions(texts.get(review_id, ()), row.language or row.details.language)
+        found = facets.mentions(texts.get(review_id, ()), row.language, row.details.language)
         if not row.deleted and found != row.mentions:
             problems.append(f"review {review_id!r} does not have the mentions of its sentences")
     return problems

@@ -202,16 +202,20 @@ fn measure(word: &str, runs: &[Run]) -> usize {
     WORD_BYTES + word.len() + runs.iter().map(of_run).sum::<usize>()
 }
 
-/// The language whose words count.
+/// The languages whose words count: the one found and the event's tag, a line each.
+fn languages(found: Option<&str>, tag: Option<&str>) -> Option<String> {
+    Some(format!("{}\n{}", found.unwrap_or_default(), tag.unwrap_or_default()))
+}
+
 fn language_of(upsert: &Upsert) -> Option<String> {
-    upsert.language.as_deref().or(upsert.details.language.as_deref()).map(Into::into)
+    languages(upsert.language.as_deref(), upsert.details.language.as_deref())
 }
 
 /// Likewise of a stored review, and its live sentences.
 fn stored(entity: &Entity, number: u32) -> (Option<String>, Vec<u32>) {
     let review = &entity.reviews[number as usize];
-    let found = review.findings().language.as_deref();
-    let language = found.or(review.details.language.as_deref()).map(Into::into);
+    let language =
+        languages(review.findings().language.as_deref(), review.details.language.as_deref());
     (language, entity.sentences_of(number))
 }
 
