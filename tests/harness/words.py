@@ -12,12 +12,16 @@ def has_no_blanks(char):
 
 
 def plain(text):
-    decomposed = unicodedata.normalize("NFD", text).casefold()
+    narrow = "".join(
+        unicodedata.normalize("NFKC", char) if "\uff01" <= char <= "\uff5e" else char
+        for char in text
+    )
+    decomposed = unicodedata.normalize("NFD", narrow).casefold().replace("i\u0307", "i")
     return unicodedata.normalize("NFC", decomposed).replace("’", "'")
 
 
 def tokens(text):
-    """The words of a folded text, one character after another."""
+    """The words of a folded text, one character after another; quotation marks are no part."""
     found, word = [], ""
     for char in text + " ":
         belongs = char.isalnum() or char == "'" or unicodedata.category(char)[0] == "M"
@@ -26,7 +30,7 @@ def tokens(text):
         elif word:
             found.append(word)
             word = ""
-    return found
+    return [word for word in (one.strip("'") for one in found) if word]
 
 
 def naive(pattern, text):
@@ -35,9 +39,10 @@ def naive(pattern, text):
     if any(map(has_no_blanks, pattern)):
         return pattern.removesuffix("*") in text
     parts = [
-        (tokens(part)[0], part.endswith("*"))
+        (tokens(part)[0] + ("'" * (len(bare) - len(bare.rstrip("'"))) if star else ""), star)
         for part in pattern.replace("-", " ").split(" ")
-        if part
+        if tokens(part)
+        for star, bare in [(part.endswith("*"), part.removesuffix("*"))]
     ]
     words = tokens(text)
     return any(

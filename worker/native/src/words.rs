@@ -226,7 +226,8 @@ fn found(text: &str, known: Option<&Words>) -> Found {
     }
     let folded = text.to_ascii_lowercase();
     let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '\'');
-    let words: Vec<&str> = folded.split(is_end).filter(|word| !word.is_empty()).collect();
+    let words = folded.split(is_end).map(|word| word.trim_matches('\''));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     if words.iter().any(|word| word.len() > MOST_WORD_BYTES) {
         return Found::Nothing;
     }
