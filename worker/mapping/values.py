@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from worker.events.bare import to_boolean, unescaped
@@ -19,7 +20,7 @@ from worker.mapping.numbers import INTEGER, Take, bad, of_epoch, short, whole
 from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
 
 _STOPS: Final = tuple(".!?…。！？؟۔।")
-_AFTER_END: Final = " \t\r\n\"'”’»」』)）"  # blanks, and what closes a quotation
+_AFTER_END: Final = " \t\r\n\"'”’»」』)）"  # blanks and closing quotation marks
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 
 
@@ -105,10 +106,9 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
                     found = found or reads
         if not (found and texts):
             return None
-        if after_end == between:
-            return between.join(texts)
-        ended = [each + (after_end if _ends(each) else between) for each in texts[:-1]]
-        return "".join([*ended, texts[-1]])
+        ends = [each.rstrip(_AFTER_END).endswith(_STOPS) for each in texts[:-1]]
+        gaps = [after_end if is_end else between for is_end in ends]
+        return "".join(chain(*zip(texts, [*gaps, ""], strict=True)))
 
     single = (part.paths[0] for part in parts if len(part.paths) == 1)
     return Expression(get, _paths(parts), tuple(single))
@@ -116,11 +116,6 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
 
 def _paths(parts: Sequence[Expression]) -> tuple[Path, ...]:
     return tuple(path for part in parts for path in part.paths)
-
-
-def _ends(text: str) -> bool:
-    """True if the text ends with a full stop or its like, and maybe a quotation mark after it."""
-    return text.rstrip(_AFTER_END).endswith(_STOPS)
 
 
 def _is_blank(text: str) -> bool:
