@@ -69,9 +69,7 @@ def language_code(tag: str | None) -> str:
     >>> [language_code(tag) for tag in ("pt-BR", "it_IT", " EN ", "ger", "fil", "und", "english")]
     ['pt', 'it', 'en', 'de', 'fil', '', '']
     """
-    if tag is None:
-        return ""
-    code = tag.strip().replace("_", "-").partition("-")[0].lower()
+    code = (tag or "").strip().replace("_", "-").partition("-")[0].lower()
     if not _CODE.fullmatch(code) or code in _NO_LANGUAGE:
         return ""
     return _TWO_LETTERS.get(code, code)
