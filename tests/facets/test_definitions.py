@@ -15,6 +15,7 @@ from worker.facets.definitions import (
     parse_definitions,
     read_definitions,
 )
+from worker.facets.words import Words
 
 GOOD = """
 [[facet]]
@@ -47,6 +48,13 @@ def test_presets_have_six_to_ten_facets_with_phrases_and_one_that_is_hidden(name
     assert 6 <= len(definitions.facets) <= 10
     assert all(len(facet.phrases) > 1 for facet in definitions.facets)
     assert len(definitions.visible) == len(definitions.facets) - 1
+
+
+def test_a_service_alone_is_not_the_support_of_an_app():
+    (support,) = [one for one in read_definitions("preset:apps").facets if one.name == "support"]
+    words = Words([support.words])
+    assert not any(words.bits(["Great service"], tag) for tag in ("en", "fr", "de"))
+    assert words.bits(["Le service client"], "fr") == words.bits(["Kundenservice"], "de") == 1
 
 
 def test_what_is_stored_is_read():

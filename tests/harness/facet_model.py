@@ -12,7 +12,7 @@ import msgspec
 
 from tests.harness.model import Model, ratings
 from tests.harness.words import can_be_quoted, naive, patterns_for
-from worker.text.language import LanguageDetector
+from worker.text.language import LanguageDetector, language_code
 
 
 def signed_square_of_cosine(a, b):
@@ -138,7 +138,9 @@ class FacetModel(Model):
             texts.setdefault((rid, rating), []).append(text)
         for rid, rating in texts:
             for number, reviews in found.items():
-                patterns = patterns_for(facets[number].words, self._words_language(key, rid))
+                patterns = patterns_for(
+                    facets[number].words, self._words_language(key, rid, facets[number])
+                )
                 if self._review_meets(facets[number], key, rid, rating, dated) and any(
                     has_word(pattern, text) for pattern in patterns for text in texts[rid, rating]
                 ):
@@ -147,14 +149,14 @@ class FacetModel(Model):
 
     def _quotes(self, facet, key, rid, text):
         """The sentence has a word of the facet and can be quoted."""
-        language = self._words_language(key, rid)
+        language = self._words_language(key, rid, facet)
         patterns = patterns_for(facet.words, language)
         return can_be_quoted(text, language) and any(has_word(one, text) for one in patterns)
 
-    def _words_language(self, key, rid):
-        """As it was found, if a facet depends on languages, else by the tag alone."""
-        event = self.facts[(*key, rid)][2]
-        return self.language(event) or self.entities[key].reviews[rid].details.get("language")
+    def _words_language(self, key, rid, facet):
+        """As it was found, if this facet depends on languages, else by the tag alone."""
+        tag = self.entities[key].reviews[rid].details.get("language")
+        return self.language(self.facts[(*key, rid)][2]) if facet.language else tag
 
     def _keys(self):
         """The published sets: each facet, then the pros (1) and cons (-1) of those with sides."""
@@ -211,8 +213,7 @@ class FacetModel(Model):
         named = self._languages
         if not named:
             return None
-        if tag := event.get("language"):
-            found = tag.partition("-")[0].lower()
+        if found := language_code(event.get("language")):
             return found if found in named else "und"
         items = event.get("sentences") or ()
         texts = [one if isinstance(one, str) else one["text"] for one in items]

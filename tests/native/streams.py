@@ -50,7 +50,7 @@ FIELDS = {
     "review_version": [None, 0, 1, 2, 3, 10**17],
     "rating": [None, 0, 1, 4.5, 4.5, 10, 5.0],
     "occurred_at": [None, *DATES],
-    "language": [None, "en", "日本語", "", "x" * 35, "x" * 36],
+    "language": [None, "en", "ger", "日本語", "", "x" * 35, "x" * 36],
     "verified": [None, False, True],
     "country": [None, "NL", "", "é" * 24, "é" * 25],
     "author_id": [None, "u-1", "", "\0" * 21, "\0" * 22, '"' * 64, '"' * 65],

@@ -247,6 +247,20 @@ class Definitions:
             self.polarity,
         )
 
+    def with_language(self, languages: Sequence[str] | None) -> "Definitions":
+        """The same with the list of a model's only language as the first one of each facet: it
+        counts where a review's language is not known. Other facets have the same identity.
+        """
+        if languages is None or len(languages) != 1:
+            return self
+        defined = [
+            replace(facet, words={code: facet.words[code]} | facet.words)
+            if isinstance(facet.words, dict) and (code := languages[0]) in facet.words
+            else facet
+            for facet in self.defined
+        ]
+        return Definitions(defined, self.languages, self.polarity)
+
     @cached_property
     def visible(self) -> tuple[int, ...]:
         """Positions of the facets that are published."""

@@ -161,6 +161,7 @@ class FacetCriteria:
         self.phrase_bits = sum(bit for bit, facet in facets if facet.is_exclusive)
         self.visible = sum(1 << number for number in definitions.visible)
         self._without_phrases = self.every & ~self.phrase_bits
+        self._of_languages = sum(bit for bit, facet in facets if facet.language is not None)
         self.quoting_bits = sum(bit for bit, facet in facets if facet.quotes_words)
         self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
         self.without_marks = self._without_labels & ~self.quoting_bits
@@ -179,6 +180,11 @@ class FacetCriteria:
         # facets of several languages have the same words
         self._words = Words(
             [None if definition.hidden else definition.words for definition in definitions.defined]
+        )
+        self._with_language = sum(
+            1 << at
+            for at, one in enumerate(definitions.defined)
+            if definitions.languages or one.language is not None
         )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
@@ -261,28 +267,47 @@ class FacetCriteria:
         """True if a visible facet has words."""
         return bool(self._words)
 
-    def mentions(self, texts: Iterable[str], language: str | None) -> int:
-        """The facets whose words a review with these sentences has, a bit for each. `language`: the
-        one found for it, or its tag.
-        """
-        return self._of_words(self._words.bits(texts, language) if self._words else 0)
+    def mentions(self, texts: Iterable[str], language: str, tag: str | None) -> int:
+        """The facets whose words a review with these sentences has, a bit for each.
 
-    def marks(self, label_bits: int, text: str, language: str | None) -> int:
+        Facets of a language read it as the `language` found for the review, all others as that of
+        its event's `tag`: so no facet's count depends on another facet.
+        """
+        if not self._words:
+            return 0
+        texts, every = list(texts), (1 << len(self._of_definition)) - 1
+        found = self._words.bits(texts, language) if self._with_language else 0
+        tagged = self._words.bits(texts, tag) if self._with_language != every else 0
+        return self._of_words(found, tagged)
+
+    def marks(self, label_bits: int, text: str, language: str, tag: str | None) -> int:
         """The facets of a sentence's labels, of those that quote words only those that quote this
-        one; `language` as in `mentions`.
+        one; languages as in `mentions`.
         """
         quoting = (label_bits | self._without_labels) & self.quoting_bits
-        if quoting and (quoting := quoting & self.mentions((text,), language)):
-            quoting = quoting if is_quotable(text, language) else 0
+        if quoting and (quoting := quoting & self.mentions((text,), language, tag)):
+            quoting &= self.quotable(text, language, tag)
         return label_bits & ~self.quoting_bits | quoting
 
-    def mentions_of_word(self, word: str, language: str | None) -> Meaning:
-        """The facets of which this folded word is one, and those of the runs that it begins."""
-        bits, runs = self._words.meaning(word, language)
-        return self._of_words(bits), [(rest, self._of_words(of_run)) for rest, of_run in runs]
+    def quotable(self, text: str, language: str, tag: str | None) -> int:
+        """The facets by whose language the sentence can be quoted."""
+        return (self._of_languages if is_quotable(text, language) else 0) | (
+            self.every & ~self._of_languages if is_quotable(text, tag) else 0
+        )
 
-    def _of_words(self, bits: int) -> int:
-        """The facets with the words of these definitions."""
+    def mentions_of_word(self, word: str, language: str, tag: str | None) -> Meaning:
+        """The facets of which this folded word is one, and those of the runs that it begins."""
+        (found, found_runs), (tagged, tagged_runs) = (
+            self._words.meaning(word, one) for one in (language, tag)
+        )
+        runs = zip(found_runs, tagged_runs, strict=True)
+        return self._of_words(found, tagged), [
+            (rest, self._of_words(of_found, of_tag)) for (rest, of_found), (_, of_tag) in runs
+        ]
+
+    def _of_words(self, found: int, tagged: int) -> int:
+        """The facets with the words of these definitions, by the language found and by the tag."""
+        bits = (found & self._with_language) | (tagged & ~self._with_language)
         if not bits:
             return 0
         return sum([bit for at, bit in enumerate(self._of_definition) if bits >> at & 1])

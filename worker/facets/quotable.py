@@ -14,6 +14,7 @@ from tomllib import loads
 from typing import Final
 
 from worker.facets.words import words_and_signs
+from worker.text.language import language_code
 
 FEWEST_WORDS, MOST_WORDS, FEWEST_SPECIFIC, MOST_CHARS = 5, 32, 3, 500
 SIGNS_OF_A_WORD: Final = 2  # in scripts without blanks
@@ -47,14 +48,16 @@ def _lists() -> Mapping[str, Mapping[str, _List]]:
 
 
 def is_quotable(text: str, language: str | None) -> bool:
-    """True if the sentence can stand by itself. `language`: of its review; None: English."""
+    """True if the sentence can stand by itself. `language`: a tag of its review's; without one that
+    names a language it is English.
+    """
     if len(text) > MOST_CHARS or _TEMPLATE.search(text):
         return False
     words, signs = words_and_signs(text)
     count = len(words) + signs // SIGNS_OF_A_WORD
     if not FEWEST_WORDS <= count <= MOST_WORDS:
         return False
-    lists, code = _lists(), (language or "en").partition("-")[0].lower()
+    lists, code = _lists(), language_code(language) or "en"
     if words and words[0] in lists["dangling"].get(code, ()):
         return False
     if any(word in profane for profane in lists["profane"].values() for word in words):

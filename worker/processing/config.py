@@ -252,7 +252,9 @@ def load_facets(settings: Settings, engine: EmbeddingEngine | None) -> FacetCrit
     """
     if not settings.facets:
         return None
-    definitions = read_definitions(settings.facets).with_threshold(facts_of(engine).threshold)
+    facts = facts_of(engine)
+    definitions = read_definitions(settings.facets).with_threshold(facts.threshold)
+    definitions = definitions.with_language(facts.languages)
     visible = [definitions.facets[number] for number in definitions.visible]
     shown = sum(facet.shown for facet in visible)
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice

@@ -109,11 +109,11 @@ def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
         row, parsed = snapshot.reviews.get(review_of(name)), parse_sentence_id(name)
         if row is None or parsed is None:
             continue  # counted elsewhere
-        marks, language = row.label_bits.get(parsed[1], 0), row.language or row.details.language
-        if marks != facets.marks(marks, text, language):
+        marks = row.label_bits.get(parsed[1], 0)
+        if marks != facets.marks(marks, text, row.language, row.details.language):
             problems.append(f"sentence {name!r} does not have the facets that quote it")
     for review_id, row in snapshot.reviews.items():
-        found = facets.mentions(texts.get(review_id, ()), row.language or row.details.language)
+        found = facets.mentions(texts.get(review_id, ()), row.language, row.details.language)
         if not row.deleted and found != row.mentions:
             problems.append(f"review {review_id!r} does not have the mentions of its sentences")
     return problems

@@ -156,10 +156,10 @@ impl Criteria {
             & (findings.recent | not_recent)
     }
 
-    /// The labels of a sentence with these words, as they are stored: of the facets that quote words
-    /// those that quote this sentence, if it is quotable.
-    pub fn marks(&self, labels: u64, words: u64, is_quotable: bool) -> u64 {
-        let quoted = if is_quotable { (labels | self.plain.without_labels) & words } else { 0 };
+    /// The labels of a sentence as they are stored: of the facets that quote words those that quote
+    /// this sentence. `words`: the facets whose words it has and for which it is quotable.
+    pub fn marks(&self, labels: u64, words: u64) -> u64 {
+        let quoted = (labels | self.plain.without_labels) & words;
         (labels & !self.plain.quoting) | (quoted & self.plain.quoting)
     }
 

@@ -67,7 +67,8 @@ impl TextReader {
 
     /// Find languages and mentions of these events, where facets depend on them. `ask` takes what
     /// is asked, a language and texts: the `language` of a text, given its tag; what each of `words`
-    /// means in a language; what each of `texts` mentions, and whether it is `quotable`.
+    /// means in a language; what each of `texts` mentions, and the facets for
+    /// which each is `quotable`.
     pub fn read(
         &mut self,
         py: Python<'_>,
@@ -208,7 +209,7 @@ fn mark(
         for one in &mut upsert.sentences {
             let words = one.words.unwrap_or_default();
             if words & criteria.plain.quoting == 0 {
-                one.labels = criteria.marks(one.labels, words, false);
+                one.labels = criteria.marks(one.labels, 0);
             } else {
                 let (sentences, of) = asked.entry(language.clone()).or_default();
                 sentences.push(one);
@@ -218,10 +219,9 @@ fn mark(
     }
     for (language, (sentences, criteria)) in asked {
         let texts: Vec<&str> = sentences.iter().map(|one| &*one.text).collect();
-        let are_quotable: Vec<bool> = ask.call1(("quotable", language, texts))?.extract()?;
-        for ((one, criteria), is_quotable) in sentences.into_iter().zip(criteria).zip(are_quotable)
-        {
-            one.labels = criteria.marks(one.labels, one.words.unwrap_or_default(), is_quotable);
+        let quotable: Vec<u64> = ask.call1(("quotable", language, texts))?.extract()?;
+        for ((one, criteria), quotable) in sentences.into_iter().zip(criteria).zip(quotable) {
+            one.labels = criteria.marks(one.labels, one.words.unwrap_or_default() & quotable);
         }
     }
     Ok(())
@@ -235,16 +235,20 @@ fn measure(word: &str, runs: &[Run]) -> usize {
     WORD_BYTES + word.len() + runs.iter().map(of_run).sum::<usize>()
 }
 
-/// The language whose words count.
+/// The languages whose words count: the one found and the event's tag, a line each.
+fn languages(found: Option<&str>, tag: Option<&str>) -> Option<String> {
+    Some(format!("{}\n{}", found.unwrap_or_default(), tag.unwrap_or_default()))
+}
+
 fn language_of(upsert: &Upsert) -> Option<String> {
-    upsert.language.as_deref().or(upsert.details.language.as_deref()).map(Into::into)
+    languages(upsert.language.as_deref(), upsert.details.language.as_deref())
 }
 
 /// Likewise of a stored review, and its live sentences.
 fn stored(entity: &Entity, number: u32) -> (Option<String>, Vec<u32>) {
     let review = &entity.reviews[number as usize];
-    let found = review.findings().language.as_deref();
-    let language = found.or(review.details.language.as_deref()).map(Into::into);
+    let language =
+        languages(review.findings().language.as_deref(), review.details.language.as_deref());
     (language, entity.sentences_of(number))
 }
 
@@ -255,7 +259,8 @@ fn found(text: &str, known: Option<&Words>) -> Found {
     }
     let folded = text.to_ascii_lowercase();
     let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '\'');
-    let words: Vec<&str> = folded.split(is_end).filter(|word| !word.is_empty()).collect();
+    let words = folded.split(is_end).map(|word| word.trim_matches('\''));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     if words.iter().any(|word| word.len() > MOST_WORD_BYTES) {
         return Found::Nothing;
     }
